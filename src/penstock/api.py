@@ -1,0 +1,51 @@
+"""The Python interface: `tokenize` and `open`, the same job without a command line."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.dataset import Dataset
+    from penstock.manifest import Manifest
+
+__all__ = ["open", "tokenize"]
+
+
+def tokenize(
+    inputs: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    output: str | os.PathLike[str] = "tokens",
+    **settings: Any,
+) -> Manifest:
+    """Turn text into `train.bin` and `val.bin`; return the manifest.
+
+    Args:
+        inputs: Files, folders, globs.
+        output: The folder to write to.
+        settings: Any field of `JobSettings`, named like the flags of `penstock tokenize`;
+            sizes in bytes: `memory_bytes`, `limit_bytes`.
+
+    Example:
+        >>> manifest = penstock.tokenize("corpus/*.txt", "tokens", val_fraction=0.01)
+        >>> manifest.splits["train"].tokens
+        41273
+    """
+    from penstock.pipeline import run_job
+    from penstock.progress import SilentProgress
+    from penstock.settings import JobSettings
+
+    several = [inputs] if isinstance(inputs, (str, os.PathLike)) else inputs
+    job = JobSettings(
+        inputs=tuple(os.fspath(path) for path in several), output=Path(output), **settings
+    )
+    return run_job(job, SilentProgress()).manifest
+
+
+def open(folder: str | os.PathLike[str]) -> Dataset:  # noqa: A001 reads as `penstock.open`
+    """Open a finished output: `penstock.open("tokens").train` is a read-only memory map."""
+    from penstock.dataset import open_dataset
+
+    return open_dataset(Path(folder))

@@ -1,0 +1,54 @@
+"""The command line. Only this package prints; each verb is a module of its own."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from penstock.cli.info import info
+from penstock.cli.show import show
+from penstock.cli.tokenize import tokenize
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command(
+    epilog="Exit codes: 0 done · 1 bug · 2 usage · 3 done, some input skipped · 4 input "
+    "cannot be read · 5 output conflicts with this job · 7 locked by another run · 8 disk "
+    "full or write failed · 130 interrupted"
+)(tokenize)
+app.command(epilog="Exit codes: 0 shown · 2 usage · 6 no finished job there, or damaged")(info)
+app.command(epilog="Exit codes: 0 shown · 2 usage · 6 no finished job there, or damaged")(show)
+
+
+def _print_version(value: bool) -> None:
+    if value:
+        from importlib.metadata import version
+
+        typer.echo(f"penstock {version('penstock')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    _version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version)
+    ] = False,
+) -> None:
+    """Text of any size in, train.bin and val.bin out, in a fixed amount of memory."""
+
+
+def main() -> None:
+    """Run the command line."""
+    # A name that is not valid UTF-8 must not break a message.
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    app()

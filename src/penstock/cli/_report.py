@@ -1,0 +1,76 @@
+"""How every command ends: an error in three parts, or what it has to say."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import traceback
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import typer
+
+from penstock.errors import InterruptedRunError, PenstockError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
+__all__ = ["errors_reported", "escape", "say"]
+
+
+def say(message: str) -> None:
+    """Narrate on standard error."""
+    typer.echo(message, err=True)
+
+
+def escape(text: str) -> str:
+    """Make text from a corpus safe to show: no control sequence reaches the terminal."""
+    return "".join(
+        character if character.isprintable() or character == "\n" else _spell(character)
+        for character in text
+    )
+
+
+def _spell(character: str) -> str:
+    return character.encode("unicode_escape").decode() if character != "\t" else "\\t"
+
+
+@contextmanager
+def errors_reported(*, as_json: bool = False, verbose: bool = False) -> Iterator[None]:
+    """Turn an error into its message and exit code; SIGTERM stops like Ctrl-C."""
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    except KeyboardInterrupt:
+        stopped = InterruptedRunError(
+            "interrupted; nothing unfinished was left behind",
+            next_step="run the same command again",
+        )
+        _report(stopped, as_json=as_json)
+        raise typer.Exit(stopped.exit_code) from None
+    except PenstockError as error:
+        if verbose:
+            traceback.print_exc()
+        _report(error, as_json=as_json)
+        raise typer.Exit(error.exit_code) from error
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _report(error: PenstockError, *, as_json: bool) -> None:
+    if as_json:
+        line = {
+            "type": "error",
+            "what": error.what,
+            "where": error.where,
+            "next": error.next_step,
+            "exit_code": error.exit_code,
+        }
+        print(json.dumps(line), file=sys.stdout, flush=True)  # noqa: T201
+    say(f"error: {escape(str(error))}")

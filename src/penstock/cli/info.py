@@ -1,0 +1,75 @@
+"""`penstock info`: what a finished output is."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli._report import errors_reported, escape
+
+if TYPE_CHECKING:
+    from penstock.dataset import Dataset
+    from penstock.types import Split
+
+__all__ = ["info"]
+
+_SHOWN_TOKENS = 12
+
+
+def info(
+    output: Annotated[Path, typer.Argument(metavar="OUT", help="A finished output folder.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print the manifest as JSON.")] = False,
+) -> None:
+    """Show counts, sizes and the first and last tokens of an output.
+
+    Examples:  penstock info tokens/   ·   penstock info tokens/ --json
+    """
+    with errors_reported(as_json=as_json):
+        from penstock.dataset import open_dataset
+
+        dataset = open_dataset(output)
+        if as_json:
+            content = asdict(dataset.manifest)
+            typer.echo(json.dumps({"type": "summary", **content}))
+        else:
+            typer.echo("\n".join(_lines(dataset)))
+
+
+def _lines(dataset: Dataset) -> list[str]:
+    from penstock.quantities import format_bytes
+    from penstock.types import SPLITS
+
+    manifest = dataset.manifest
+    counts, tokenizer = manifest.counts, manifest.tokenizer
+    lines = [
+        f"{dataset.folder}/: {counts['tokens']:,} tokens of {counts['documents']:,} documents "
+        f"from {len(manifest.inputs):,} inputs ({format_bytes(counts['input_bytes'])})",
+        f"  tokenizer  {tokenizer.name}, {tokenizer.vocab_size:,} ids, end-of-text "
+        f"{tokenizer.eot_id}, {manifest.dtype}",
+        f"  bytes per token  {counts['input_bytes'] / max(counts['tokens'], 1):.3f}",
+    ]
+    for split in SPLITS:
+        record = manifest.splits[split]
+        size = format_bytes(sum(file.bytes for file in record.files))
+        lines.append(
+            f"  {split:5}  {record.tokens:,} tokens, {record.documents:,} documents, {size} in "
+            f"{len(record.files)} file{'' if len(record.files) == 1 else 's'}"
+        )
+        if record.tokens:
+            lines += [
+                f"    first  {_shown(dataset, split, 0)}",
+                f"    last   {_shown(dataset, split, max(record.tokens - _SHOWN_TOKENS, 0))}",
+            ]
+    return lines
+
+
+def _shown(dataset: Dataset, split: Split, start: int) -> str:
+    from penstock.tokenizer import load_tokenizer
+
+    ids = dataset.read(split, start, _SHOWN_TOKENS).tolist()
+    text = load_tokenizer(dataset.manifest.tokenizer.name).decode_bytes(ids)
+    return escape(repr(text.decode(errors="replace"))) + f"  {ids}"

@@ -1,0 +1,205 @@
+"""`penstock tokenize`: the main job."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from penstock.cli._report import errors_reported, say
+
+if TYPE_CHECKING:
+    from penstock.progress import Progress
+    from penstock.settings import JobSettings
+
+__all__ = ["tokenize"]
+
+_INPUT, _TOKENIZER, _OUTPUT, _RUN = "Input", "Tokenizer", "Output", "Run"
+_EXIT_SKIPPED = 3
+
+
+def _option(*names: str, panel: str, text: str) -> Any:
+    flag = names[-1] if names[-1].startswith("--") else names[0]
+    variable = "PENSTOCK_" + flag.removeprefix("--").replace("-", "_").upper()
+    return typer.Option(
+        *names, help=text, rich_help_panel=panel, envvar=variable, show_envvar=False
+    )
+
+
+def tokenize(
+    inputs: Annotated[list[str], typer.Argument(metavar="INPUT...", help="Files, folders, globs.")],
+    output: Annotated[
+        Path, _option("-o", "--output", panel=_OUTPUT, text="Folder to write to.")
+    ] = Path("tokens"),
+    tokenizer: Annotated[
+        str, _option("-t", "--tokenizer", panel=_TOKENIZER, text="Name of the tokenizer.")
+    ] = "gpt2",
+    engine: Annotated[
+        str,
+        _option("--engine", panel=_TOKENIZER, text="auto, fastokens or tiktoken; same ids."),
+    ] = "auto",
+    eot: Annotated[
+        str,
+        _option("--eot", panel=_TOKENIZER, text="End-of-text id: append, prepend or none."),
+    ] = "append",
+    doc_separator: Annotated[
+        str | None,
+        _option(
+            "--doc-separator",
+            panel=_INPUT,
+            text=r"Text between two documents; \n, \t, \r and \\ are understood. "
+            "Default: <|endoftext|> where the head of the input has it, else a file is a document.",
+        ),
+    ] = None,
+    docs_by: Annotated[
+        str, _option("--docs-by", panel=_INPUT, text="auto, separator, line or file.")
+    ] = "auto",
+    strip: Annotated[
+        bool,
+        _option("--strip", panel=_INPUT, text="Leave out white space at the ends of documents."),
+    ] = False,
+    invalid_utf8: Annotated[
+        str,
+        _option(
+            "--invalid-utf8", panel=_INPUT, text="replace, ignore or stop; counted in any case."
+        ),
+    ] = "replace",
+    on_error: Annotated[
+        str,
+        _option(
+            "--on-error", panel=_INPUT, text="stop, or skip files that cannot be used (exit 3)."
+        ),
+    ] = "stop",
+    limit: Annotated[
+        str | None,
+        _option("--limit", panel=_INPUT, text="Use about this much of the input, such as 100MB."),
+    ] = None,
+    val_fraction: Annotated[
+        float, _option("--val-fraction", panel=_OUTPUT, text="Share of the text that is val.")
+    ] = 0.0005,
+    seed: Annotated[int, _option("--seed", panel=_OUTPUT, text="Chooses another val.")] = 0,
+    shard_tokens: Annotated[
+        str | None,
+        _option(
+            "--shard-tokens",
+            panel=_OUTPUT,
+            text="Tokens in a file, such as 500M; default one file.",
+        ),
+    ] = None,
+    dtype: Annotated[
+        str, _option("--dtype", panel=_OUTPUT, text="auto, uint16 or uint32.")
+    ] = "auto",
+    overwrite: Annotated[
+        bool,
+        _option("--overwrite", panel=_OUTPUT, text="Delete the output of another job there."),
+    ] = False,
+    workers: Annotated[
+        int | None,
+        _option("-j", "--workers", panel=_RUN, text="Processes; default: cores that fit."),
+    ] = None,
+    memory: Annotated[
+        str, _option("--memory", panel=_RUN, text="For the whole process tree.")
+    ] = "1GiB",
+    priority: Annotated[
+        str, _option("--priority", panel=_RUN, text="low, or normal on a machine of its own.")
+    ] = "low",
+    dry_run: Annotated[
+        bool, _option("-n", "--dry-run", panel=_RUN, text="Say what would be done.")
+    ] = False,
+    as_json: Annotated[
+        bool, _option("--json", panel=_RUN, text="Write JSON lines to standard output.")
+    ] = False,
+    quiet: Annotated[bool, _option("-q", "--quiet", panel=_RUN, text="Only errors.")] = False,
+    verbose: Annotated[
+        bool, _option("-v", "--verbose", panel=_RUN, text="Tracebacks with errors.")
+    ] = False,
+    no_progress: Annotated[
+        bool, _option("--no-progress", panel=_RUN, text="No progress line.")
+    ] = False,
+) -> None:
+    """Turn text into train.bin and val.bin.
+
+    Examples:  penstock tokenize corpus.txt   ·   penstock tokenize books/ 'web/*.txt' -o out/
+    --shard-tokens 500M
+    """
+    with errors_reported(as_json=as_json, verbose=verbose):
+        from penstock.quantities import parse_bytes, parse_count
+        from penstock.settings import JobSettings
+
+        choices: dict[str, Any] = {
+            "engine": engine,
+            "eot": eot,
+            "docs_by": docs_by,
+            "invalid_utf8": invalid_utf8,
+            "on_error": on_error,
+            "dtype": dtype,
+            "priority": priority,
+        }
+        settings = JobSettings(
+            inputs=tuple(inputs),
+            output=output,
+            tokenizer=tokenizer,
+            doc_separator=None if doc_separator is None else _unescape(doc_separator),
+            strip=strip,
+            val_fraction=val_fraction,
+            seed=seed,
+            shard_tokens=None
+            if shard_tokens is None
+            else parse_count(shard_tokens, "--shard-tokens"),
+            workers=workers,
+            memory_bytes=parse_bytes(memory, "--memory"),
+            overwrite=overwrite,
+            limit_bytes=None if limit is None else parse_bytes(limit, "--limit"),
+            **choices,
+        )
+        if dry_run:
+            _print_plan(settings)
+            return
+        _run(settings, as_json=as_json, quiet=quiet, no_progress=no_progress)
+
+
+def _run(settings: JobSettings, *, as_json: bool, quiet: bool, no_progress: bool) -> None:
+    from penstock.cli._summary import summary_json, summary_lines
+    from penstock.pipeline import run_job
+
+    outcome = run_job(settings, _choose_progress(as_json, quiet or no_progress))
+    if as_json:
+        typer.echo(json.dumps(summary_json(outcome, settings)))
+    if not quiet:
+        say("\n".join(summary_lines(outcome, settings)))
+    if outcome.skipped:
+        raise typer.Exit(_EXIT_SKIPPED)
+
+
+def _choose_progress(as_json: bool, silent: bool) -> Progress:
+    from penstock.progress import JsonProgress, PlainProgress, SilentProgress, TerminalProgress
+
+    if as_json:
+        return JsonProgress(sys.stdout)
+    if silent:
+        return SilentProgress()
+    if not sys.stderr.isatty():
+        return PlainProgress(sys.stderr)
+    from rich.console import Console
+
+    return TerminalProgress(Console(stderr=True))
+
+
+def _print_plan(settings: JobSettings) -> None:
+    from penstock.cli._summary import plan_lines
+
+    typer.echo("\n".join(plan_lines(settings)))
+
+
+def _unescape(text: str) -> str:
+    """Understand the escapes that shells make hard to type."""
+    escapes = {r"\n": "\n", r"\t": "\t", r"\r": "\r", r"\\": "\\"}
+    result, at = "", 0
+    while at < len(text):
+        pair = text[at : at + 2]
+        result += escapes.get(pair, text[at])
+        at += 2 if pair in escapes else 1
+    return result

@@ -1,0 +1,305 @@
+"""Worker processes on this machine: started, fed, watched and replaced.
+
+It moves units, grants and receipts, never text or tokens. The pipeline gives it units and takes
+receipts, both in unit order; each worker process runs `executors.serve`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections import deque
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import EngineError, PenstockError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from types import TracebackType
+
+    from penstock.offsets import Offsets
+    from penstock.plan import Sample
+    from penstock.settings import Priority
+    from penstock.types import Encoded, Grant, Receipt, Unit
+    from penstock.worker import WorkerSpec
+
+__all__ = ["LocalExecutor"]
+
+# Small inputs are sent together, so that a folder of them costs no message each.
+_MAX_BATCH_UNITS = 256
+# How many encoded batches a worker may hold while it waits for earlier ones of others.
+_MAX_WAITING_BATCHES = 2
+_MAX_FAILURES = 2
+_TICK_SECONDS = 0.2
+_START_WORKER = (
+    "import sys; sys.path[:] = sys.argv[2:]; "
+    "from penstock.executors.serve import main; main(int(sys.argv[1]))"
+)
+
+
+@dataclass(slots=True, eq=False)
+class _Batch:
+    """Consecutive units that one worker does together."""
+
+    number: int
+    units: list[Unit]
+    encoded: list[Encoded] = field(default_factory=list)
+    grants: list[Grant] = field(default_factory=list)
+    receipts: list[Receipt] = field(default_factory=list)
+    num_failures: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class _Process:
+    """A worker process, and the batches it holds: being encoded, waiting, being written."""
+
+    popen: subprocess.Popen[bytes]
+    pipe: Connection
+    encoding: _Batch | None = None
+    waiting: list[_Batch] = field(default_factory=list)
+    writing: deque[_Batch] = field(default_factory=deque)
+    num_done: int = 0
+
+    def batches(self) -> list[_Batch]:
+        encoding = [] if self.encoding is None else [self.encoding]
+        return [*self.writing, *self.waiting, *encoding]
+
+    def has_room(self) -> bool:
+        return self.encoding is None and len(self.waiting) < _MAX_WAITING_BATCHES
+
+
+class _Order:
+    """What must happen in unit order: giving out batches, offsets and receipts."""
+
+    def __init__(self, batches: Iterator[_Batch], offsets: Offsets) -> None:
+        self._batches = batches
+        self._offsets = offsets
+        self._again: deque[_Batch] = deque()
+        self._next_grant = 0
+        self._next_done = 0
+        self._done: dict[int, _Batch] = {}
+
+    def next_batch(self) -> _Batch | None:
+        """Return the next batch to encode; those that must be done again come first."""
+        return self._again.popleft() if self._again else next(self._batches, None)
+
+    def give_back(self, batches: list[_Batch]) -> None:
+        """Take batches back from a worker that is gone."""
+        self._again.extendleft(sorted(batches, key=lambda batch: -batch.number))
+
+    def can_write(self, batch: _Batch) -> bool:
+        """Tell whether a batch has its place, and give it one if it is next in order."""
+        if not batch.grants and batch.number == self._next_grant:
+            pairs = zip(batch.units, batch.encoded, strict=True)
+            batch.grants = [self._offsets.grant(unit, encoded) for unit, encoded in pairs]
+            self._next_grant += 1
+        return bool(batch.grants)
+
+    def add_done(self, batch: _Batch) -> None:
+        """Note that a batch is written."""
+        self._done[batch.number] = batch
+
+    def take_done(self) -> Iterator[tuple[Unit, Receipt]]:
+        """Yield what is written and has nothing unwritten before it."""
+        while (batch := self._done.pop(self._next_done, None)) is not None:
+            self._next_done += 1
+            yield from zip(batch.units, batch.receipts, strict=True)
+
+
+class LocalExecutor:
+    """Runs workers as processes of this machine; use it in a `with`.
+
+    A worker that dies is replaced and its units are done again; a unit that takes a worker down
+    twice stops the job. A worker that reaches its share of memory is replaced the same way.
+    """
+
+    def __init__(
+        self, spec: WorkerSpec, *, num_workers: int, batch_bytes: int, priority: Priority
+    ) -> None:
+        self._spec = spec
+        self._num_workers = num_workers
+        self._batch_bytes = batch_bytes
+        self._priority = priority
+        self._processes: list[_Process] = []
+        self.num_replaced = 0
+
+    def __enter__(self) -> LocalExecutor:
+        try:
+            while len(self._processes) < self._num_workers:
+                self._processes.append(self._start())
+        except BaseException:
+            self._stop_all()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stop_all()
+
+    def pids(self) -> list[int]:
+        """Return the process ids of the workers."""
+        return [process.popen.pid for process in self._processes]
+
+    def check(self, samples: list[Sample]) -> tuple[int, int]:
+        """Let one worker compare the engine with the reference; return bytes and tokens seen."""
+        process = self._processes[0]
+        self._send(process, "check", samples)
+        try:
+            kind, answer = process.pipe.recv()
+        except (EOFError, ConnectionError) as error:
+            raise EngineError(
+                f"a worker died while it was made ({_cause_of_death(process)})",
+                where=f"engine `{self._spec.engine}`",
+                next_step="pass `--engine tiktoken`, and report this",
+            ) from error
+        if kind == "error":
+            raise answer
+        num_bytes, num_tokens = answer
+        return num_bytes, num_tokens
+
+    def run(
+        self, units: Iterable[Unit], offsets: Offsets, on_tick: Callable[[], None]
+    ) -> Iterator[tuple[Unit, Receipt]]:
+        """Do all units; yield them with their receipts in unit order.
+
+        Args:
+            units: In the order of the output.
+            offsets: Gives each unit its place.
+            on_tick: Called several times a second.
+        """
+        order = _Order(_iter_batches(units, self._batch_bytes), offsets)
+        while True:
+            for process in self._processes:
+                if process.has_room() and (batch := order.next_batch()) is not None:
+                    process.encoding = batch
+                    self._send(process, "encode", batch.units)
+            if not any(process.batches() for process in self._processes):
+                return
+            for process in self._ready():
+                self._receive(process, order)
+            self._send_grants(order)
+            on_tick()
+            yield from order.take_done()
+
+    def _ready(self) -> list[_Process]:
+        """Wait until a worker has answered or is gone, or a tick has passed."""
+        by_pipe = {id(process.pipe): process for process in self._processes}
+        ready = wait([process.pipe for process in self._processes], _TICK_SECONDS)
+        return [by_pipe[id(pipe)] for pipe in ready]
+
+    def _receive(self, process: _Process, order: _Order) -> None:
+        try:
+            kind, answer = process.pipe.recv()
+        except (EOFError, ConnectionError):
+            self._replace(process, order, _cause_of_death(process))
+            return
+        if kind == "error":
+            raise answer
+        if kind == "full":
+            self._replace(process, order, "" if process.num_done else "it needs too much memory")
+        elif kind == "encode" and process.encoding is not None:
+            process.encoding.encoded = answer
+            process.waiting.append(process.encoding)
+            process.encoding = None
+        else:
+            batch = process.writing.popleft()
+            batch.receipts = answer
+            process.num_done += 1
+            order.add_done(batch)
+
+    def _send_grants(self, order: _Order) -> None:
+        """Let every worker write what has its place now."""
+        waiting = [(batch, process) for process in self._processes for batch in process.waiting]
+        for batch, process in sorted(waiting, key=lambda pair: pair[0].number):
+            if order.can_write(batch):
+                process.waiting.remove(batch)
+                process.writing.append(batch)
+                self._send(process, "write", batch.grants)
+
+    def _replace(self, process: _Process, order: _Order, failure: str) -> None:
+        """Start a worker in the place of one that is gone; its batches are done again."""
+        batches = process.batches()
+        if failure and (batch := process.encoding or next(iter(batches), None)):
+            batch.num_failures += 1
+            if batch.num_failures >= _MAX_FAILURES:
+                raise _failed_twice(batch, failure)
+        order.give_back(batches)
+        self._stop(process)
+        self._processes[self._processes.index(process)] = self._start()
+        self.num_replaced += 1
+
+    def _start(self) -> _Process:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            popen = subprocess.Popen(
+                [sys.executable, "-c", _START_WORKER, str(theirs.fileno()), *sys.path],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"},
+                # A Ctrl-C in the terminal is for the parent, which stops its workers.
+                start_new_session=True,
+            )
+        process = _Process(popen, Connection(ours.detach()))
+        with contextlib.suppress(ConnectionError):
+            process.pipe.send((self._spec, self._priority))
+        return process
+
+    def _send(self, process: _Process, kind: str, payload: Any) -> None:
+        """Send a request; if the worker is gone, the next receive notices."""
+        with contextlib.suppress(ConnectionError):
+            process.pipe.send((kind, payload))
+
+    def _stop_all(self) -> None:
+        for process in self._processes:
+            self._stop(process)
+        self._processes.clear()
+
+    def _stop(self, process: _Process) -> None:
+        """End a worker at once: what it has not finished stands under no final name."""
+        process.pipe.close()
+        process.popen.kill()
+        process.popen.wait()
+
+
+def _iter_batches(units: Iterable[Unit], batch_bytes: int) -> Iterator[_Batch]:
+    """Group small units; a unit of `batch_bytes` or more stands alone."""
+    group: list[Unit] = []
+    number = size = 0
+    for unit in units:
+        if group and (size + unit.end - unit.start > batch_bytes or len(group) >= _MAX_BATCH_UNITS):
+            yield _Batch(number, group)
+            number, group, size = number + 1, [], 0
+        group.append(unit)
+        size += unit.end - unit.start
+    if group:
+        yield _Batch(number, group)
+
+
+def _cause_of_death(process: _Process) -> str:
+    code = process.popen.wait()
+    if code >= 0:
+        return f"it exited with code {code}"
+    name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
+    return f"it was killed by {name}" + (", perhaps for lack of memory" if code == -9 else "")
+
+
+def _failed_twice(batch: _Batch, failure: str) -> PenstockError:
+    first, last = batch.units[0], batch.units[-1]
+    where = f"{first.source.path}, byte {first.start} to {first.end}"
+    if last is not first:
+        where += f", or one of the {len(batch.units) - 1} inputs after it"
+    return EngineError(
+        f"a worker failed twice on the same text: {failure}",
+        where=where,
+        next_step="pass more `--memory` or `--engine tiktoken`; if that does not help, report it",
+    )

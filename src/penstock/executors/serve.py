@@ -1,0 +1,82 @@
+"""A worker process: answers the parent's requests until the parent hangs up.
+
+It tokenizes nothing itself and decides nothing: `worker` does the work, `executors.local` says
+what comes next. When the parent dies, its end of the pipe closes, and this process ends too.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import traceback
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from penstock.errors import EngineError, PenstockError
+from penstock.worker import ShareReachedError, Worker, WorkerSpec
+
+if TYPE_CHECKING:
+    from penstock.settings import Priority
+
+__all__ = ["main"]
+
+_NICE = 10
+
+
+def main(file: int) -> None:
+    """Serve the parent at the other end of the pipe `file`."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with Connection(file) as parent:
+        try:
+            spec, priority = parent.recv()
+            _lower_priority(priority)
+            _serve(parent, spec)
+        except (EOFError, ConnectionError):
+            return
+
+
+def _serve(parent: Connection, spec: WorkerSpec) -> None:
+    worker: Worker | None = None
+    while True:
+        kind, payload = parent.recv()
+        try:
+            if worker is None:
+                worker = Worker(spec)
+            parent.send((kind, _answer(worker, kind, payload)))
+        except ShareReachedError:
+            parent.send(("full", None))
+            return
+        except PenstockError as error:
+            parent.send(("error", error))
+        except (EOFError, ConnectionError):
+            raise
+        except Exception as error:  # noqa: BLE001 the worker's border: wrap, say where, pass on
+            parent.send(("error", _bug(error, payload)))
+
+
+def _answer(worker: Worker, kind: str, payload: Any) -> Any:
+    if kind == "encode":
+        return [worker.encode(unit) for unit in payload]
+    if kind == "write":
+        return [worker.write(grant) for grant in payload]
+    return worker.check(payload)
+
+
+def _bug(error: Exception, payload: object) -> EngineError:
+    details = "".join(traceback.format_exception(error))
+    return EngineError(
+        f"a bug: {type(error).__name__}: {error}\n{details}",
+        where=f"a worker, at {str(payload)[:300]}",
+        next_step="report this, with the version that `penstock --version` prints",
+    )
+
+
+def _lower_priority(priority: Priority) -> None:
+    """Leave the machine to its user: last in line for the processor and the disk."""
+    if priority == "normal":
+        return
+    os.nice(_NICE)
+    if hasattr(psutil, "IOPRIO_CLASS_BE"):
+        psutil.Process().ionice(psutil.IOPRIO_CLASS_BE, 7)

@@ -1,0 +1,172 @@
+"""The manifest: what a finished job is, for ever.
+
+It reads, writes and compares `manifest.json` (version 1, described in
+`docs/reference/manifest.md`); it looks at no token. The pipeline writes it last; `dataset` and
+the commands that look at an output begin with it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import DamageError
+from penstock.store import MANIFEST
+from penstock.types import SPLITS
+
+if TYPE_CHECKING:
+    from penstock.types import Split
+
+__all__ = ["FileRecord", "InputRecord", "Manifest", "SplitRecord", "TokenizerRecord"]
+
+_FORMAT, _VERSION = "penstock", 1
+
+
+@dataclass(frozen=True, slots=True)
+class TokenizerRecord:
+    """Which tokenizer made the ids."""
+
+    name: str
+    vocab_size: int
+    eot_id: int
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileRecord:
+    """One output file; `digest` is an xxh3_128 over the digests of its segments."""
+
+    path: str
+    bytes: int
+    tokens: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class SplitRecord:
+    """One split and its files in order."""
+
+    documents: int
+    tokens: int
+    files: list[FileRecord]
+
+
+@dataclass(frozen=True, slots=True)
+class InputRecord:
+    """What came from one input file."""
+
+    path: str
+    bytes: int
+    documents: int
+    tokens: int
+    skipped: int
+    invalid_utf8: int
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A finished job: what went in, what came out, with which settings."""
+
+    penstock: str
+    tokenizer: TokenizerRecord
+    dtype: str
+    byte_order: str
+    splits: dict[Split, SplitRecord]
+    inputs: list[InputRecord]
+    inputs_digest: str
+    counts: dict[str, int]
+    settings: dict[str, Any]
+    run: dict[str, Any]
+
+    def to_json(self) -> str:
+        """Write it as text, one input a line."""
+        content = {"format": _FORMAT, "version": _VERSION, **asdict(self)}
+        content["inputs"] = []
+        inputs = ",\n    ".join(json.dumps(asdict(record)) for record in self.inputs)
+        text = json.dumps(content, indent=2)
+        return text.replace('"inputs": []', f'"inputs": [\n    {inputs}\n  ]', 1) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str, path: Path) -> Manifest:
+        """Read it from text; refuse what this version cannot know.
+
+        Raises:
+            DamageError: If it is no manifest, or one of a later version.
+        """
+        try:
+            content = json.loads(text)
+            if content.get("format") != _FORMAT:
+                raise _damage("this is not a penstock manifest", path)
+            if content.get("version") != _VERSION:
+                raise DamageError(
+                    f"manifest version {content.get('version')} is newer than this penstock",
+                    where=str(path),
+                    next_step="upgrade: `pip install --upgrade penstock`",
+                )
+            known = {name: content[name] for name in _names(cls)}
+            known["tokenizer"] = _record(TokenizerRecord, content["tokenizer"])
+            known["inputs"] = [_record(InputRecord, record) for record in content["inputs"]]
+            known["splits"] = {
+                split: SplitRecord(
+                    content["splits"][split]["documents"],
+                    content["splits"][split]["tokens"],
+                    [_record(FileRecord, file) for file in content["splits"][split]["files"]],
+                )
+                for split in SPLITS
+            }
+            manifest = cls(**known)
+            if any(Path(name).name != name for name in manifest.files()):
+                raise _damage("the manifest names files outside its folder", path)
+            return manifest
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise _damage(f"the manifest is damaged ({error!r})", path) from error
+
+    @classmethod
+    def load(cls, folder: Path) -> Manifest:
+        """Read the manifest of a finished job.
+
+        Raises:
+            DamageError: If the folder holds no finished job.
+        """
+        path = folder / MANIFEST
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise DamageError(
+                "there is no finished job here",
+                where=str(folder),
+                next_step=f"make one: `penstock tokenize INPUT... -o {folder}`",
+            ) from error
+        return cls.from_json(text, path)
+
+    def files(self) -> list[str]:
+        """Return the names of all output files."""
+        return [file.path for split in SPLITS for file in self.splits[split].files]
+
+    def differences(self, settings: dict[str, Any], inputs_digest: str) -> list[str]:
+        """Say how another job differs from this one in what shapes the bytes."""
+        mine, theirs = self.settings, settings
+        differing = [
+            f"{name}: {mine.get(name)} there, {theirs.get(name)} here"
+            for name in sorted(mine.keys() | theirs.keys())
+            if mine.get(name) != theirs.get(name)
+        ]
+        if self.inputs_digest != inputs_digest:
+            differing.append("inputs: other files, sizes or times")
+        return differing
+
+
+def _names(record: type) -> list[str]:
+    return [field.name for field in fields(record)]
+
+
+def _record(kind: type, content: dict[str, Any]) -> Any:
+    """Make a record from what it knows of `content`: later versions may have added to it."""
+    return kind(**{name: content[name] for name in _names(kind) if name in content})
+
+
+def _damage(what: str, path: Path) -> DamageError:
+    return DamageError(what, where=str(path), next_step="make the output anew with `--overwrite`")

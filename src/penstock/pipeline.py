@@ -1,0 +1,295 @@
+"""The main line, as one function: plan, run, commit, report.
+
+It does no work itself and prints nothing; each step is a module of its own. The command line and
+the Python interface both call `run_job`.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from penstock.engines import ENGINE_SHARE_BYTES, choose_engine
+from penstock.errors import ConflictError, DamageError, InputError, UsageError
+from penstock.executors import LocalExecutor
+from penstock.ledger import Ledger
+from penstock.manifest import FileRecord, InputRecord, Manifest, SplitRecord, TokenizerRecord
+from penstock.memory import divide_memory, tree_bytes
+from penstock.offsets import Offsets
+from penstock.plan import make_plan
+from penstock.progress import Status
+from penstock.sources import find_changed
+from penstock.store import LEDGER, MANIFEST, Layout, Store
+from penstock.tokenizer import load_tokenizer
+from penstock.types import SPLITS
+from penstock.worker import WorkerSpec
+
+if TYPE_CHECKING:
+    from penstock.memory import MemoryShare
+    from penstock.plan import Plan
+    from penstock.progress import Progress
+    from penstock.settings import JobSettings
+    from penstock.tokenizer import Tokenizer
+
+__all__ = ["Outcome", "run_job"]
+
+_TICK_SECONDS = 0.2
+# What the estimate of the output's size is raised by: text is not even.
+_ROOM_MARGIN = 1.1
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A finished job, and what its user should hear of it."""
+
+    manifest: Manifest
+    is_new: bool
+    hint: str = ""
+    skipped: dict[str, str] = field(default_factory=dict)
+
+
+def run_job(settings: JobSettings, progress: Progress) -> Outcome:
+    """Tokenize: find the inputs, run the workers, commit the output."""
+    started = time.monotonic()
+    plan = make_plan(settings)
+    tokenizer = load_tokenizer(settings.tokenizer)
+    finished = _find_finished(settings, plan, tokenizer)
+    if finished is not None:
+        return Outcome(finished, is_new=False)
+
+    dtype = _choose_dtype(settings, tokenizer)
+    layout = Layout(str(settings.output), int(dtype[4:]) // 8, settings.shard_tokens)
+    engine = choose_engine(settings.engine)
+    num_workers, share, hint = divide_memory(
+        settings.memory_bytes, ENGINE_SHARE_BYTES[engine], len(plan.sources), settings.workers
+    )
+    spec = _worker_spec(settings, plan, engine, dtype, layout, share)
+    offsets = Offsets(len(plan.sources))
+    watch = _Watch(progress, plan, offsets)
+
+    with Store(settings.output) as store:
+        store.clear_partial()
+        if not settings.overwrite:
+            store.refuse_foreign_files()
+        with (
+            Ledger(store.work / LEDGER) as ledger,
+            LocalExecutor(
+                spec,
+                num_workers=num_workers,
+                batch_bytes=settings.unit_bytes,
+                priority=settings.priority,
+            ) as executor,
+        ):
+            num_bytes, num_tokens = executor.check(plan.samples())
+            tokens_per_byte = num_tokens / max(num_bytes, 1) * _ROOM_MARGIN
+            store.check_room(round(plan.input_bytes * tokens_per_byte * layout.token_bytes))
+            with progress:
+                for unit, receipt in executor.run(
+                    plan.iter_units(), offsets, lambda: watch.tick(executor.pids())
+                ):
+                    ledger.append(unit, receipt)
+                    watch.num_units_done += 1
+                watch.tick(executor.pids(), now=True)
+        _refuse_nothing(offsets, plan)
+        _refuse_changed_inputs(plan)
+        run = _run_facts(started, num_workers, executor.num_replaced, engine, watch.peak_bytes)
+        manifest = _make_manifest(settings, plan, tokenizer, dtype, layout, offsets, ledger, run)
+        store.commit(layout, offsets.tokens, manifest.to_json())
+    return Outcome(manifest, is_new=True, hint=hint, skipped=plan.skipped)
+
+
+def _find_finished(settings: JobSettings, plan: Plan, tokenizer: Tokenizer) -> Manifest | None:
+    """Return the manifest if this very job is done already; refuse the output of another one."""
+    if settings.overwrite or not (settings.output / MANIFEST).exists():
+        return None
+    try:
+        manifest = Manifest.load(settings.output)
+    except DamageError as error:
+        raise ConflictError(
+            f"the output folder holds something else: {error.what}",
+            where=error.where,
+            next_step="choose another `-o`, or pass `--overwrite` to delete what is there",
+        ) from error
+    differing = manifest.differences(_shaping(settings, plan, tokenizer), plan.inputs_digest())
+    if not differing:
+        return manifest
+    num_bytes = sum(file.bytes for split in SPLITS for file in manifest.splits[split].files)
+    raise ConflictError(
+        f"the output was made by another job ({'; '.join(differing)})",
+        where=str(settings.output / MANIFEST),
+        next_step="choose another `-o`, or pass `--overwrite` to delete "
+        f"{len(manifest.files())} files ({num_bytes} bytes) and start again",
+    )
+
+
+def _shaping(settings: JobSettings, plan: Plan, tokenizer: Tokenizer) -> dict[str, Any]:
+    return {
+        "tokenizer": tokenizer.fingerprint,
+        "dtype": _choose_dtype(settings, tokenizer),
+        **settings.shaping(plan.rule),
+    }
+
+
+def _choose_dtype(settings: JobSettings, tokenizer: Tokenizer) -> str:
+    """Take the smallest type that holds every id; refuse a smaller one."""
+    needed = "uint16" if tokenizer.vocab_size <= 1 << 16 else "uint32"
+    if settings.dtype == "uint16" and needed == "uint32":
+        raise UsageError(
+            f"uint16 cannot hold {tokenizer.vocab_size} ids",
+            where="--dtype",
+            next_step="pass `--dtype uint32`",
+        )
+    return needed if settings.dtype == "auto" else settings.dtype
+
+
+def _worker_spec(
+    settings: JobSettings,
+    plan: Plan,
+    engine: str,
+    dtype: str,
+    layout: Layout,
+    share: MemoryShare,
+) -> WorkerSpec:
+    return WorkerSpec(
+        tokenizer=settings.tokenizer,
+        engine=engine,
+        rule=plan.rule,
+        eot=settings.eot,
+        val_fraction=settings.val_fraction,
+        seed=settings.seed,
+        strip=settings.strip,
+        invalid_utf8=settings.invalid_utf8,
+        dtype=dtype,
+        block_bytes=settings.block_bytes,
+        layout=layout,
+        share=share,
+        # Smaller inputs may stay cached: the next run on them starts faster.
+        give_back=plan.input_bytes > psutil.virtual_memory().total // 4,
+    )
+
+
+class _Watch:
+    """Looks at the running job a few times a second: progress and memory."""
+
+    def __init__(self, progress: Progress, plan: Plan, offsets: Offsets) -> None:
+        self.peak_bytes = 0
+        self.num_units_done = 0
+        self._progress = progress
+        self._offsets = offsets
+        self._total_bytes = plan.input_bytes
+        self._num_units = plan.num_units
+        self._started = time.monotonic()
+        self._next = 0.0
+
+    def tick(self, pids: list[int], *, now: bool = False) -> None:
+        elapsed = time.monotonic() - self._started
+        if elapsed < self._next and not now:
+            return
+        self._next = elapsed + _TICK_SECONDS
+        memory_bytes = tree_bytes(pids)
+        self.peak_bytes = max(self.peak_bytes, memory_bytes)
+        counts = self._offsets.counts
+        self._progress.update(
+            Status(
+                elapsed_seconds=elapsed,
+                done_bytes=counts.input_bytes,
+                total_bytes=self._total_bytes,
+                num_units_done=self.num_units_done,
+                num_units=self._num_units,
+                num_tokens=counts.tokens,
+                num_documents=counts.documents,
+                memory_bytes=memory_bytes,
+            )
+        )
+
+
+def _refuse_nothing(offsets: Offsets, plan: Plan) -> None:
+    if offsets.counts.documents == 0:
+        raise InputError(
+            f"no document in the input: {offsets.counts.empty_documents} empty ones were dropped",
+            where=f"{len(plan.sources)} files, from {plan.sources[0].path}",
+            next_step="check the text and `--doc-separator`",
+        )
+
+
+def _refuse_changed_inputs(plan: Plan) -> None:
+    changed = find_changed(plan.sources)
+    if changed is not None:
+        raise InputError(
+            "the file changed while the job ran",
+            where=changed.path,
+            next_step="wait until nothing writes to it, then run the same command again",
+        )
+
+
+def _run_facts(
+    started: float, num_workers: int, num_replaced: int, engine: str, peak_bytes: int
+) -> dict[str, Any]:
+    return {
+        "seconds": round(time.monotonic() - started, 3),
+        "workers": num_workers,
+        "workers_replaced": num_replaced,
+        "peak_memory_bytes": peak_bytes,
+        "resumed": False,
+        "engine": engine,
+        "host": {
+            "python": platform.python_version(),
+            "system": platform.system(),
+            "machine": platform.machine(),
+            "cores": os.cpu_count(),
+        },
+    }
+
+
+def _make_manifest(
+    settings: JobSettings,
+    plan: Plan,
+    tokenizer: Tokenizer,
+    dtype: str,
+    layout: Layout,
+    offsets: Offsets,
+    ledger: Ledger,
+    run: dict[str, Any],
+) -> Manifest:
+    splits = {}
+    for split in SPLITS:
+        total = offsets.tokens[split]
+        sizes = [(idx, layout.shard_size(total, idx)) for idx in range(layout.num_shards(total))]
+        files = [
+            FileRecord(
+                layout.file_name(split, idx),
+                size * layout.token_bytes,
+                size,
+                ledger.file_digest(split, idx),
+            )
+            for idx, size in sizes
+        ]
+        splits[split] = SplitRecord(offsets.documents[split], total, files)
+    inputs = [
+        InputRecord(
+            source.path, source.num_bytes, counts.documents, counts.tokens, 0, counts.invalid_utf8
+        )
+        for source, counts in zip(plan.sources, offsets.source_counts, strict=True)
+    ]
+    inputs += [InputRecord(path, 0, 0, 0, 1, 0, why) for path, why in plan.skipped.items()]
+    counts = asdict(offsets.counts) | {"skipped_records": len(plan.skipped)}
+    return Manifest(
+        penstock=version("penstock"),
+        tokenizer=TokenizerRecord(
+            tokenizer.name, tokenizer.vocab_size, tokenizer.eot_id, tokenizer.fingerprint
+        ),
+        dtype=dtype,
+        byte_order="little",
+        splits=splits,
+        inputs=inputs,
+        inputs_digest=plan.inputs_digest(),
+        counts=counts,
+        settings=_shaping(settings, plan, tokenizer),
+        run=run,
+    )

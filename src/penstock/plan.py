@@ -1,0 +1,140 @@
+"""From inputs and settings to an ordered list of units, the same every time.
+
+It reads only the heads of inputs and starts nothing. The pipeline walks through its units; the
+dry run prints it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import xxhash
+
+from penstock.errors import InputError
+from penstock.sources import SourceFile, find_sources
+from penstock.types import DocumentRule, Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.errors import PenstockError
+    from penstock.settings import JobSettings
+    from penstock.types import Source
+
+__all__ = ["Plan", "Sample", "make_plan"]
+
+_DEFAULT_SEPARATOR = b"<|endoftext|>"
+_HEAD_BYTES = 4 << 20
+_HEAD_SOURCES = 16
+_SAMPLE_BYTES = 32 << 10
+_SAMPLE_SOURCES = 4
+# Records, not text: their fields are no documents.
+_RECORD_SUFFIXES = {".jsonl", ".ndjson", ".csv", ".tsv"}
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A stretch of an input, to try the engine on and to estimate from."""
+
+    source: Source
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a job will do, before it does it."""
+
+    sources: list[Source]
+    skipped: dict[str, str]
+    rule: DocumentRule
+    found_separator: bool
+    unit_bytes: int
+    limit_bytes: int | None
+    input_bytes: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        total = sum(source.num_bytes for source in self.sources)
+        planned = total if self.limit_bytes is None else min(total, self.limit_bytes)
+        object.__setattr__(self, "input_bytes", planned)
+
+    @property
+    def num_units(self) -> int:
+        """How many units there are."""
+        return sum(1 for _ in self.iter_units())
+
+    def iter_units(self) -> Iterator[Unit]:
+        """Yield the units in the order of the output."""
+        left = self.input_bytes
+        index = 0
+        for source_idx, source in enumerate(self.sources):
+            size = min(source.num_bytes, left)
+            left -= size
+            for start in range(0, size, self.unit_bytes):
+                end = min(start + self.unit_bytes, size)
+                yield Unit(index, source_idx, source, start, end, is_last=end == size)
+                index += 1
+
+    def samples(self) -> list[Sample]:
+        """Choose stretches from the start and the middle of a few inputs."""
+        sources = [source for source in self.sources if source.num_bytes]
+        step = max(len(sources) // _SAMPLE_SOURCES, 1)
+        samples = []
+        for source in sources[::step][:_SAMPLE_SOURCES]:
+            for start in {0, source.num_bytes // 2}:
+                end = min(start + _SAMPLE_BYTES, source.num_bytes)
+                samples.append(Sample(source, start, end))
+        return samples
+
+    def inputs_digest(self) -> str:
+        """Cover the names, sizes and times of all inputs, to notice a change."""
+        digest = xxhash.xxh3_128()
+        for source in self.sources:
+            line = f"{source.path}\0{source.num_bytes}\0{source.mtime_ns}\n"
+            digest.update(line.encode("utf-8", "surrogateescape"))
+        return digest.hexdigest()
+
+
+def make_plan(settings: JobSettings) -> Plan:
+    """Find the inputs and decide how their documents are told apart."""
+    skipped: dict[str, str] = {}
+
+    def on_unusable(path: str, error: PenstockError) -> None:
+        if settings.on_error == "stop":
+            raise error
+        skipped[path] = error.what
+
+    sources = find_sources(settings.inputs, exclude=settings.output, on_unusable=on_unusable)
+    if not any(source.num_bytes for source in sources):
+        raise InputError(
+            f"no text in the input: {len(sources)} files, all empty, {len(skipped)} skipped",
+            where=" ".join(settings.inputs[:3]),
+            next_step="check the files with `ls -l`",
+        )
+    rule, found = _choose_rule(settings, sources)
+    return Plan(sources, skipped, rule, found, settings.unit_bytes, settings.limit_bytes)
+
+
+def _choose_rule(settings: JobSettings, sources: list[Source]) -> tuple[DocumentRule, bool]:
+    """Resolve how documents are told apart, and whether that was found in the text."""
+    if settings.doc_separator is not None:
+        return DocumentRule("separator", settings.doc_separator.encode()), False
+    if settings.docs_by == "line":
+        return DocumentRule("line", b"\n"), False
+    if settings.docs_by == "file":
+        return DocumentRule("file"), False
+    for source in sources:
+        if Path(source.path).suffix.lower() in _RECORD_SUFFIXES:
+            raise InputError(
+                "this file holds records, which are not read yet",
+                where=source.path,
+                next_step="write the text of each record to a `.txt` file, or pass "
+                "`--docs-by line` to take each line as it stands",
+            )
+    for source in sources[:_HEAD_SOURCES]:
+        with SourceFile(source) as file:
+            if _DEFAULT_SEPARATOR in file.read_at(0, _HEAD_BYTES):
+                return DocumentRule("separator", _DEFAULT_SEPARATOR), True
+    return DocumentRule("file"), False

@@ -1,0 +1,154 @@
+"""How far a job is: counters in, one line out.
+
+It opens no stream; `cli` gives it a console or a file to write to. The pipeline updates it a few
+times a second, whatever it does with that.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
+
+from penstock.quantities import format_bytes, format_count, format_seconds
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from rich.console import Console
+
+__all__ = [
+    "JsonProgress",
+    "PlainProgress",
+    "Progress",
+    "SilentProgress",
+    "Status",
+    "TerminalProgress",
+]
+
+_PLAIN_SECONDS = 30.0
+_JSON_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """A running job at one moment."""
+
+    elapsed_seconds: float
+    done_bytes: int
+    total_bytes: int
+    num_units_done: int
+    num_units: int
+    num_tokens: int
+    num_documents: int
+    memory_bytes: int
+
+    @property
+    def fraction(self) -> float:
+        """How much of the input is done, from 0 to 1."""
+        return min(self.done_bytes / self.total_bytes, 1.0) if self.total_bytes else 1.0
+
+    def line(self) -> str:
+        """Say it in one line."""
+        seconds = max(self.elapsed_seconds, 1e-6)
+        left = seconds * (1 / self.fraction - 1) if self.fraction else None
+        return "  ".join(
+            (
+                f"{self.fraction:4.0%}",
+                f"{format_bytes(self.done_bytes / seconds)}/s",
+                f"{format_count(self.num_tokens / seconds)} tok/s",
+                f"{self.num_units_done}/{self.num_units} units",
+                f"memory {format_bytes(self.memory_bytes)}",
+                f"ETA {'?' if left is None else format_seconds(left)}",
+            )
+        )
+
+
+class Progress(Protocol):
+    """Shows a running job; used in a `with` around the run."""
+
+    def __enter__(self) -> Progress: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
+
+    def update(self, status: Status) -> None:
+        """Show the newest state."""
+        ...
+
+
+class SilentProgress:
+    """Shows nothing."""
+
+    def __enter__(self) -> SilentProgress:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Do nothing."""
+
+    def update(self, status: Status) -> None:
+        """Do nothing."""
+
+
+class PlainProgress(SilentProgress):
+    """Writes a plain line now and then, for logs."""
+
+    def __init__(self, stream: TextIO, every_seconds: float = _PLAIN_SECONDS) -> None:
+        self._stream = stream
+        self._every = every_seconds
+        self._next = every_seconds
+
+    def update(self, status: Status) -> None:
+        """Write a line if the last one is long ago."""
+        if status.elapsed_seconds >= self._next:
+            self._next = status.elapsed_seconds + self._every
+            print(time.strftime("[%H:%M]"), status.line(), file=self._stream, flush=True)
+
+
+class JsonProgress(SilentProgress):
+    """Writes a JSON line of type `status` now and then."""
+
+    def __init__(self, stream: TextIO, every_seconds: float = _JSON_SECONDS) -> None:
+        self._stream = stream
+        self._every = every_seconds
+        self._next = 0.0
+
+    def update(self, status: Status) -> None:
+        """Write a line if the last one is long ago."""
+        if status.elapsed_seconds >= self._next:
+            self._next = status.elapsed_seconds + self._every
+            print(json.dumps({"type": "status", **asdict(status)}), file=self._stream, flush=True)
+
+
+class TerminalProgress:
+    """Draws one line with a bar that is redrawn in place."""
+
+    def __init__(self, console: Console) -> None:
+        from rich.progress import BarColumn, TextColumn
+        from rich.progress import Progress as Bar
+
+        self._bar = Bar(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[line]}"),
+            console=console,
+            transient=True,
+        )
+        self._task = self._bar.add_task("tokenizing", total=1.0, line="")
+
+    def __enter__(self) -> TerminalProgress:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._bar.stop()
+
+    def update(self, status: Status) -> None:
+        """Redraw."""
+        fields: dict[str, Any] = {"line": status.line()}
+        self._bar.update(self._task, completed=status.fraction, **fields)

@@ -1,0 +1,31 @@
+"""Readers: from a unit of input to blocks of pieces, one module for each kind of input."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.readers.spans import SpanReader
+from penstock.readers.text import TextReader
+
+if TYPE_CHECKING:
+    from penstock.readers.base import CutRule, Reader, TextOptions
+    from penstock.types import DocumentRule, Source
+
+__all__ = ["GIANT_DOCUMENT_BYTES", "Readers"]
+
+# A file that is one document and larger than this is split by spans.
+GIANT_DOCUMENT_BYTES = 1 << 24
+
+
+class Readers:
+    """The readers of one worker, made once and used for every unit."""
+
+    def __init__(self, rule: DocumentRule, cuts: CutRule, options: TextOptions) -> None:
+        self._rule = rule
+        self._text = TextReader(rule, cuts, options)
+        self._spans = SpanReader(cuts, options)
+
+    def choose(self, source: Source) -> Reader:
+        """Return the reader for one input."""
+        is_giant = self._rule.kind == "file" and source.num_bytes > GIANT_DOCUMENT_BYTES
+        return self._spans if is_giant else self._text

@@ -1,0 +1,57 @@
+"""What a reader does, and what it is given to do it with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from penstock.types import Block, Counts, Unit
+
+__all__ = ["CutRule", "Reader", "TextOptions"]
+
+
+class Reader(Protocol):
+    """Turns units of one kind of input into blocks."""
+
+    def iter_blocks(self, unit: Unit) -> Iterator[Block]:
+        """Yield the pieces of a unit in order; a block is valid until the next one is asked for."""
+        ...
+
+    def take_counts(self) -> Counts:
+        """Return what was seen and dropped since the last call."""
+        ...
+
+
+class CutRule(Protocol):
+    """Knows where a tokenizer's text may be divided."""
+
+    def mask(self, text: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        """Mark every position before which `text` may be divided; the first is never marked."""
+        ...
+
+    def line_mask(self, text: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        """Mark those of them that stand at the end of a line."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TextOptions:
+    """How text is read, whatever parts its documents.
+
+    Attributes:
+        block_bytes: About how much text a block holds.
+        special_text: Pieces that hold this are marked; empty where it parts the documents.
+        strip: Leave out white space at the ends of documents.
+        give_back: Hand pages that were read back to the system.
+    """
+
+    block_bytes: int
+    special_text: bytes
+    strip: bool
+    give_back: bool

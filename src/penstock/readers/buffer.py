@@ -1,0 +1,94 @@
+"""The bytes of one unit in memory, with the questions readers ask of them.
+
+It opens nothing and knows no documents. Readers load a unit into it and point blocks at its view.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from penstock.types import Counts
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from penstock.sources import SourceFile
+
+__all__ = ["UnitBuffer"]
+
+_WHITE_SPACE = (
+    *(bytes([byte]) for byte in b" \n\r\t\v\f"),
+    *(chr(code).encode() for code in (0x85, 0xA0, 0x1680, 0x2028, 0x2029, 0x202F, 0x205F, 0x3000)),
+    *(chr(code).encode() for code in range(0x2000, 0x200B)),
+)
+
+
+class UnitBuffer:
+    """The bytes of one unit, in memory that is used again for the next.
+
+    Positions count from `origin`, the place in the file at which the loaded bytes begin.
+    """
+
+    def __init__(self) -> None:
+        self._bytes = bytearray()
+        self.view = memoryview(self._bytes)
+        self.origin = 0
+
+    def load(self, file: SourceFile, start: int, end: int) -> None:
+        """Read the file from `start` to `end`."""
+        size = end - start
+        if size > len(self._bytes):
+            self._bytes = bytearray(size)
+        self.view = memoryview(self._bytes)[:size]
+        self.origin = start
+        file.read_into(self.view, start)
+
+    def find(self, wanted: bytes, start: int, end: int) -> int:
+        """Find `wanted`; -1 if it is not there."""
+        return self._bytes.find(wanted, start, end)
+
+    def array(self, start: int, end: int) -> NDArray[np.uint8]:
+        """See a range as numbers."""
+        return np.frombuffer(self.view, np.uint8, end - start, start)
+
+    def trim(self, start: int, end: int, *, left: bool, right: bool) -> tuple[int, int]:
+        """Leave white space at the ends of a range out."""
+        data = self._bytes
+        while left and start < end and (width := _starting(data, start, end)):
+            start += width
+        while right and start < end and (width := _ending(data, start, end)):
+            end -= width
+        return start, end
+
+    def count_unit(self, start: int, end: int, mark_bytes: int, forced_cuts: list[int]) -> Counts:
+        """Count what is the same for every way to read a unit that lies from `start` to `end`."""
+        return Counts(
+            input_bytes=end - start + mark_bytes,
+            byte_order_marks=int(mark_bytes > 0),
+            nul_bytes=self._bytes.count(b"\0", start, end),
+            forced_cuts=len(forced_cuts),
+        )
+
+    def mark(
+        self, wanted: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64]
+    ) -> NDArray[np.bool_] | None:
+        """Mark the ranges that hold `wanted`; None if none does, or nothing is wanted."""
+        at, stop = int(starts[0]), int(ends[-1])
+        marks = None
+        while wanted and (at := self._bytes.find(wanted, at, stop)) >= 0:
+            if marks is None:
+                marks = np.zeros(len(starts), np.bool_)
+            idx = int(np.searchsorted(starts, at, "right")) - 1
+            marks[idx] |= at + len(wanted) <= ends[idx]
+            at += len(wanted)
+        return marks
+
+
+def _starting(data: bytearray, start: int, end: int) -> int:
+    return next((len(space) for space in _WHITE_SPACE if data.startswith(space, start, end)), 0)
+
+
+def _ending(data: bytearray, start: int, end: int) -> int:
+    return next((len(space) for space in _WHITE_SPACE if data.endswith(space, start, end)), 0)

@@ -1,0 +1,146 @@
+"""A file that is one giant document: read as spans, so that a part of it can be val.
+
+A span is some 64 kB of text between two cuts, at line ends where there are any. It joins no spans
+to passages and decides no split; `splits` does, and sees a span's neighbours for it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from penstock.readers.borders import MAX_RUN_BYTES, Borders
+from penstock.readers.buffer import UnitBuffer
+from penstock.readers.text import HEAD_BYTES
+from penstock.sources import SourceFile
+from penstock.types import Block, Counts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from penstock.readers.base import CutRule, TextOptions
+    from penstock.types import Unit
+
+__all__ = ["SpanReader"]
+
+_SPAN_BYTES = 1 << 16
+
+
+class SpanReader:
+    """Reads a giant document span by span.
+
+    The border number k is the first line end in the k-th 64 KiB of the file; failing that the
+    first cut there; failing that a forced cut. So every worker finds the same spans alone.
+    """
+
+    def __init__(self, cuts: CutRule, options: TextOptions) -> None:
+        self._cuts = cuts
+        self._options = options
+        self._buffer = UnitBuffer()
+        self._counts = Counts()
+
+    def take_counts(self) -> Counts:
+        """Return what was seen and dropped since the last call."""
+        counts, self._counts = self._counts, Counts()
+        return counts
+
+    def iter_blocks(self, unit: Unit) -> Iterator[Block]:
+        """Yield the spans of a unit in order; a block is valid until the next one is asked for."""
+        with SourceFile(unit.source) as file:
+            borders = Borders(file, b"", self._cuts)
+            start, end = _next_border(borders, unit.start), _next_border(borders, unit.end)
+            if start >= end:
+                return
+            left = _previous_border(borders, start)
+            right = end if unit.is_last else _next_border(borders, end + 1)
+            self._buffer.load(file, left, right)
+            self._counts += self._buffer.count_unit(
+                start - left,
+                end - left,
+                borders.mark_bytes(start),
+                borders.forced_cuts(start, end),
+            )
+            inner = (_find_border(borders, number) for number in _numbers(start, end))
+            edges = [left, start, *(edge for edge in inner if edge and start < edge < end), end]
+            yield from self._iter_spans(np.array([*edges, right], np.int64) - left)
+            if self._options.give_back:
+                file.give_back(start, end)
+
+    def _iter_spans(self, edges: NDArray[np.int64]) -> Iterator[Block]:
+        """Group spans to blocks; the first and last pair of `edges` is the neighbours' span."""
+        first, stop = 1, len(edges) - 2
+        while first < stop:
+            full = edges[first] + self._options.block_bytes
+            last = min(max(int(np.searchsorted(edges, full, "right")) - 1, first + 1), stop)
+            yield self._block(edges[first - 1 : last + 2])
+            first = last
+
+    def _block(self, edges: NDArray[np.int64]) -> Block:
+        starts, ends = edges[1:-2].copy(), edges[2:-1].copy()
+        heads = np.minimum(ends, starts + HEAD_BYTES)
+        before, after = self._head(edges[0], edges[1]), self._head(edges[-2], edges[-1])
+        if self._options.strip:
+            trimmed = self._buffer.trim(int(starts[0]), int(ends[0]), left=not before, right=False)
+            starts[0] = trimmed[0]
+            trimmed = self._buffer.trim(int(starts[-1]), int(ends[-1]), left=False, right=not after)
+            ends[-1] = trimmed[1]
+        special = self._buffer.mark(self._options.special_text, starts, ends)
+        unset = np.zeros(len(starts), np.bool_)
+        return Block(
+            self._buffer.view,
+            starts,
+            ends,
+            begins=unset,
+            closes=unset,
+            heads=np.maximum(heads, starts),
+            special=special,
+            origin=self._buffer.origin,
+            spans=True,
+            before=before,
+            after=after,
+        )
+
+    def _head(self, start: int, end: int) -> memoryview | None:
+        """Return the text that decides a neighbour's split; None if there is no neighbour."""
+        return self._buffer.view[start : min(end, start + HEAD_BYTES)] if start < end else None
+
+
+def _numbers(start: int, end: int) -> range:
+    """Number the borders that can lie between two positions; number 0 would stand at the start."""
+    return range(max(start // _SPAN_BYTES, 1), -(-end // _SPAN_BYTES))
+
+
+def _find_border(borders: Borders, number: int) -> int | None:
+    """Find border `number`; None if that stretch of text has none."""
+    start = number * _SPAN_BYTES
+    end = min(start + _SPAN_BYTES, borders.size)
+    cut = borders.first_cut(start, end, at_line=True)
+    if cut is None:
+        cut = borders.first_cut(start, end)
+    if cut is None and start % MAX_RUN_BYTES == 0:
+        forced = borders.next_border(start)
+        cut = forced if forced < end else None
+    return cut
+
+
+def _next_border(borders: Borders, position: int) -> int:
+    """Find the first span border at or after `position`."""
+    if position <= borders.text_start:
+        return borders.text_start
+    for number in _numbers(position, borders.size):
+        border = _find_border(borders, number)
+        if border is not None and border >= position:
+            return border
+    return borders.size
+
+
+def _previous_border(borders: Borders, position: int) -> int:
+    """Find the last span border before `position`; the document's start is one."""
+    for number in reversed(_numbers(0, position)):
+        border = _find_border(borders, number)
+        if border is not None and border < position:
+            return border
+    return borders.text_start

@@ -1,0 +1,151 @@
+"""What is asked: one frozen record of a job's settings, checked once.
+
+It touches no files. `cli` and `api` make it; everything else reads it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from penstock.errors import UsageError
+
+if TYPE_CHECKING:
+    from penstock.types import DocumentRule
+
+__all__ = ["JobSettings"]
+
+DocsBy = Literal["auto", "separator", "line", "file"]
+EngineChoice = Literal["auto", "fastokens", "tiktoken"]
+EotPlace = Literal["append", "prepend", "none"]
+InvalidUtf8 = Literal["replace", "ignore", "stop"]
+OnError = Literal["stop", "skip"]
+Priority = Literal["low", "normal"]
+Dtype = Literal["auto", "uint16", "uint32"]
+
+_MAX_SEPARATOR_BYTES = 1 << 14
+_CHOICES: dict[str, Any] = {
+    "docs_by": DocsBy,
+    "engine": EngineChoice,
+    "eot": EotPlace,
+    "invalid_utf8": InvalidUtf8,
+    "on_error": OnError,
+    "priority": Priority,
+    "dtype": Dtype,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSettings:
+    """Everything a user can ask for; the flags of `penstock tokenize` have the same names."""
+
+    inputs: tuple[str, ...]
+    output: Path = Path("tokens")
+    tokenizer: str = "gpt2"
+    engine: EngineChoice = "auto"
+    doc_separator: str | None = None
+    docs_by: DocsBy = "auto"
+    strip: bool = False
+    eot: EotPlace = "append"
+    val_fraction: float = 0.0005
+    seed: int = 0
+    shard_tokens: int | None = None
+    dtype: Dtype = "auto"
+    workers: int | None = None
+    memory_bytes: int = 1 << 30
+    on_error: OnError = "stop"
+    invalid_utf8: InvalidUtf8 = "replace"
+    priority: Priority = "low"
+    overwrite: bool = False
+    limit_bytes: int | None = None
+    unit_bytes: int = 16 << 20
+    block_bytes: int = 2 << 20
+
+    def __post_init__(self) -> None:
+        if not self.inputs:
+            raise UsageError("no input", where="INPUT", next_step="name a file, folder or glob")
+        for name, choices in _CHOICES.items():
+            _check_choice(name, getattr(self, name), get_args(choices))
+        if not 0 <= self.val_fraction <= 1:
+            raise UsageError(
+                f"`{self.val_fraction}` is no fraction",
+                where="--val-fraction",
+                next_step="pass a number from 0 to 1, such as `--val-fraction 0.0005`",
+            )
+        if not 0 <= self.seed < 2**64:
+            raise UsageError(
+                f"`{self.seed}` is out of range",
+                where="--seed",
+                next_step="pass a whole number from 0 to 2^64 - 1",
+            )
+        for name in ("shard_tokens", "workers", "limit_bytes", "unit_bytes", "block_bytes"):
+            _check_positive(name, getattr(self, name))
+        self._check_separator()
+
+    def _check_separator(self) -> None:
+        separator = self.doc_separator
+        if separator is None:
+            if self.docs_by == "separator":
+                raise UsageError(
+                    "no separator to part the documents by",
+                    where="--docs-by separator",
+                    next_step="pass `--doc-separator '<|endoftext|>'`",
+                )
+            return
+        if self.docs_by in ("line", "file"):
+            raise UsageError(
+                f"documents cannot be parted by a separator and by {self.docs_by}",
+                where="--doc-separator, --docs-by",
+                next_step="pass one of the two",
+            )
+        try:
+            size = len(separator.encode())
+        except UnicodeEncodeError as error:
+            raise UsageError(
+                "the separator is not valid UTF-8",
+                where="--doc-separator",
+                next_step="pass text, such as `--doc-separator '<|endoftext|>'`",
+            ) from error
+        if not 0 < size <= _MAX_SEPARATOR_BYTES:
+            raise UsageError(
+                f"a separator of {size} bytes cannot be used",
+                where="--doc-separator",
+                next_step=f"pass 1 to {_MAX_SEPARATOR_BYTES} bytes, or `--docs-by file`",
+            )
+
+    def shaping(self, rule: DocumentRule) -> dict[str, Any]:
+        """Return what shapes the output's bytes, with `rule` as the documents were told apart."""
+        return {
+            "docs_by": rule.kind,
+            "doc_separator": rule.separator.decode() if rule.kind == "separator" else None,
+            "strip": self.strip,
+            "eot": self.eot,
+            "val_fraction": self.val_fraction,
+            "seed": self.seed,
+            "shard_tokens": self.shard_tokens,
+            "invalid_utf8": self.invalid_utf8,
+            "limit_bytes": self.limit_bytes,
+        }
+
+
+def _flag(name: str) -> str:
+    return "--" + name.removesuffix("_bytes").replace("_", "-")
+
+
+def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise UsageError(
+            f"unknown value `{value}`; known: {', '.join(choices)}",
+            where=_flag(name),
+            next_step=f"pass `{_flag(name)} {choices[0]}`",
+        )
+
+
+def _check_positive(name: str, value: int | None) -> None:
+    if value is not None and value < 1:
+        raise UsageError(
+            f"`{value}` is too small",
+            where=_flag(name),
+            next_step=f"pass 1 or more, or leave `{_flag(name)}` out",
+        )

@@ -1,0 +1,263 @@
+"""Which bytes go in: finds the inputs, checks that they are text, opens them.
+
+It reads no documents and plans no units. `plan` asks it for the list, readers for open files; no
+other module opens an input.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.errors import InputError, PenstockError, UsageError
+from penstock.types import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from types import TracebackType
+
+__all__ = ["SourceFile", "find_changed", "find_sources", "natural_key"]
+
+_GLOB_CHARACTERS = re.compile(r"[*?\[]")
+_DIGITS = re.compile(r"(\d+)")
+_MAGIC = {
+    b"\x1f\x8b": ("gzip-compressed", "gunzip -k"),
+    b"\x28\xb5\x2f\xfd": ("zstd-compressed", "zstd -dk"),
+    b"BZh": ("bzip2-compressed", "bunzip2 -k"),
+    b"\xfd7zXZ\x00": ("xz-compressed", "unxz -k"),
+    b"\x04\x22\x4d\x18": ("lz4-compressed", "lz4 -dk"),
+    b"PK\x03\x04": ("a zip archive", "unzip"),
+    b"PAR1": ("parquet", ""),
+    b"ARROW1": ("an Arrow file", ""),
+    b"%PDF-": ("a PDF", "pdftotext"),
+    b"\x7fELF": ("a program", ""),
+    b"\x89PNG": ("a picture", ""),
+    b"\xff\xd8\xff": ("a picture", ""),
+    b"\xff\xfe": ("UTF-16 or UTF-32 text", "iconv -f UTF-16 -t UTF-8"),
+    b"\xfe\xff": ("UTF-16 text", "iconv -f UTF-16 -t UTF-8"),
+}
+
+
+def find_sources(
+    inputs: Sequence[str], *, exclude: Path, on_unusable: Callable[[str, PenstockError], None]
+) -> list[Source]:
+    """List the files behind `inputs`: arguments in the given order, naturally sorted inside.
+
+    Args:
+        inputs: Files, folders and globs.
+        exclude: The output folder; it is left out of folders and globs.
+        on_unusable: Called with a path that is not a readable text file, and why; it may raise.
+    """
+    sources: list[Source] = []
+    seen: dict[str, str] = {}
+    excluded = exclude.resolve()
+    for argument in inputs:
+        for path in _expand(argument, excluded):
+            real = os.path.realpath(path)
+            if real in seen:
+                raise UsageError(
+                    f"the same file is named twice: `{path}` and `{seen[real]}`",
+                    where=f"INPUT `{argument}`",
+                    next_step="name each input once",
+                )
+            seen[real] = path
+            try:
+                sources.append(_check(path))
+            except InputError as error:
+                on_unusable(path, error)
+    return sources
+
+
+def natural_key(name: str) -> list[tuple[int, int, str]]:
+    """Sort key by which `part-2` comes before `part-10`; ties fall to the name itself."""
+    key = [
+        (0, int(part), part) if part.isdecimal() else (1, 0, part)
+        for part in _DIGITS.split(name)
+        if part
+    ]
+    return [*key, (2, 0, name)]
+
+
+def _expand(argument: str, excluded: Path) -> Iterator[str]:
+    if argument == "-":
+        raise UsageError(
+            "standard input is not read yet",
+            where="INPUT `-`",
+            next_step="save it first: `... > corpus.txt`, then `penstock tokenize corpus.txt`",
+        )
+    if "://" in argument:
+        raise UsageError(
+            f"URLs are not read yet: `{argument}`",
+            where="INPUT",
+            next_step="copy the data to a local folder and pass that",
+        )
+    path = Path(argument)
+    if path.is_dir():
+        yield from _walk(argument, excluded)
+    elif path.exists() or path.is_symlink():
+        yield argument
+    elif _GLOB_CHARACTERS.search(argument):
+        yield from _glob(argument, excluded)
+    else:
+        raise InputError(
+            f"no such file or folder: `{argument}`",
+            where=f"INPUT, seen from `{Path.cwd()}`",
+            next_step="check the spelling with `ls`",
+        )
+
+
+def _glob(pattern: str, excluded: Path) -> Iterator[str]:
+    found = [
+        path
+        for path in glob.iglob(pattern, recursive=True)  # noqa: PTH207 keeps paths as typed
+        if not Path(path).is_dir() and excluded not in Path(path).resolve().parents
+    ]
+    if not found:
+        raise InputError(
+            f"no file matches `{pattern}`",
+            where=f"INPUT, seen from `{Path.cwd()}`",
+            next_step="check the pattern with `ls`; `**` goes into folders",
+        )
+    yield from sorted(found, key=natural_key)
+
+
+def _walk(folder: str, excluded: Path) -> Iterator[str]:
+    """List a folder's files, hidden ones left out, each folder behind links visited once."""
+    found = list(_walk_into(folder, excluded, visited=set()))
+    if not found:
+        raise InputError(
+            f"no files in the folder `{folder}`",
+            where="INPUT",
+            next_step="pass a folder with text files (hidden files are left out)",
+        )
+    yield from sorted(found, key=natural_key)
+
+
+def _walk_into(folder: str, excluded: Path, *, visited: set[tuple[int, int]]) -> Iterator[str]:
+    try:
+        status = Path(folder).stat()
+        entries = list(os.scandir(folder))
+    except OSError as error:
+        raise InputError(
+            f"the folder cannot be read: {error.strerror}",
+            where=folder,
+            next_step="check its permissions with `ls -ld`",
+        ) from error
+    if (status.st_dev, status.st_ino) in visited or Path(folder).resolve() == excluded:
+        return
+    visited.add((status.st_dev, status.st_ino))
+    for entry in entries:
+        if entry.name.startswith("."):
+            continue
+        if entry.is_dir():
+            yield from _walk_into(entry.path, excluded, visited=visited)
+        else:
+            yield entry.path
+
+
+def _check(path: str) -> Source:
+    """Look at one file: there, readable, plain text as far as its first bytes tell."""
+    try:
+        status = Path(path).stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise InputError(
+                f"not a regular file: `{path}`",
+                where="INPUT",
+                next_step="copy its content to a file and pass that",
+            )
+        with open(path, "rb") as file:  # noqa: PTH123 surrogate paths stay as they are
+            head = file.read(8)
+    except OSError as error:
+        raise InputError(
+            f"cannot be read: {error.strerror}",
+            where=path,
+            next_step="check it with `ls -l`, or leave such files out with `--on-error skip`",
+        ) from error
+    for magic, (what, remedy) in _MAGIC.items():
+        if head.startswith(magic):
+            step = f"make it text first: `{remedy}`" if remedy else "pass plain text"
+            raise InputError(
+                f"this is {what}, not UTF-8 text",
+                where=path,
+                next_step=f"{step}, or leave such files out with `--on-error skip`",
+            )
+    return Source(path, status.st_size, status.st_mtime_ns)
+
+
+def find_changed(sources: Sequence[Source]) -> Source | None:
+    """Find an input that is no longer what it was when the job was planned."""
+    for source in sources:
+        try:
+            status = Path(source.path).stat()
+        except OSError:
+            return source
+        if (status.st_size, status.st_mtime_ns) != (source.num_bytes, source.mtime_ns):
+            return source
+    return None
+
+
+class SourceFile:
+    """An open input that can be read at any place; use it in a `with`."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        try:
+            self._fd = os.open(source.path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+        except OSError as error:
+            raise self._unreadable(error) from error
+        if os.fstat(self._fd).st_size != source.num_bytes:
+            os.close(self._fd)
+            raise self._changed()
+
+    def __enter__(self) -> SourceFile:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        os.close(self._fd)
+
+    def read_at(self, start: int, end: int) -> bytes:
+        """Read the bytes from `start` to `end`, less what lies outside the file."""
+        start, end = max(start, 0), min(end, self.source.num_bytes)
+        buffer = bytearray(max(end - start, 0))
+        self.read_into(memoryview(buffer), start)
+        return bytes(buffer)
+
+    def read_into(self, buffer: memoryview, start: int) -> None:
+        """Fill `buffer` from `start` on; a file that has become shorter is an error."""
+        done = 0
+        while done < len(buffer):
+            try:
+                count = os.preadv(self._fd, [buffer[done:]], start + done)
+            except OSError as error:
+                raise self._unreadable(error) from error
+            if count == 0:
+                raise self._changed()
+            done += count
+
+    def give_back(self, start: int, end: int) -> None:
+        """Tell the system that these pages are not needed again."""
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self._fd, start, end - start, os.POSIX_FADV_DONTNEED)
+
+    def _unreadable(self, error: OSError) -> InputError:
+        return InputError(
+            f"cannot be read: {error.strerror}",
+            where=self.source.path,
+            next_step="check the disk and the file's permissions, then run the same command again",
+        )
+
+    def _changed(self) -> InputError:
+        return InputError(
+            "the file changed while it was read",
+            where=f"{self.source.path}, {self.source.num_bytes} bytes when the job was planned",
+            next_step="wait until nothing writes to it, then run the same command again",
+        )

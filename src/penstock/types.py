@@ -1,0 +1,188 @@
+"""What flows between the stages: frozen records of ranges, counts and places.
+
+It holds no behaviour beyond arithmetic on its own fields, and imports no stage. Every stage
+takes and returns these; the glossary in `docs/concepts/glossary.md` has the words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = [
+    "SPLITS",
+    "Block",
+    "Counts",
+    "DocumentRule",
+    "Encoded",
+    "Grant",
+    "Receipt",
+    "Segment",
+    "Source",
+    "Split",
+    "Unit",
+]
+
+Split = Literal["train", "val"]
+SPLITS: tuple[Split, Split] = ("train", "val")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One input file, as it was when the job was planned."""
+
+    path: str
+    num_bytes: int
+    mtime_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentRule:
+    """How the documents of a text file are told apart.
+
+    `separator` is what stands between two documents; it is empty when one file is one document.
+    """
+
+    kind: Literal["separator", "line", "file"]
+    separator: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A contiguous piece of one input that one worker turns into tokens.
+
+    `start` and `end` are nominal: the worker moves both to the first border at or after them, so
+    that neighbouring units meet exactly. `is_last` closes a document still open at the end.
+    """
+
+    index: int
+    source_idx: int
+    source: Source
+    start: int
+    end: int
+    is_last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Pieces of text handed to the engine at once: whole documents, or parts of a long one.
+
+    Attributes:
+        text: The bytes all positions below point into.
+        starts: Where each piece begins.
+        ends: Where each piece ends.
+        begins: Whether the piece begins a document (else it goes on from the piece before).
+        closes: Whether the piece ends its document (else the next piece goes on).
+        heads: Where the text that decides the split of a document that begins here ends.
+        special: Whether the piece holds the end-of-text string; None when no piece does.
+        origin: Where `text` begins in its file, for messages.
+        spans: The pieces are spans of one giant document: each has a split of its own.
+        before: With `spans`: the span before the first piece; None at the document's start.
+        after: With `spans`: the span after the last piece; None at the document's end.
+    """
+
+    text: memoryview
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    begins: NDArray[np.bool_]
+    closes: NDArray[np.bool_]
+    heads: NDArray[np.int64]
+    special: NDArray[np.bool_] | None = None
+    origin: int = 0
+    spans: bool = False
+    before: memoryview | None = None
+    after: memoryview | None = None
+
+    def select(self, chosen: NDArray[np.bool_]) -> Block:
+        """Keep the pieces where `chosen` is true."""
+        return Block(
+            self.text,
+            self.starts[chosen],
+            self.ends[chosen],
+            self.begins[chosen],
+            self.closes[chosen],
+            self.heads[chosen],
+            None if self.special is None else self.special[chosen],
+            self.origin,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What was seen, dropped and repaired; adds up over units."""
+
+    documents: int = 0
+    tokens: int = 0
+    input_bytes: int = 0
+    empty_documents: int = 0
+    invalid_utf8: int = 0
+    special_text_documents: int = 0
+    byte_order_marks: int = 0
+    nul_bytes: int = 0
+    forced_cuts: int = 0
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(
+            *(getattr(self, field.name) + getattr(other, field.name) for field in fields(self))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """What a worker knows of a unit before it may write.
+
+    A unit can start inside a document whose split was decided in an earlier unit. What belongs to
+    that document is `carried_*`; only the parent, which hears of all units in order, can say in
+    which split it goes.
+
+    Attributes:
+        unit_idx: Which unit.
+        counts: What was seen here; `tokens` counts the carried ones too.
+        tokens: For each split, the tokens of the documents that begin here.
+        documents: For each split, the documents that begin here.
+        carried_tokens: Tokens of the document that was open at the start.
+        carried_special: Whether its text here holds the end-of-text string.
+        open_split: The split of a document that begins here and is still open at the end.
+        open_special: Whether the text of that one holds the end-of-text string.
+    """
+
+    unit_idx: int
+    counts: Counts
+    tokens: dict[Split, int]
+    documents: dict[Split, int]
+    carried_tokens: int
+    carried_special: bool
+    open_split: Split | None
+    open_special: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """Where a unit's tokens go, given out in unit order."""
+
+    unit_idx: int
+    carried_split: Split
+    offsets: dict[Split, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A run of one unit's tokens inside one output file, and its checksum."""
+
+    split: Split
+    shard: int
+    offset_tokens: int
+    num_tokens: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """Proof that a unit's tokens were written."""
+
+    unit_idx: int
+    segments: tuple[Segment, ...]

@@ -1,0 +1,235 @@
+"""The inner line: one unit of text in, its tokens written, a receipt out.
+
+It knows nothing of processes, queues or order. An executor makes a `Worker`, lets it `encode` a
+unit, and when the unit's place in the output is known, lets it `write`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from penstock.cuts import ByteLevelCuts
+from penstock.engines import load_engine
+from penstock.errors import EngineError
+from penstock.readers import Readers
+from penstock.readers.base import TextOptions
+from penstock.repair import repair_block
+from penstock.sources import SourceFile
+from penstock.splits import CARRIED, TRAIN, VAL, Splitter
+from penstock.store import Layout, SegmentWriter
+from penstock.tokenizer import load_tokenizer
+from penstock.types import SPLITS, Block, Counts, Encoded, Receipt
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from penstock.memory import MemoryShare
+    from penstock.plan import Sample
+    from penstock.settings import EotPlace, InvalidUtf8
+    from penstock.types import DocumentRule, Grant, Segment, Split, Unit
+
+__all__ = ["ShareReachedError", "Worker", "WorkerSpec"]
+
+_SPLIT_OF = dict(zip((TRAIN, VAL), SPLITS, strict=True))
+_MAX_SPARE_TOKENS = 3
+
+
+class ShareReachedError(Exception):
+    """The worker has reached its share of memory and must be replaced."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSpec:
+    """Everything a worker is made from; the same for all workers of a job."""
+
+    tokenizer: str
+    engine: str
+    rule: DocumentRule
+    eot: EotPlace
+    val_fraction: float
+    seed: int
+    strip: bool
+    invalid_utf8: InvalidUtf8
+    dtype: str
+    block_bytes: int
+    layout: Layout
+    share: MemoryShare
+    give_back: bool
+
+
+class Worker:
+    """Turns units into tokens on one core."""
+
+    def __init__(self, spec: WorkerSpec) -> None:
+        tokenizer = load_tokenizer(spec.tokenizer)
+        eot_text = tokenizer.eot_text.encode()
+        options = TextOptions(
+            block_bytes=spec.block_bytes,
+            special_text=b"" if spec.rule.separator == eot_text else eot_text,
+            strip=spec.strip,
+            give_back=spec.give_back,
+        )
+        self._spec = spec
+        self._tokenizer = tokenizer
+        self._readers = Readers(spec.rule, ByteLevelCuts(tokenizer), options)
+        self._splitter = Splitter(spec.val_fraction, spec.seed)
+        self._engine = load_engine(spec.engine, tokenizer, spec.eot)
+        self._writer = SegmentWriter(spec.layout, give_back=spec.give_back)
+        self._waiting: dict[int, _UnitTokens] = {}
+        self._spare: list[_UnitTokens] = []
+
+    def encode(self, unit: Unit) -> Encoded:
+        """Read, cut, split and encode one unit; keep its tokens until its place is known."""
+        reader = self._readers.choose(unit.source)
+        tokens = self._spare.pop() if self._spare else _UnitTokens(self._spec.dtype)
+        tally = _Tally()
+        self._splitter.start_unit()
+        for read in reader.iter_blocks(unit):
+            block, splits = self._splitter.assign(read)
+            for code in (TRAIN, VAL, CARRIED):
+                chosen = splits == code
+                if chosen.any():
+                    part = block if chosen.all() else block.select(chosen)
+                    part, ids = self._encode_block(part, unit, tally)
+                    tokens.append(code, ids)
+                    tally.add(code, part)
+            tally.end_block(block, splits)
+            if self._spec.share.is_reached():
+                raise ShareReachedError
+        self._waiting[unit.index] = tokens
+        return tally.encoded(unit.index, reader.take_counts(), tokens)
+
+    def write(self, grant: Grant) -> Receipt:
+        """Write the tokens of an encoded unit where the grant says."""
+        tokens = self._waiting.pop(grant.unit_idx)
+        segments: list[Segment] = []
+        for code, split in _SPLIT_OF.items():
+            offset = grant.offsets[split]
+            if split == grant.carried_split:
+                segments += self._writer.write(split, offset, tokens.of(CARRIED))
+                offset += tokens.count(CARRIED)
+            segments += self._writer.write(split, offset, tokens.of(code))
+        tokens.clear()
+        if len(self._spare) < _MAX_SPARE_TOKENS:
+            self._spare.append(tokens)
+        return Receipt(grant.unit_idx, tuple(segments))
+
+    def check(self, samples: list[Sample]) -> tuple[int, int]:
+        """Compare the engine with the reference on the user's own text.
+
+        Returns the bytes and tokens of the samples, to estimate from.
+        """
+        reference = load_engine("tiktoken", self._tokenizer, self._spec.eot)
+        num_bytes = num_tokens = 0
+        for sample in samples:
+            with SourceFile(sample.source) as file:
+                text = file.read_at(sample.start, sample.end).decode(errors="replace").encode()
+            block = _whole_document(text)
+            ids = self._engine.encode(block)
+            if not np.array_equal(ids, reference.encode(block)):
+                raise EngineError(
+                    f"engine `{self._engine.name}` gives other ids than the reference",
+                    where=f"{sample.source.path}, byte {sample.start} to {sample.end}",
+                    next_step="pass `--engine tiktoken`, and report this with the text",
+                )
+            num_bytes += len(text)
+            num_tokens += len(ids)
+        return num_bytes, num_tokens
+
+    def _encode_block(
+        self, block: Block, unit: Unit, tally: _Tally
+    ) -> tuple[Block, NDArray[np.unsignedinteger[Any]]]:
+        try:
+            return block, self._engine.encode(block)
+        except UnicodeDecodeError:
+            policy, path = self._spec.invalid_utf8, unit.source.path
+            repaired, counts = repair_block(block, policy, path)
+            tally.repairs += counts
+            return repaired, self._engine.encode(repaired)
+
+
+class _UnitTokens:
+    """The ids of one unit, for each split and for the document carried in."""
+
+    def __init__(self, dtype: str) -> None:
+        self._arrays = {code: np.empty(1 << 12, dtype) for code in (TRAIN, VAL, CARRIED)}
+        self._counts = dict.fromkeys(self._arrays, 0)
+
+    def append(self, code: int, ids: NDArray[np.unsignedinteger[Any]]) -> None:
+        """Add ids, narrowed to the output's dtype on the way (which holds every id there is)."""
+        count, array = self._counts[code], self._arrays[code]
+        if count + len(ids) > len(array):
+            grown = np.empty(max(2 * len(array), count + len(ids)), array.dtype)
+            grown[:count] = array[:count]
+            self._arrays[code] = array = grown
+        array[count : count + len(ids)] = ids
+        self._counts[code] += len(ids)
+
+    def of(self, code: int) -> NDArray[np.unsignedinteger[Any]]:
+        return self._arrays[code][: self._counts[code]]
+
+    def count(self, code: int) -> int:
+        return self._counts[code]
+
+    def clear(self) -> None:
+        self._counts = dict.fromkeys(self._arrays, 0)
+
+
+class _Tally:
+    """What a unit's blocks add up to, and the document that is open from block to block."""
+
+    def __init__(self) -> None:
+        self.repairs = Counts()
+        self._documents = dict.fromkeys(SPLITS, 0)
+        self._num_special = 0
+        self._is_carried = True
+        self._carried_special = False
+        self._open_special = False
+        self._open_split: Split | None = None
+
+    def add(self, code: int, part: Block) -> None:
+        """Count the documents of one split that begin in a block."""
+        if code != CARRIED:
+            self._documents[_SPLIT_OF[code]] += int(part.begins.sum())
+
+    def end_block(self, block: Block, splits: NDArray[np.uint8]) -> None:
+        """Follow the open document through a block, and count documents with special text."""
+        document = np.cumsum(block.begins)
+        special = set() if block.special is None else set(document[block.special].tolist())
+        if 0 in special:
+            self._carried_special |= self._is_carried
+            self._num_special += not (self._is_carried or self._open_special)
+            self._open_special = True
+        self._num_special += len(special - {0})
+        last = int(document[-1])
+        if last > 0:
+            self._is_carried = False
+            self._open_special = last in special
+        is_open = not block.closes[-1] and splits[-1] != CARRIED
+        self._open_split = _SPLIT_OF[int(splits[-1])] if is_open else None
+
+    def encoded(self, unit_idx: int, read: Counts, tokens: _UnitTokens) -> Encoded:
+        """Sum up a unit."""
+        counts = Counts(
+            documents=sum(self._documents.values()),
+            tokens=sum(map(tokens.count, (TRAIN, VAL, CARRIED))),
+            special_text_documents=self._num_special,
+        )
+        return Encoded(
+            unit_idx=unit_idx,
+            counts=counts + read + self.repairs,
+            tokens={split: tokens.count(code) for code, split in _SPLIT_OF.items()},
+            documents=self._documents,
+            carried_tokens=tokens.count(CARRIED),
+            carried_special=self._carried_special,
+            open_split=self._open_split,
+            open_special=self._open_special,
+        )
+
+
+def _whole_document(text: bytes) -> Block:
+    yes, end = np.ones(1, np.bool_), np.array([len(text)], np.int64)
+    return Block(memoryview(text), np.zeros(1, np.int64), end, yes, yes, end)
