@@ -148,6 +148,8 @@ class Worker:
             policy, path = self._spec.invalid_utf8, unit.source.path
             repaired, counts = repair_block(block, policy, path)
             tally.repairs += counts
+            if not len(repaired.starts):
+                return repaired, np.empty(0, np.uint32)
             return repaired, self._engine.encode(repaired)
 
 
@@ -208,7 +210,7 @@ class _Tally:
         if last > 0:
             self._is_carried = False
             self._open_special = last in special
-        is_open = not block.closes[-1] and splits[-1] != CARRIED
+        is_open = not (block.closes[-1] or self._is_carried)
         self._open_split = _SPLIT_OF[int(splits[-1])] if is_open else None
 
     def encoded(self, unit_idx: int, read: Counts, tokens: _UnitTokens) -> Encoded:

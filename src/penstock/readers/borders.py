@@ -75,7 +75,7 @@ class Borders:
         first = start // MAX_RUN_BYTES * MAX_RUN_BYTES
         forced = [
             self._whole_character(grid)
-            for grid in range(max(first, MAX_RUN_BYTES), end, MAX_RUN_BYTES)
+            for grid in range(max(first, MAX_RUN_BYTES), end + 1, MAX_RUN_BYTES)
             if self._first_break(grid, grid + MAX_RUN_BYTES) is None
         ]
         return [cut for cut in forced if start < cut <= end]

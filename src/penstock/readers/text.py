@@ -128,7 +128,7 @@ class TextReader:
     ) -> Iterator[Block]:
         """Yield one block of whole documents; the first may have begun in the unit before."""
         if self._rule.kind == "line":
-            before_end = self._buffer.array(0, int(ends[-1]))[np.maximum(ends - 1, 0)]
+            before_end = self._buffer.array(0, int(ends[-1]) + 1)[np.maximum(ends - 1, 0)]
             ends = ends - ((before_end == _CARRIAGE_RETURN) & (ends > starts))
         if self._options.strip:
             trimmed = [

@@ -1,0 +1,100 @@
+"""Who is compared: how each is started, and what is read from its report."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from measure import measure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from corpora import Text
+
+PLAIN = "plain script"
+GIGATOKEN = "gigatoken in memory"
+FASTOKENS = "fastokens in memory"
+ONE_WORKER = "penstock -j 1"
+TWO_WORKERS = "penstock -j 2"
+
+_HERE = Path(__file__).resolve().parent
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One contender on one text, once."""
+
+    contender: str
+    text: str
+    cpu_seconds: float
+    wall_seconds: float
+    peak_bytes: int
+    num_tokens: int
+    # The engine's calls alone, where a contender has nothing else to do.
+    encode_cpu_seconds: float | None
+    # Of the files written, where a contender reports them.
+    digests: list[str]
+
+
+def run_contender(name: str, text: Text, folder: Path) -> Run:
+    """Run a contender in a fresh process; what it writes is deleted afterwards."""
+    output = folder / "output"
+    output.mkdir()
+    try:
+        measurement = measure(_COMMANDS[name](text.path, output))
+    finally:
+        shutil.rmtree(output)
+    report = measurement.report
+    return Run(
+        contender=name,
+        text=text.name,
+        cpu_seconds=measurement.cpu_seconds,
+        wall_seconds=measurement.wall_seconds,
+        peak_bytes=measurement.peak_bytes,
+        num_tokens=_count_tokens(report),
+        encode_cpu_seconds=report.get("encode_cpu_seconds"),
+        digests=[file["digest"] for file in _files(report)],
+    )
+
+
+def _count_tokens(report: dict[str, Any]) -> int:
+    files = _files(report)
+    return sum(file["tokens"] for file in files) if files else int(report["tokens"])
+
+
+def _files(report: dict[str, Any]) -> list[dict[str, Any]]:
+    return [file for split in report.get("splits", {}).values() for file in split["files"]]
+
+
+def _plain(text: Path, output: Path) -> list[str]:
+    return [sys.executable, str(_HERE / "plain_script.py"), str(text), str(output / "train.bin")]
+
+
+def _in_memory(engine: str) -> Callable[[Path, Path], list[str]]:
+    def command(text: Path, output: Path) -> list[str]:
+        return [sys.executable, str(_HERE / "in_memory.py"), engine, str(text)]
+
+    return command
+
+
+def _penstock(num_workers: int) -> Callable[[Path, Path], list[str]]:
+    def command(text: Path, output: Path) -> list[str]:
+        job = ["tokenize", str(text), "-o", str(output / "tokens"), "-j", str(num_workers)]
+        manners = ["--priority", "normal", "--no-progress", "--json"]
+        return [sys.executable, "-m", "penstock", *job, *manners]
+
+    return command
+
+
+_COMMANDS: dict[str, Callable[[Path, Path], list[str]]] = {
+    PLAIN: _plain,
+    GIGATOKEN: _in_memory("gigatoken"),
+    FASTOKENS: _in_memory("fastokens"),
+    ONE_WORKER: _penstock(1),
+    TWO_WORKERS: _penstock(2),
+}
+CONTENDERS = tuple(_COMMANDS)

@@ -1,0 +1,61 @@
+"""The script people write today, in its careful form: tiktoken in one process, text streamed.
+
+It knows nothing of Penstock but where the GPT-2 ranks are (tiktoken itself would fetch them). It
+leaves out what would slow it further: no train and val, no checks, no fsync.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import tiktoken
+from tiktoken_ext.openai_public import r50k_pat_str  # type: ignore[import-untyped]
+
+from penstock.tokenizer import load_tokenizer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+EOT = "<|endoftext|>"
+READ_CHARACTERS = 1_000_000
+GATHERED_TOKENS = 1_000_000
+
+
+def iter_documents(path: Path) -> Iterator[str]:
+    rest = ""
+    with path.open(encoding="utf-8", newline="") as file:
+        while text := file.read(READ_CHARACTERS):
+            *documents, rest = (rest + text).split(EOT)
+            yield from documents
+    if rest:
+        yield rest
+
+
+def main() -> None:
+    source, target = Path(sys.argv[1]), Path(sys.argv[2])
+    ranks = load_tokenizer("gpt2").ranks
+    eot_id = len(ranks)
+    encoding = tiktoken.Encoding(
+        "gpt2", pat_str=r50k_pat_str, mergeable_ranks=ranks, special_tokens={EOT: eot_id}
+    )
+    num_tokens = 0
+    ids: list[int] = []
+    with target.open("wb") as file:
+        for document in iter_documents(source):
+            ids += encoding.encode_ordinary(document)
+            ids.append(eot_id)
+            if len(ids) >= GATHERED_TOKENS:
+                np.array(ids, np.uint16).tofile(file)
+                num_tokens += len(ids)
+                ids.clear()
+        np.array(ids, np.uint16).tofile(file)
+        num_tokens += len(ids)
+    print(json.dumps({"tokens": num_tokens}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,210 @@
+"""The benchmark, as one command: prepare the texts, run the contenders in turn, write and print.
+
+`README.md` beside this file says how to read the result.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+from dataclasses import asdict
+from datetime import datetime, timezone
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from contenders import CONTENDERS, ONE_WORKER, TWO_WORKERS, run_contender
+from corpora import CORPORA, STAND_IN, find_corpora, write_corpus, write_long, write_start_up
+from figures import LARGE, LONG, SHORT, Figures
+from machine import find_commit, machine_facts
+from table import figure_lines, machine_line, ratio_lines
+
+if TYPE_CHECKING:
+    from contenders import Run
+    from corpora import Text
+
+GB = 10**9
+_RESULTS = Path(__file__).resolve().parent / "results"
+_QUICK_BYTES = 20 * 10**6
+# A corpus smaller than this is measured more often.
+_FULL_BYTES = 100 * 10**6
+# The texts that two workers are measured on: the short one lasts until both are at work.
+_LONG_BYTES, _SHORT_BYTES = GB, GB // 10
+_QUICK_LONG_BYTES, _QUICK_SHORT_BYTES = GB // 5, GB // 20
+# Room for the output of one run beside the texts: two bytes a token, fewer tokens than bytes.
+_OUTPUT_SHARE = 2
+
+
+def main() -> int:
+    """Run the benchmark; exit 1 if any contender's tokens differ."""
+    options = _parse_options()
+    date, commit, facts = datetime.now(timezone.utc), find_commit(), machine_facts()
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as name:
+        folder = Path(name)
+        texts = _write_corpora(options, folder)
+        long_texts = _write_long(options, texts, folder)
+        runs = _run_corpora(options, texts, folder) + _run_long(options, long_texts, folder)
+    figures = Figures(runs, texts)
+    result = {
+        "date": date.isoformat(timespec="seconds"),
+        "commit": commit,
+        "command": _command(options),
+        "machine": facts,
+        "texts": [_describe(text) for text in texts],
+        "long_texts": [_describe(text) for text in long_texts],
+        "figures": [asdict(figure) for figure in figures.figures()],
+        "ratios": [asdict(ratio) | {"verdict": ratio.verdict} for ratio in figures.ratios()],
+        "differences": figures.differences(),
+        "runs": [asdict(run) for run in runs],
+    }
+    path = _result_path(options, f"{date:%Y-%m-%d}-{commit}")
+    path.write_text(json.dumps(result, indent=1) + "\n")
+    print(machine_line(facts, f"{date:%Y-%m-%d}", commit))
+    _print_result(figures, texts, options)
+    print(f"\nwrote {path}")
+    return 1 if figures.differences() else 0
+
+
+def _parse_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Measure Penstock against other ways.")
+    parser.add_argument(
+        "--repeats",
+        type=_whole_number,
+        help="best of so many runs, more on small corpora; default 3",
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="the first 20 MB of each corpus, one run: a rough look"
+    )
+    parser.add_argument(
+        "--corpus", action="append", choices=CORPORA, help="only this one; may be given again"
+    )
+    parser.add_argument(
+        "--flat",
+        nargs="?",
+        type=_whole_number,
+        const=4,
+        metavar="GB",
+        help="also compare the peak memory on so many GB (4) with that on 1 GB",
+    )
+    parser.add_argument(
+        "--results", type=Path, default=_RESULTS, help="folder for the JSON file of the result"
+    )
+    options = parser.parse_args()
+    options.repeats = options.repeats or (1 if options.quick else 3)
+    options.results.mkdir(parents=True, exist_ok=True)
+    return options
+
+
+def _whole_number(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"`{text}` is no whole number from 1")
+    return int(text)
+
+
+def _write_corpora(options: argparse.Namespace, folder: Path) -> list[Text]:
+    wanted = dict.fromkeys(options.corpus or CORPORA)
+    names = find_corpora(wanted)
+    if len(names) < len(wanted):
+        missing = ", ".join(name for name in wanted if name not in names)
+        _say(f"not present: bench corpus {missing}; PENSTOCK_CORPUS can name their folder")
+    if not names:
+        _say("using the sources of the Python standard library instead")
+        names = [STAND_IN]
+    limit_bytes = _QUICK_BYTES if options.quick else None
+    return [write_corpus(name, folder, limit_bytes) for name in names]
+
+
+def _write_long(options: argparse.Namespace, texts: list[Text], folder: Path) -> list[Text]:
+    sizes = {LONG: _LONG_BYTES, SHORT: _SHORT_BYTES}
+    if options.quick and not options.flat:
+        sizes = {LONG: _QUICK_LONG_BYTES, SHORT: _QUICK_SHORT_BYTES}
+    if options.flat:
+        sizes[LARGE] = options.flat * GB
+    _check_room(sum(sizes.values()), folder)
+    return [write_long(name, texts, num_bytes, folder) for name, num_bytes in sizes.items()]
+
+
+def _run_corpora(options: argparse.Namespace, texts: list[Text], folder: Path) -> list[Run]:
+    """Run everybody on every corpus, and on a few documents again each time.
+
+    Start-up is a large part of a run on a small corpus, so both are measured more often there.
+    """
+    start_up = write_start_up(texts[0], folder)
+    runs: list[Run] = []
+    for text in texts:
+        times = 1 if options.quick else max(1, round(_FULL_BYTES / text.num_bytes))
+        runs += _run_in_turn([start_up, text], CONTENDERS, options.repeats * times, folder)
+    return runs
+
+
+def _run_long(options: argparse.Namespace, texts: list[Text], folder: Path) -> list[Run]:
+    """Run Penstock alone on long texts: what a second worker gives, and whether memory is flat."""
+    both, large = texts[:2], texts[2:]
+    runs = _run_in_turn(both, (ONE_WORKER, TWO_WORKERS), options.repeats, folder)
+    return runs + _run_in_turn(large, (TWO_WORKERS,), options.repeats, folder)
+
+
+def _run_in_turn(
+    texts: list[Text], contenders: tuple[str, ...], repeats: int, folder: Path
+) -> list[Run]:
+    """Let contenders alternate, so that a busy minute of the machine hits them all."""
+    runs = []
+    for repeat in range(repeats):
+        for text, contender in product(texts, contenders):
+            run = run_contender(contender, text, folder)
+            runs.append(run)
+            times = f"CPU {run.cpu_seconds:.2f} s, wall {run.wall_seconds:.2f} s"
+            _say(f"{repeat + 1}/{repeats}  {text.name:8}  {contender:20}  {times}")
+    return runs
+
+
+def _check_room(text_bytes: int, folder: Path) -> None:
+    needed = text_bytes * (1 + _OUTPUT_SHARE)
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise SystemExit(
+            f"error: the texts need {needed / GB:.1f} GB of disk, {free / GB:.1f} GB are free\n"
+            f"  where: {folder}\n  next:  set TMPDIR to a folder with more room"
+        )
+
+
+def _command(options: argparse.Namespace) -> str:
+    """Say how to run this again, without folders of this machine."""
+    words = ["python", "benchmarks/run.py", "--repeats", str(options.repeats)]
+    words += ["--quick"] if options.quick else []
+    words += [word for name in options.corpus or () for word in ("--corpus", name)]
+    words += ["--flat", str(options.flat)] if options.flat else []
+    return " ".join(words)
+
+
+def _describe(text: Text) -> dict[str, Any]:
+    return {"name": text.name, "bytes": text.num_bytes, "documents": text.num_documents}
+
+
+def _result_path(options: argparse.Namespace, name: str) -> Path:
+    folder: Path = options.results
+    return folder / f"{name}{'-quick' if options.quick else ''}.json"
+
+
+def _print_result(figures: Figures, texts: list[Text], options: argparse.Namespace) -> None:
+    for text in texts:
+        chosen = [figure for figure in figures.figures() if figure.text == text.name]
+        print("", *figure_lines(text, chosen), sep="\n")
+    print(*ratio_lines(figures.ratios()), sep="\n")
+    if options.quick:
+        print("quick: texts this short and a single run prove nothing; this is a rough look")
+    for difference in figures.differences():
+        print(f"DIFFERENT: {difference}")
+    if not figures.differences():
+        print("all contenders gave the same number of tokens, all Penstock runs the same bytes")
+
+
+def _say(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,125 @@
+"""What several test layers need: the reference by hand, and the pipeline without processes."""
+
+from __future__ import annotations
+
+import functools
+import os
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import tiktoken
+import xxhash
+
+from penstock.cuts import ByteLevelCuts
+from penstock.engines import load_engine
+from penstock.engines.base import Engine, EotPlace
+from penstock.memory import MemoryShare
+from penstock.offsets import Offsets
+from penstock.plan import make_plan
+from penstock.settings import JobSettings
+from penstock.store import Layout, Store
+from penstock.tokenizer import load_tokenizer
+from penstock.types import SPLITS, Counts
+from penstock.worker import Worker, WorkerSpec
+
+ROOT = Path(__file__).resolve().parent.parent
+EXAMPLES = ROOT / "examples" / "corpus"
+EOT = 50256
+HEAD_BYTES = 65536
+
+# Characters that matter to the pattern, to UTF-8 and to the rules for cuts.
+HOSTILE_CHARACTERS = (
+    "aZ019 \t\n\r\v\f'’.,-<|>!_"
+    "\x00\x1c\x1f\x7f\x85\xa0\u1680\u2003\u2028\u202f\u3000\ufeff\u200b\u200d"
+    "äßéÆçøñжЯλאبحिकาทกมन한국어字漢日本ひらカ。、「」€—…"
+    "\u0301\u0327\u20dd\ufe0f👍🏽👨‍👩‍👧𝒜𠀀\U0010ffff"
+)
+
+
+@functools.cache
+def reference() -> tiktoken.Encoding:
+    """GPT-2 as tiktoken itself spells it."""
+    from tiktoken_ext.openai_public import r50k_pat_str  # type: ignore[attr-defined]
+
+    return tiktoken.Encoding(
+        name="gpt2",
+        pat_str=r50k_pat_str,
+        mergeable_ranks=load_tokenizer("gpt2").ranks,
+        special_tokens={"<|endoftext|>": EOT},
+    )
+
+
+@functools.cache
+def _engine(name: str, eot: EotPlace) -> Engine:
+    return load_engine(name, load_tokenizer("gpt2"), eot)
+
+
+@functools.cache
+def _cuts() -> ByteLevelCuts:
+    return ByteLevelCuts(load_tokenizer("gpt2"))
+
+
+def expected_splits(
+    documents: list[bytes],
+    *,
+    val_fraction: float = 0.0005,
+    seed: int = 0,
+    eot: str = "append",
+    head_bytes: int = HEAD_BYTES,
+) -> dict[str, list[int]]:
+    """Encode whole documents one by one, as the contract says it in words."""
+    splits: dict[str, list[int]] = {"train": [], "val": []}
+    for document in documents:
+        if not document:
+            continue
+        is_val = xxhash.xxh3_64_intdigest(document[:head_bytes], seed) < round(val_fraction * 2**64)
+        ids = reference().encode_ordinary(document.decode(errors="replace"))
+        placed = {"append": [*ids, EOT], "prepend": [EOT, *ids], "none": ids}[eot]
+        splits["val" if is_val else "train"] += placed
+    return splits
+
+
+def run_units(
+    inputs: list[Path], output: Path, **settings: Any
+) -> tuple[dict[str, list[int]], Counts]:
+    """Run a job's units one after the other in this process; return the ids and the counts."""
+    job = JobSettings(
+        inputs=tuple(map(os.fspath, inputs)), output=output, engine="tiktoken", **settings
+    )
+    plan = make_plan(job)
+    layout = Layout(str(output), 2, job.shard_tokens)
+    spec = WorkerSpec(
+        tokenizer="gpt2",
+        engine="tiktoken",
+        rule=plan.rule,
+        eot=job.eot,
+        val_fraction=job.val_fraction,
+        seed=job.seed,
+        strip=job.strip,
+        invalid_utf8=job.invalid_utf8,
+        dtype="uint16",
+        block_bytes=job.block_bytes,
+        layout=layout,
+        share=MemoryShare(1 << 40),
+        give_back=False,
+    )
+    # Only to save time: a law tries hundreds of jobs, and the tables are the same for all.
+    with (
+        mock.patch("penstock.worker.load_engine", lambda name, _, eot: _engine(name, eot)),
+        mock.patch("penstock.worker.ByteLevelCuts", return_value=_cuts()),
+    ):
+        worker = Worker(spec)
+    offsets = Offsets(len(plan.sources))
+    with Store(output):
+        for unit in plan.iter_units():
+            worker.write(offsets.grant(unit, worker.encode(unit)))
+        ids: dict[str, list[int]] = {}
+        for split in SPLITS:
+            shards = range(layout.num_shards(offsets.tokens[split]))
+            paths = [layout.partial_path(split, shard) for shard in shards]
+            data = b"".join(path.read_bytes() for path in paths if path.exists())
+            ids[split] = np.frombuffer(data, np.uint16).tolist()
+            assert len(ids[split]) == offsets.tokens[split]
+    return ids, offsets.counts
