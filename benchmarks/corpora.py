@@ -63,7 +63,7 @@ def write_start_up(text: Text, folder: Path) -> Text:
 
 
 def write_long(name: str, texts: list[Text], num_bytes: int, folder: Path) -> Text:
-    """Write `num_bytes` made of the texts, then of copies whose words are all different."""
+    """Write `num_bytes` made of the texts, then of copies with other words."""
     path = folder / f"{name}.txt"
     num_documents, left = 0, num_bytes
     with path.open("wb") as file:
@@ -85,7 +85,7 @@ def _change(text: bytes, copy: int) -> bytes:
 
     Vowels stay vowels, so that words stay pronounceable. Beyond ASCII the low four bits of every
     continuation byte are turned, which keeps UTF-8 valid: which of them may follow a lead byte
-    is decided by the bits above.
+    is decided by the bits above. Short words may come again, other scripts do every 16 copies.
     """
     if copy == 0:
         return text

@@ -36,13 +36,12 @@ def iter_documents(path: Path) -> Iterator[str]:
 
 
 def main() -> None:
-    source, target = Path(sys.argv[1]), Path(sys.argv[2])
+    source, target = map(Path, sys.argv[1:])
     ranks = load_tokenizer("gpt2").ranks
     eot_id = len(ranks)
     encoding = tiktoken.Encoding(
         "gpt2", pat_str=r50k_pat_str, mergeable_ranks=ranks, special_tokens={EOT: eot_id}
     )
-    num_tokens = 0
     ids: list[int] = []
     with target.open("wb") as file:
         for document in iter_documents(source):
@@ -50,11 +49,9 @@ def main() -> None:
             ids.append(eot_id)
             if len(ids) >= GATHERED_TOKENS:
                 np.array(ids, np.uint16).tofile(file)
-                num_tokens += len(ids)
                 ids.clear()
         np.array(ids, np.uint16).tofile(file)
-        num_tokens += len(ids)
-    print(json.dumps({"tokens": num_tokens}))
+    print(json.dumps({"tokens": target.stat().st_size // 2}))
 
 
 if __name__ == "__main__":

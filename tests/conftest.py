@@ -1,0 +1,50 @@
+"""Fixtures for all layers: the real program in a real process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+
+class RunPenstock(Protocol):
+    """Runs `penstock ARGUMENTS` in the test's folder and checks the exit code."""
+
+    def __call__(
+        self, *arguments: str | Path, exit_code: int = 0
+    ) -> subprocess.CompletedProcess[str]: ...
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden", action="store_true", help="write what is seen to the golden files"
+    )
+
+
+@pytest.fixture
+def penstock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunPenstock:
+    """Return the program; most tests use its reference engine, which starts fastest."""
+    monkeypatch.chdir(tmp_path)
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")
+    }
+    environment |= {"PENSTOCK_ENGINE": "tiktoken", "COLUMNS": "100"}
+
+    def run(*arguments: str | Path, exit_code: int = 0) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "penstock", *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            env=environment,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == exit_code, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
+        assert "Traceback" not in done.stderr
+        return done
+
+    return run

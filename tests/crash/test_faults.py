@@ -1,0 +1,158 @@
+"""Real processes, real signals: nothing half, nothing left over, and a rerun is right."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+import penstock as library
+from penstock.store import LEDGER, Store
+
+pytestmark = [pytest.mark.crash, pytest.mark.slow]
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    """Some 12 MB in small units, enough to be interrupted anywhere."""
+    path = tmp_path / "corpus.txt"
+    path.write_text(
+        "<|endoftext|>".join(f"document {idx}: " + "word " * 400 for idx in range(6000))
+    )
+    return path
+
+
+def command_line(corpus: Path, output: Path) -> list[str]:
+    command = [sys.executable, "-m", "penstock", "tokenize", str(corpus), "-o", str(output)]
+    return [*command, "--engine", "tiktoken", "-j", "2"]
+
+
+def start(corpus: Path, output: Path, *flags: str) -> subprocess.Popen[str]:
+    command = [*command_line(corpus, output), *flags]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.01)
+
+
+def workers_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    return psutil.Process(process.pid).children()
+
+
+@pytest.fixture
+def unbroken(corpus: Path, tmp_path: Path) -> bytes:
+    library.tokenize(corpus, tmp_path / "unbroken", engine="tiktoken")
+    return (tmp_path / "unbroken" / "train.bin").read_bytes()
+
+
+def finish(corpus: Path, output: Path) -> bytes:
+    again = start(corpus, output)
+    again.communicate(timeout=120)
+    assert again.returncode == 0
+    assert not (output / ".penstock").exists()
+    return (output / "train.bin").read_bytes()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_at_once_and_leaves_nothing(
+    corpus: Path, unbroken: bytes, tmp_path: Path, number: signal.Signals
+) -> None:
+    output = tmp_path / "out"
+    process = start(corpus, output, "--limit", "9MB")
+    wait_for(lambda: len(workers_of(process)) == 2)
+    workers = workers_of(process)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert "run the same command again" in said
+    assert not output.exists()
+    wait_for(lambda: not any(worker.is_running() for worker in workers), 5)
+    assert finish(corpus, output) == unbroken
+
+
+def test_a_killed_parent_takes_its_workers_along(
+    corpus: Path, unbroken: bytes, tmp_path: Path
+) -> None:
+    output = tmp_path / "out"
+    process = start(corpus, output)
+    wait_for(lambda: len(workers_of(process)) == 2)
+    workers = workers_of(process)
+    process.kill()
+    process.communicate()
+    wait_for(lambda: not any(worker.is_running() for worker in workers), 30)
+    assert not (output / "train.bin").exists()
+    assert finish(corpus, output) == unbroken
+
+
+def test_a_killed_worker_is_replaced(corpus: Path, unbroken: bytes, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    process = start(corpus, output)
+    wait_for((output / ".penstock" / LEDGER).exists)
+    wait_for(lambda: len(workers_of(process)) == 2)
+    time.sleep(0.8)
+    for worker in workers_of(process)[1:]:
+        worker.send_signal(signal.SIGKILL)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 0, said
+    assert (output / "train.bin").read_bytes() == unbroken
+
+
+def test_two_jobs_on_one_output_do_not_mix(corpus: Path, unbroken: bytes, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    first = start(corpus, output)
+    wait_for((output / ".penstock" / LEDGER).exists)
+    second = start(corpus, output)
+    _, said = second.communicate(timeout=60)
+    assert second.returncode == 7
+    assert f"pid {first.pid}" in said
+    first.communicate(timeout=120)
+    assert first.returncode == 0
+    assert (output / "train.bin").read_bytes() == unbroken
+
+
+def test_a_full_disk_is_said_and_leaves_nothing(corpus: Path, tmp_path: Path) -> None:
+    # A limit on file sizes fails a write as a full disk does, in the real system call.
+    process = subprocess.Popen(
+        ["sh", "-c", 'ulimit -f 2048; exec "$@"', "sh", *command_line(corpus, tmp_path / "out")],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 8, said
+    assert "make room, then run the same command again" in said
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_kill_between_renames_is_mended(corpus: Path, unbroken: bytes, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    library.tokenize(corpus, output, engine="tiktoken")
+    # What a kill after the first rename leaves: names without a manifest, and the mark.
+    with Store(output) as store:
+        (output / "manifest.json").unlink()
+        (output / "val.bin").unlink()
+        (store.work / "renaming").touch()
+        store.work.rename(tmp_path / "kept")
+    (tmp_path / "kept").rename(store.work)
+    assert finish(corpus, output) == unbroken
+
+
+def test_an_input_that_grows_is_noticed(corpus: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    process = start(corpus, output)
+    wait_for((output / ".penstock" / LEDGER).exists)
+    with corpus.open("a") as file:
+        file.write("more")
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 4, said
+    assert "changed while" in said
+    assert not (output / "train.bin").exists()

@@ -1,0 +1,215 @@
+"""Bad input gets a clear error or a counted repair, and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from support import expected_splits, reference
+
+if TYPE_CHECKING:
+    from conftest import RunPenstock
+
+
+def tokenize(
+    penstock: RunPenstock, data: bytes, *flags: str
+) -> tuple[list[int], dict[str, Any], str]:
+    """Tokenize bytes without val; return the ids, the counts and what was said."""
+    Path("text.txt").write_bytes(data)
+    done = penstock("tokenize", "text.txt", "--val-fraction", "0", "--overwrite", *flags)
+    manifest = json.loads(Path("tokens/manifest.json").read_text())
+    return np.fromfile("tokens/train.bin", "<u2").tolist(), manifest["counts"], done.stderr
+
+
+def ids_of(*documents: bytes) -> list[int]:
+    return expected_splits(list(documents), val_fraction=0)["train"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "words"),
+    [
+        (["missing.txt"], 4, "no such file or folder: `missing.txt`"),
+        (["*.nothing"], 4, "no file matches `*.nothing`"),
+        (["empty_folder"], 4, "no files in the folder `empty_folder`"),
+        (["empty.txt"], 4, "no text in the input"),
+        (["separators.txt"], 4, "no document in the input: 2 empty ones were dropped"),
+        (["pipe"], 4, "not a regular file"),
+        (["text.txt.gz"], 4, "gzip-compressed"),
+        (["data.parquet"], 4, "this is parquet, not UTF-8 text"),
+        (["utf16.txt"], 4, "iconv -f UTF-16 -t UTF-8"),
+        (["records.jsonl"], 4, "--docs-by line"),
+        (["-"], 2, "standard input is not read yet"),
+        (["s3://bucket/key"], 2, "URLs are not read yet"),
+        (["text.txt", "./text.txt"], 2, "named twice"),
+        (["text.txt", "--val-fraction", "-1"], 2, "no fraction"),
+        (["text.txt", "--val-fraction", "1.5"], 2, "no fraction"),
+        (["text.txt", "--val-fraction", "nan"], 2, "no fraction"),
+        (["text.txt", "--tokenizer", "gpt3"], 2, "did you mean `gpt2`?"),
+        (["text.txt", "--engine", "warp"], 2, "known: auto, fastokens, tiktoken"),
+        (["text.txt", "--eot", "both"], 2, "known: append, prepend, none"),
+        (["text.txt", "--docs-by", "page"], 2, "known: auto, separator, line, file"),
+        (["text.txt", "--docs-by", "separator"], 2, "no separator"),
+        (["text.txt", "--docs-by", "line", "--doc-separator", "x"], 2, "pass one of the two"),
+        (["text.txt", "--doc-separator", ""], 2, "a separator of 0 bytes"),
+        (["text.txt", "--dtype", "int8"], 2, "known: auto, uint16, uint32"),
+        (["text.txt", "--invalid-utf8", "maybe"], 2, "known: replace, ignore, stop"),
+        (["text.txt", "--memory", "10MiB"], 2, "too little memory"),
+        (["text.txt", "--memory", "much"], 2, "a size such as `1GiB`"),
+        (["text.txt", "--memory", "300MiB", "-j", "4"], 2, "fewer `--workers`"),
+        (["text.txt", "--shard-tokens", "0"], 2, "`0` is too small"),
+        (["text.txt", "--shard-tokens", "5X"], 2, "a count such as `500M`"),
+        (["text.txt", "--seed", "-1"], 2, "out of range"),
+        (["text.txt", "-j", "0"], 2, "`0` is too small"),
+        (["text.txt", "--no-such-flag"], 2, "No such option"),
+        (["text.txt", "-o", "text.txt/out"], 8, "cannot be written"),
+        (["text.txt", "-o", "/proc/penstock"], 8, "cannot be written"),
+        (["text.txt", "-o", "foreign"], 5, "`train.bin` exists and is not from a finished job"),
+        (["text.txt", "-o", "broken"], 5, "the output folder holds something else"),
+    ],
+    ids=lambda value: " ".join(value)[-40:] if isinstance(value, list) else None,
+)
+def test_errors_say_what_and_what_next(
+    penstock: RunPenstock, tmp_path: Path, arguments: list[str], exit_code: int, words: str
+) -> None:
+    (tmp_path / "text.txt").write_text("some text")
+    (tmp_path / "empty.txt").touch()
+    (tmp_path / "separators.txt").write_text("<|endoftext|>" * 2)
+    (tmp_path / "text.txt.gz").write_bytes(b"\x1f\x8b\x08\x00")
+    (tmp_path / "data.parquet").write_bytes(b"PAR1....PAR1")
+    (tmp_path / "utf16.txt").write_bytes("text".encode("utf-16"))
+    (tmp_path / "records.jsonl").write_text('{"text": "hello"}\n')
+    os.mkfifo(tmp_path / "pipe")
+    for folder in ("empty_folder", "foreign", "broken"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "foreign" / "train.bin").write_bytes(b"mine")
+    (tmp_path / "broken" / "manifest.json").write_text("{")
+    done = penstock("tokenize", *arguments, exit_code=exit_code)
+    assert words in done.stderr.replace("│", " ")
+    if "No such option" not in words:
+        assert "error: " in done.stderr
+        assert "  next:  " in done.stderr
+    assert (tmp_path / "foreign" / "train.bin").read_bytes() == b"mine"
+    assert not (tmp_path / "tokens").exists()
+
+
+def test_unusable_files_can_be_skipped(penstock: RunPenstock, tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "good.txt").write_text("good")
+    (folder / "bad.gz").write_bytes(b"\x1f\x8b")
+    (folder / "gone.txt").symlink_to("nowhere")
+    done = penstock("tokenize", "in", "--on-error", "skip", "--val-fraction", "0", exit_code=3)
+    assert "skipped: in/bad.gz: this is gzip-compressed" in done.stderr
+    manifest = json.loads((tmp_path / "tokens" / "manifest.json").read_text())
+    assert manifest["counts"]["skipped_records"] == 2
+    assert [record["skipped"] for record in manifest["inputs"]] == [0, 1, 1]
+
+
+def test_invalid_utf8_is_replaced_and_counted(penstock: RunPenstock) -> None:
+    ids, counts, said = tokenize(penstock, b"ok \xff\xfe bad \xe2\x82 cut \xef\xbf\xbd kept")
+    assert ids == ids_of("ok \ufffd\ufffd bad \ufffd cut \ufffd kept".encode())
+    assert counts["invalid_utf8"] == 3
+    assert "3 invalid UTF-8 sequences were replaced" in said
+
+
+def test_invalid_utf8_can_be_ignored_or_refused(penstock: RunPenstock) -> None:
+    ids, counts, _ = tokenize(penstock, b"ok \xff\xfe bad", "--invalid-utf8", "ignore")
+    assert ids == ids_of(b"ok  bad")
+    assert counts["invalid_utf8"] == 2
+    done = penstock("tokenize", "text.txt", "-o", "other", "--invalid-utf8", "stop", exit_code=4)
+    assert "text.txt, byte 3" in done.stderr
+    assert not Path("other").exists()
+
+
+def test_nul_bytes_marks_and_line_ends(penstock: RunPenstock) -> None:
+    ids, counts, said = tokenize(penstock, b"\xef\xbb\xbfa\0b\r\nno final newline")
+    assert ids == ids_of(b"a\0b\r\nno final newline")
+    assert counts["nul_bytes"] == 1
+    assert counts["byte_order_marks"] == 1
+    assert "1 byte order marks were left out" in said
+
+
+def test_a_mark_inside_the_text_is_text(penstock: RunPenstock) -> None:
+    text = "a\ufeffb".encode()
+    assert tokenize(penstock, text)[0] == ids_of(text)
+
+
+@pytest.mark.slow
+def test_one_word_of_5_mb_is_cut_and_counted(penstock: RunPenstock) -> None:
+    ids, counts, said = tokenize(penstock, b"before " + b"a" * 5_000_000 + b" after")
+    assert counts["forced_cuts"] == 3
+    assert "3 forced cuts" in said
+    assert reference().decode(ids[:-1]) == "before " + "a" * 5_000_000 + " after"
+
+
+@pytest.mark.slow
+def test_a_run_of_1_mib_stays_exact(penstock: RunPenstock) -> None:
+    data = b"x " * 300_000 + b"a" * (1 << 20) + b" end"
+    ids, counts, _ = tokenize(penstock, data)
+    assert counts["forced_cuts"] == 0
+    assert ids == ids_of(data)
+
+
+@pytest.mark.slow
+def test_one_long_line_stays_exact(penstock: RunPenstock) -> None:
+    data = b" ".join(b"%d words" % number for number in range(1_500_000))
+    assert len(data) > 16 << 20
+    ids, counts, _ = tokenize(penstock, data, "--docs-by", "line")
+    assert ids == ids_of(data)
+    assert counts["documents"] == 1
+
+
+def test_a_separator_across_a_block_border(penstock: RunPenstock) -> None:
+    filler = b"word " * 419_430
+    data = filler[: (2 << 20) - 5] + b"<|endoftext|>second"
+    ids, counts, _ = tokenize(penstock, data, "--doc-separator", "<|endoftext|>")
+    assert counts["documents"] == 2
+    assert ids[-2:] == ids_of(b"second")
+
+
+def test_extreme_val_fractions(penstock: RunPenstock, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("one\ntwo\nthree\n")
+    for fraction, full, empty in (("0", "train", "val"), ("1", "val", "train")):
+        penstock(
+            "tokenize", "text.txt", "--docs-by", "line", "--val-fraction", fraction, "-o", fraction
+        )
+        assert (tmp_path / fraction / f"{full}.bin").stat().st_size > 0
+        assert (tmp_path / fraction / f"{empty}.bin").stat().st_size == 0
+    done = penstock("tokenize", "text.txt", "--docs-by", "line", "-o", "default")
+    assert "val is empty" in done.stderr
+
+
+def test_another_jobs_output_is_a_conflict(penstock: RunPenstock, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("some text")
+    penstock("tokenize", "text.txt")
+    before = (tmp_path / "tokens" / "train.bin").read_bytes()
+    done = penstock("tokenize", "text.txt", "--seed", "7", exit_code=5)
+    assert "seed: 0 there, 7 here" in done.stderr
+    assert "`--overwrite` to delete 2 files" in done.stderr
+    (tmp_path / "text.txt").write_text("some other text")
+    done = penstock("tokenize", "text.txt", exit_code=5)
+    assert "inputs: other files, sizes or times" in done.stderr
+    assert (tmp_path / "tokens" / "train.bin").read_bytes() == before
+    penstock("tokenize", "text.txt", "--overwrite")
+    assert (tmp_path / "tokens" / "train.bin").read_bytes() != before
+
+
+def test_overwriting_shards_leaves_none_behind(penstock: RunPenstock, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("some text of a few tokens")
+    penstock("tokenize", "text.txt", "--shard-tokens", "2")
+    penstock("tokenize", "text.txt", "--overwrite")
+    names = sorted(path.name for path in (tmp_path / "tokens").iterdir())
+    assert names == ["manifest.json", "segments.jsonl", "train.bin", "val.bin"]
+
+
+def test_nothing_to_look_at_is_damage(penstock: RunPenstock, tmp_path: Path) -> None:
+    for command in ("info", "show"):
+        assert "no finished job" in penstock(command, tmp_path, exit_code=6).stderr
+    (tmp_path / "text.txt").write_text("some text")
+    penstock("tokenize", "text.txt")
+    (tmp_path / "tokens" / "train.bin").write_bytes(b"x")
+    assert "has 1 bytes where" in penstock("info", "tokens", exit_code=6).stderr
