@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import tiktoken
-from tiktoken_ext.openai_public import r50k_pat_str  # type: ignore[import-untyped]
+from tiktoken_ext.openai_public import r50k_pat_str
 
 from penstock.tokenizer import load_tokenizer
 

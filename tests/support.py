@@ -41,7 +41,7 @@ HOSTILE_CHARACTERS = (
 @functools.cache
 def reference() -> tiktoken.Encoding:
     """GPT-2 as tiktoken itself spells it."""
-    from tiktoken_ext.openai_public import r50k_pat_str  # type: ignore[attr-defined]
+    from tiktoken_ext.openai_public import r50k_pat_str
 
     return tiktoken.Encoding(
         name="gpt2",

@@ -79,7 +79,7 @@ def natural_key(name: str) -> list[tuple[int, int, str]]:
         for part in _DIGITS.split(name)
         if part
     ]
-    return [*key, (2, 0, name)]
+    return [*key, (-1, 0, name)]
 
 
 def _expand(argument: str, excluded: Path) -> Iterator[str]:

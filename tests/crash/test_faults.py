@@ -46,7 +46,7 @@ def wait_for(condition: Callable[[], bool], seconds: float = 60) -> None:
 
 
 def workers_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
-    return psutil.Process(process.pid).children()
+    return list(psutil.Process(process.pid).children())
 
 
 @pytest.fixture

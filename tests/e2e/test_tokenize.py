@@ -26,7 +26,7 @@ def corpus(tmp_path: Path) -> Path:
 
 
 def read(path: Path) -> list[int]:
-    return np.fromfile(path, "<u2").tolist()
+    return list(map(int, np.fromfile(path, "<u2")))
 
 
 def expected(documents: list[str], **options: float) -> dict[str, list[int]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,7 @@ def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
 def hostile_runs(seed: int) -> str:
     """Text with runs without any cut, far longer than the limit, between ordinary words."""
     chance = random.Random(seed)
-    runs = [
+    runs: list[Callable[[], str]] = [
         lambda: "x" * chance.randrange(1000),
         lambda: " " * chance.randrange(1000),
         lambda: "\n" * chance.randrange(400),

@@ -38,22 +38,21 @@ def main(file: int) -> None:
 
 
 def _serve(parent: Connection, spec: WorkerSpec) -> None:
-    worker: Worker | None = None
-    while True:
-        kind, payload = parent.recv()
-        try:
-            if worker is None:
-                worker = Worker(spec)
+    """Make the worker at once, while others start too; then answer until the parent hangs up."""
+    payload: object = "its start"
+    try:
+        worker = Worker(spec)
+        while True:
+            kind, payload = parent.recv()
             parent.send((kind, _answer(worker, kind, payload)))
-        except ShareReachedError:
-            parent.send(("full", None))
-            return
-        except PenstockError as error:
-            parent.send(("error", error))
-        except (EOFError, ConnectionError):
-            raise
-        except Exception as error:  # noqa: BLE001 the worker's border: wrap, say where, pass on
-            parent.send(("error", _bug(error, payload)))
+    except ShareReachedError:
+        parent.send(("full", None))
+    except PenstockError as error:
+        parent.send(("error", error))
+    except (EOFError, ConnectionError):
+        raise
+    except Exception as error:  # noqa: BLE001 the worker's border: wrap, say where, pass on
+        parent.send(("error", _bug(error, payload)))
 
 
 def _answer(worker: Worker, kind: str, payload: Any) -> Any:

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import DamageError
+from penstock.manifest import (
+    FileRecord,
+    InputRecord,
+    Manifest,
+    SplitRecord,
+    TokenizerRecord,
+)
+
+FILE = FileRecord("train.bin", 4, 2, "00")
+MANIFEST = Manifest(
+    penstock="0.1.0",
+    tokenizer=TokenizerRecord("gpt2", 50257, 50256, "sha256:0"),
+    dtype="uint16",
+    byte_order="little",
+    splits={"train": SplitRecord(1, 2, [FILE]), "val": SplitRecord(0, 0, [])},
+    inputs=[InputRecord('a "file".txt', 3, 1, 2, 0, 0), InputRecord("b", 0, 0, 0, 1, 0, "gone")],
+    inputs_digest="00",
+    counts={"documents": 1},
+    settings={"seed": 0},
+    run={"seconds": 1.0},
+)
+
+
+def test_what_is_written_is_read_again() -> None:
+    assert Manifest.from_json(MANIFEST.to_json(), Path("m")) == MANIFEST
+
+
+def test_additions_of_later_releases_are_passed_over() -> None:
+    content = json.loads(MANIFEST.to_json())
+    content["colour"] = content["inputs"][0]["colour"] = "blue"
+    assert Manifest.from_json(json.dumps(content), Path("m")) == MANIFEST
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"format": "other"}, "not a penstock manifest"),
+        ({"version": 2}, "version 2 is newer"),
+        ({"splits": {}}, "damaged"),
+        ({"tokenizer": None}, "damaged"),
+        ({"inputs": [{}]}, "damaged"),
+    ],
+)
+def test_what_is_no_manifest_is_damage(change: dict[str, object], words: str) -> None:
+    content = json.loads(MANIFEST.to_json()) | change
+    with pytest.raises(DamageError, match=words):
+        Manifest.from_json(json.dumps(content), Path("m"))
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", '"text"', "\0"])
+def test_any_text_is_damage_and_no_crash(text: str) -> None:
+    with pytest.raises(DamageError):
+        Manifest.from_json(text, Path("m"))
+
+
+@pytest.mark.parametrize("name", ["../train.bin", "/etc/passwd", "a/b.bin"])
+def test_paths_that_leave_the_folder_are_refused(name: str) -> None:
+    text = MANIFEST.to_json().replace('"train.bin"', json.dumps(name))
+    with pytest.raises(DamageError, match="outside its folder"):
+        Manifest.from_json(text, Path("m"))
+
+
+def test_differences_are_named() -> None:
+    assert MANIFEST.differences({"seed": 0}, "00") == []
+    assert MANIFEST.differences({"seed": 1}, "11") == [
+        "seed: 0 there, 1 here",
+        "inputs: other files, sizes or times",
+    ]

@@ -1,0 +1,129 @@
+"""The small pieces between the stages."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+
+from penstock.engines.eot import place_eot
+from penstock.errors import InputError, PenstockError, UsageError
+from penstock.memory import divide_memory
+from penstock.offsets import Offsets
+from penstock.repair import repair_block
+from penstock.splits import CARRIED, Splitter
+from penstock.types import Block, Counts, Encoded, Source, Unit
+
+UNIT = Unit(0, 0, Source("text.txt", 9, 0), 0, 9, is_last=True)
+
+
+def block_of(*pieces: bytes, begins: list[bool] | None = None) -> Block:
+    ends = np.cumsum([len(piece) for piece in pieces])
+    starts = ends - [len(piece) for piece in pieces]
+    every = np.ones(len(pieces), np.bool_)
+    begun = every if begins is None else np.array(begins)
+    return Block(memoryview(b"".join(pieces)), starts, ends, begun, every.copy(), ends)
+
+
+@pytest.mark.parametrize(
+    ("eot", "expected"),
+    [("append", [1, 2, 9, 9, 3]), ("prepend", [9, 1, 2, 9, 9, 3]), ("none", [1, 2, 3])],
+)
+def test_end_of_text_is_placed(eot: str, expected: list[int]) -> None:
+    block = block_of(b"ab", b"", b"c")
+    block.closes[2] = False
+    ids = place_eot(np.array([1, 2, 3], np.uint32), np.array([2, 2, 3]), block, eot, 9)  # type: ignore[arg-type]
+    assert ids.tolist() == expected
+
+
+def test_repair_counts_what_it_replaces() -> None:
+    repaired, counts = repair_block(
+        block_of(b"a\xff\xc3", b"fine", "\ufffd".encode()), "replace", "p"
+    )
+    assert bytes(repaired.text) == "a\ufffd\ufffdfine\ufffd".encode()
+    assert counts == Counts(invalid_utf8=2)
+    repaired, counts = repair_block(block_of(b"\xff", b"fine"), "ignore", "p")
+    assert bytes(repaired.text) == b"fine"
+    assert counts == Counts(invalid_utf8=1, empty_documents=1)
+    with pytest.raises(InputError, match="invalid UTF-8: bytes ff"):
+        repair_block(block_of(b"\xff"), "stop", "p")
+
+
+def test_a_document_has_its_split_wherever_it_stands() -> None:
+    splitter = Splitter(0.5, seed=3)
+    texts = [b"document %d" % number for number in range(100)]
+    _, together = splitter.assign(block_of(*texts))
+    for text, split in zip(texts, together, strict=True):
+        splitter.start_unit()
+        assert splitter.assign(block_of(text))[1].tolist() == [split]
+    assert 30 < together.sum() < 70
+    assert (Splitter(0.5, seed=4).assign(block_of(*texts))[1] != together).any()
+    assert Splitter(0, 0).assign(block_of(*texts))[1].sum() == 0
+    assert Splitter(1, 0).assign(block_of(*texts))[1].sum() == 100
+
+
+def test_what_began_in_another_unit_is_carried() -> None:
+    splitter = Splitter(0.5, 0)
+    splitter.start_unit()
+    _, splits = splitter.assign(block_of(b"rest", b"next", begins=[False, True]))
+    assert splits[0] == CARRIED
+    assert splits[1] != CARRIED
+
+
+def encoded(**changes: object) -> Encoded:
+    fields: dict[str, object] = {
+        "unit_idx": 0,
+        "counts": Counts(),
+        "tokens": {"train": 5, "val": 2},
+        "documents": {"train": 1, "val": 1},
+        "carried_tokens": 0,
+        "carried_special": False,
+        "open_split": None,
+        "open_special": False,
+    }
+    return Encoded(**(fields | changes))  # type: ignore[arg-type]
+
+
+def test_offsets_follow_unit_order_and_the_open_document() -> None:
+    offsets = Offsets(1)
+    assert offsets.grant(UNIT, encoded(open_split="val")).offsets == {"train": 0, "val": 0}
+    grant = offsets.grant(UNIT, encoded(carried_tokens=10))
+    assert grant.carried_split == "val"
+    assert grant.offsets == {"train": 5, "val": 2}
+    # Still open: the third unit goes on in val too.
+    assert offsets.grant(UNIT, encoded(carried_tokens=1)).offsets == {"train": 10, "val": 14}
+    assert offsets.tokens == {"train": 15, "val": 17}
+
+
+def test_a_document_with_special_text_counts_once() -> None:
+    offsets = Offsets(1)
+    offsets.grant(UNIT, encoded(open_split="val"))
+    for _ in range(3):
+        offsets.grant(UNIT, encoded(carried_special=True))
+    assert offsets.counts.special_text_documents == 1
+
+
+def test_memory_is_divided() -> None:
+    workers, share, hint = divide_memory(1 << 30, 400 << 20, 1, 1)
+    assert (workers, hint) == (1, "")
+    assert share.limit_bytes < 1 << 30
+    with pytest.raises(UsageError, match="too little memory for 1 worker"):
+        divide_memory(100 << 20, 400 << 20, 1, None)
+    with pytest.raises(UsageError, match="too little memory for 64 workers"):
+        divide_memory(1 << 30, 400 << 20, 1, 64)
+    # A million inputs need memory of the parent too.
+    with pytest.raises(UsageError):
+        divide_memory(900 << 20, 400 << 20, 10**6, 1)
+
+
+def test_errors_cross_process_borders_whole() -> None:
+    error = InputError("what", where="where", next_step="next")
+    copied = pickle.loads(pickle.dumps(error))  # noqa: S301 our own bytes
+    assert isinstance(copied, InputError)
+    assert str(copied) == "what\n  where: where\n  next:  next"
+    assert issubclass(InputError, PenstockError)
+
+
+def test_counts_add_up() -> None:
+    assert Counts(documents=1) + Counts(documents=2, tokens=3) == Counts(documents=3, tokens=3)
