@@ -78,6 +78,7 @@ def run_job(settings: JobSettings, progress: Progress) -> Outcome:
         if not settings.overwrite:
             store.refuse_foreign_files()
         with (
+            progress,
             Ledger(store.work / LEDGER) as ledger,
             LocalExecutor(
                 spec,
@@ -89,13 +90,13 @@ def run_job(settings: JobSettings, progress: Progress) -> Outcome:
             num_bytes, num_tokens = executor.check(plan.samples())
             tokens_per_byte = num_tokens / max(num_bytes, 1) * _ROOM_MARGIN
             store.check_room(round(plan.input_bytes * tokens_per_byte * layout.token_bytes))
-            with progress:
-                for unit, receipt in executor.run(
-                    plan.iter_units(), offsets, lambda: watch.tick(executor.pids())
-                ):
-                    ledger.append(unit, receipt)
-                    watch.num_units_done += 1
-                watch.tick(executor.pids(), now=True)
+            watch.start()
+            for unit, receipt in executor.run(
+                plan.iter_units(), offsets, lambda: watch.tick(executor.pids())
+            ):
+                ledger.append(unit, receipt)
+                watch.num_units_done += 1
+            watch.tick(executor.pids(), now=True)
         _refuse_nothing(offsets, plan)
         _refuse_changed_inputs(plan)
         run = _run_facts(started, num_workers, executor.num_replaced, engine, watch.peak_bytes)
@@ -184,10 +185,15 @@ class _Watch:
         self._offsets = offsets
         self._total_bytes = plan.input_bytes
         self._num_units = plan.num_units
-        self._started = time.monotonic()
+        self._started = 0.0
         self._next = 0.0
 
+    def start(self) -> None:
+        """Start the clock: the workers are ready, the work begins."""
+        self._started = time.monotonic()
+
     def tick(self, pids: list[int], *, now: bool = False) -> None:
+        """Show where the job is, unless it was shown just now."""
         elapsed = time.monotonic() - self._started
         if elapsed < self._next and not now:
             return

@@ -134,12 +134,12 @@ class TerminalProgress:
 
         self._bar = Bar(
             TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
+            BarColumn(bar_width=20),
             TextColumn("{task.fields[line]}"),
             console=console,
             transient=True,
         )
-        self._task = self._bar.add_task("tokenizing", total=1.0, line="")
+        self._task = self._bar.add_task("tokenizing", total=1.0, line="starting the workers")
 
     def __enter__(self) -> TerminalProgress:
         self._bar.start()

@@ -39,11 +39,11 @@ def place_eot(
         return ids
     wanted = block.closes if eot == "append" else block.begins
     borders = ends if eot == "append" else np.concatenate(([0], ends[:-1]))
-    # Each id placed moves the later ones by one.
-    places = borders[wanted] + np.arange(int(wanted.sum()))
+    places = borders[wanted]
     placed = np.empty(len(ids) + len(places), np.uint32)
-    is_text = np.ones(len(placed), np.bool_)
-    is_text[places] = False
-    placed[is_text] = ids
-    placed[places] = eot_id
+    # Each id placed moves the later ones by one.
+    is_eot = np.zeros(len(placed), np.bool_)
+    is_eot[places + np.arange(len(places))] = True
+    placed[is_eot] = eot_id
+    placed[~is_eot] = ids
     return placed

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.readers.borders import Borders
+from penstock.readers.borders import Borders, overlaps_itself
 from penstock.readers.buffer import UnitBuffer
 from penstock.sources import SourceFile
 from penstock.types import Block, Counts
@@ -103,12 +103,12 @@ class TextReader:
         """Find the separators in the next block's worth of text."""
         separator = self._rule.separator
         limit = min(position + self._options.block_bytes, region.size)
-        if len(separator) == 1:
-            text = self._buffer.array(position, limit)
-            found = np.flatnonzero(text == separator[0])[:_MAX_BLOCK_DOCUMENTS]
-            return found.astype(np.int64) + position
+        if not separator:
+            return np.empty(0, np.int64)
+        if not overlaps_itself(separator):
+            return self._buffer.find_all(separator, position, limit)[:_MAX_BLOCK_DOCUMENTS]
         positions: list[int] = []
-        while separator and len(positions) < _MAX_BLOCK_DOCUMENTS:
+        while len(positions) < _MAX_BLOCK_DOCUMENTS:
             position = self._buffer.find(separator, position, limit)
             if position < 0:
                 break
