@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -14,14 +15,14 @@ import xxhash
 
 from penstock.cuts import ByteLevelCuts
 from penstock.engines import load_engine
-from penstock.engines.base import Engine, EotPlace
+from penstock.engines.base import Engine
 from penstock.memory import MemoryShare
 from penstock.offsets import Offsets
 from penstock.plan import make_plan
 from penstock.settings import JobSettings
 from penstock.store import Layout, Store
 from penstock.tokenizer import load_tokenizer
-from penstock.types import SPLITS, Counts
+from penstock.types import SPLITS, Counts, EotPlace
 from penstock.worker import Worker, WorkerSpec
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -68,13 +69,15 @@ def expected_splits(
     seed: int = 0,
     eot: str = "append",
     head_bytes: int = HEAD_BYTES,
+    head: Callable[[bytes], bytes] | None = None,
 ) -> dict[str, list[int]]:
     """Encode whole documents one by one, as the contract says it in words."""
     splits: dict[str, list[int]] = {"train": [], "val": []}
     for document in documents:
         if not document:
             continue
-        is_val = xxhash.xxh3_64_intdigest(document[:head_bytes], seed) < round(val_fraction * 2**64)
+        decisive = document[:head_bytes] if head is None else head(document)
+        is_val = xxhash.xxh3_64_intdigest(decisive, seed) < round(val_fraction * 2**64)
         ids = reference().encode_ordinary(document.decode(errors="replace"))
         placed = {"append": [*ids, EOT], "prepend": [EOT, *ids], "none": ids}[eot]
         splits["val" if is_val else "train"] += placed
@@ -102,7 +105,7 @@ def run_units(
         dtype="uint16",
         block_bytes=job.block_bytes,
         layout=layout,
-        share=MemoryShare(1 << 40),
+        share=MemoryShare(1 << 40, 0),
         give_back=False,
     )
     # Only to save time: a law tries hundreds of jobs, and the tables are the same for all.

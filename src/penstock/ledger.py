@@ -7,15 +7,18 @@ store renames it to `segments.jsonl` when the job is done.
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import TYPE_CHECKING, TextIO
 
 import xxhash
+
+from penstock.store import write_errors
 
 if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    from penstock.types import Receipt, Split, Unit
+    from penstock.types import Finished, Split
 
 __all__ = ["Ledger"]
 
@@ -32,7 +35,8 @@ class Ledger:
         self._digests: dict[tuple[Split, int], xxhash.xxh3_128] = {}
 
     def __enter__(self) -> Ledger:
-        self._file: TextIO = self._path.open("w", encoding="utf-8")
+        with write_errors(self._path):
+            self._file: TextIO = self._path.open("w", encoding="utf-8")
         return self
 
     def __exit__(
@@ -41,28 +45,32 @@ class Ledger:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._file.close()
+        with write_errors(self._path):
+            self._file.close()
 
-    def append(self, unit: Unit, receipt: Receipt) -> None:
-        """Record a finished unit; units must come in order."""
+    def append(self, finished: Finished) -> None:
+        """Record a finished unit; units must come in order.
+
+        The line holds all that `Offsets` took from the unit, so that it can be made from lines.
+        """
+        unit, encoded = finished.unit, finished.encoded
+        counts = {name: count for name, count in asdict(encoded.counts).items() if count}
         line = {
             "unit": unit.index,
             "input": unit.source_idx,
             "start": unit.start,
             "end": unit.end,
-            "segments": [
-                [
-                    segment.split,
-                    segment.shard,
-                    segment.offset_tokens,
-                    segment.num_tokens,
-                    segment.digest,
-                ]
-                for segment in receipt.segments
-            ],
+            "counts": counts,
+            "documents": encoded.documents,
+            "carried": [finished.grant.carried_split, encoded.carried_tokens],
+            "carried_special": encoded.carried_special,
+            "open": encoded.open_split,
+            "open_special": encoded.open_special,
+            "segments": [list(asdict(segment).values()) for segment in finished.receipt.segments],
         }
-        self._file.write(json.dumps(line, separators=(",", ":")) + "\n")
-        for segment in receipt.segments:
+        with write_errors(self._path):
+            self._file.write(json.dumps(line, separators=(",", ":")) + "\n")
+        for segment in finished.receipt.segments:
             running = self._digests.setdefault((segment.split, segment.shard), xxhash.xxh3_128())
             running.update(bytes.fromhex(segment.digest))
 

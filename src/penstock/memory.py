@@ -18,14 +18,13 @@ from penstock.quantities import format_bytes
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from penstock.types import MemoryNeeds
+
 __all__ = ["MemoryShare", "divide_memory", "tree_bytes"]
 
 # The parent: Python, the command line, and a record for each input file.
 _PARENT_BYTES = 96 << 20
-_SOURCE_BYTES = 512
-# What one block may add before the next look: the text, its ids and the engine's working memory
-# for one piece of 2 MiB, measured at 75 MB with fastokens (ADR 0004).
-_BLOCK_BYTES = 80 << 20
+_SOURCE_BYTES = 1100
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,31 +32,32 @@ class MemoryShare:
     """What one worker may use."""
 
     limit_bytes: int
+    block_bytes: int
 
     def is_reached(self) -> bool:
         """Tell whether another block could pass the limit."""
-        return own_bytes() > self.limit_bytes - _BLOCK_BYTES
+        return own_bytes() > self.limit_bytes - self.block_bytes
 
 
 def divide_memory(
-    memory_bytes: int, engine_bytes: int, num_sources: int, wanted_workers: int | None
+    memory_bytes: int, needs: MemoryNeeds, num_sources: int, wanted_workers: int | None
 ) -> tuple[int, MemoryShare, str]:
     """Return the number of workers, the share of each, and what would use idle cores.
 
     Args:
         memory_bytes: For the whole process tree.
-        engine_bytes: What one worker needs at the least.
+        needs: What one worker needs.
         num_sources: How many inputs the parent keeps a record of.
         wanted_workers: What the user asked for; None for as many as there are cores.
     """
     parent_bytes = _PARENT_BYTES + _SOURCE_BYTES * num_sources
-    fitting = (memory_bytes - parent_bytes) // engine_bytes
+    fitting = (memory_bytes - parent_bytes) // needs.least_bytes
     cores = (
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     )
     wanted = wanted_workers or cores
     if fitting < 1 or (wanted_workers and fitting < wanted_workers):
-        needed = parent_bytes + engine_bytes * (wanted_workers or 1)
+        needed = parent_bytes + needs.least_bytes * (wanted_workers or 1)
         raise UsageError(
             f"{format_bytes(memory_bytes)} is too little memory for {wanted_workers or 1} "
             f"worker{'s' if (wanted_workers or 1) > 1 else ''}",
@@ -66,10 +66,10 @@ def divide_memory(
             + (" or fewer `--workers`" if wanted_workers and wanted_workers > 1 else ""),
         )
     num_workers = min(wanted, fitting)
-    share = MemoryShare((memory_bytes - parent_bytes) // num_workers)
+    share = MemoryShare((memory_bytes - parent_bytes) // num_workers, needs.block_bytes)
     hint = ""
     if num_workers < wanted:
-        needed = parent_bytes + engine_bytes * wanted
+        needed = parent_bytes + needs.least_bytes * wanted
         idle = f"{wanted - num_workers} of {wanted} cores were idle"
         hint = f"{idle}: `--memory {-(-needed >> 20)}MiB` uses them"
     return num_workers, share, hint

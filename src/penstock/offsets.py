@@ -20,10 +20,11 @@ __all__ = ["Offsets"]
 class Offsets:
     """Gives out offsets and keeps the running totals; must see every unit, in order."""
 
-    def __init__(self, num_sources: int) -> None:
+    def __init__(self, num_sources: int, *, num_empty: int = 0) -> None:
+        """Start a job of `num_sources` inputs, of which `num_empty` hold nothing."""
         self.tokens: dict[Split, int] = dict.fromkeys(SPLITS, 0)
         self.documents: dict[Split, int] = dict.fromkeys(SPLITS, 0)
-        self.counts = Counts()
+        self.counts = Counts(empty_documents=num_empty)
         self.source_counts = [Counts()] * num_sources
         self._open_split: Split = "train"
         self._open_special = False

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from penstock.engines import ENGINE_SHARE_BYTES, choose_engine
+from penstock.engines import ENGINE_MEMORY, choose_engine
 from penstock.errors import ConflictError, DamageError, InputError, UsageError
 from penstock.executors import LocalExecutor
 from penstock.ledger import Ledger
@@ -50,8 +50,9 @@ class Outcome:
 
     manifest: Manifest
     is_new: bool
-    hint: str = ""
+    hints: list[str] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
+    found_separator: bool = True
 
 
 def run_job(settings: JobSettings, progress: Progress) -> Outcome:
@@ -61,22 +62,21 @@ def run_job(settings: JobSettings, progress: Progress) -> Outcome:
     tokenizer = load_tokenizer(settings.tokenizer)
     finished = _find_finished(settings, plan, tokenizer)
     if finished is not None:
-        return Outcome(finished, is_new=False)
+        return Outcome(finished, is_new=False, skipped=plan.skipped)
 
     dtype = _choose_dtype(settings, tokenizer)
     layout = Layout(str(settings.output), int(dtype[4:]) // 8, settings.shard_tokens)
-    engine = choose_engine(settings.engine)
+    engine, why_not_kernel = choose_engine(settings.engine, tokenizer)
     num_workers, share, hint = divide_memory(
-        settings.memory_bytes, ENGINE_SHARE_BYTES[engine], len(plan.sources), settings.workers
+        settings.memory_bytes, ENGINE_MEMORY[engine], len(plan.sources), settings.workers
     )
     spec = _worker_spec(settings, plan, engine, dtype, layout, share)
-    offsets = Offsets(len(plan.sources))
+    offsets = Offsets(len(plan.sources), num_empty=plan.num_empty)
     watch = _Watch(progress, plan, offsets)
 
     with Store(settings.output) as store:
         store.clear_partial()
-        if not settings.overwrite:
-            store.refuse_foreign_files()
+        store.refuse_foreign_files(overwrite=settings.overwrite)
         with (
             progress,
             Ledger(store.work / LEDGER) as ledger,
@@ -85,24 +85,33 @@ def run_job(settings: JobSettings, progress: Progress) -> Outcome:
                 num_workers=num_workers,
                 batch_bytes=settings.unit_bytes,
                 priority=settings.priority,
+                lock_file=store.lock_file,
             ) as executor,
         ):
             num_bytes, num_tokens = executor.check(plan.samples())
-            tokens_per_byte = num_tokens / max(num_bytes, 1) * _ROOM_MARGIN
-            store.check_room(round(plan.input_bytes * tokens_per_byte * layout.token_bytes))
+            estimate = round(plan.input_bytes * num_tokens / max(num_bytes, 1) * _ROOM_MARGIN)
+            store.check_room(estimate * layout.token_bytes)
+            layout.check_shards(estimate)
             watch.start()
-            for unit, receipt in executor.run(
+            for finished_unit in executor.run(
                 plan.iter_units(), offsets, lambda: watch.tick(executor.pids())
             ):
-                ledger.append(unit, receipt)
+                ledger.append(finished_unit)
                 watch.num_units_done += 1
             watch.tick(executor.pids(), now=True)
         _refuse_nothing(offsets, plan)
         _refuse_changed_inputs(plan)
-        run = _run_facts(started, num_workers, executor.num_replaced, engine, watch.peak_bytes)
+        run = _run_facts(started, watch, num_workers, executor.num_replaced, engine)
         manifest = _make_manifest(settings, plan, tokenizer, dtype, layout, offsets, ledger, run)
         store.commit(layout, offsets.tokens, manifest.to_json())
-    return Outcome(manifest, is_new=True, hint=hint, skipped=plan.skipped)
+    hints = [hint, why_not_kernel and f"slower than it could be: {why_not_kernel}"]
+    return Outcome(
+        manifest,
+        is_new=True,
+        hints=list(filter(None, hints)),
+        skipped=plan.skipped,
+        found_separator=plan.found_separator,
+    )
 
 
 def _find_finished(settings: JobSettings, plan: Plan, tokenizer: Tokenizer) -> Manifest | None:
@@ -119,6 +128,7 @@ def _find_finished(settings: JobSettings, plan: Plan, tokenizer: Tokenizer) -> M
         ) from error
     differing = manifest.differences(_shaping(settings, plan, tokenizer), plan.inputs_digest())
     if not differing:
+        _refuse_missing_files(settings, manifest)
         return manifest
     num_bytes = sum(file.bytes for split in SPLITS for file in manifest.splits[split].files)
     raise ConflictError(
@@ -127,6 +137,19 @@ def _find_finished(settings: JobSettings, plan: Plan, tokenizer: Tokenizer) -> M
         next_step="choose another `-o`, or pass `--overwrite` to delete "
         f"{len(manifest.files())} files ({num_bytes} bytes) and start again",
     )
+
+
+def _refuse_missing_files(settings: JobSettings, manifest: Manifest) -> None:
+    """A finished job whose files are not there, or not whole, is not finished."""
+    for split in SPLITS:
+        for file in manifest.splits[split].files:
+            path = settings.output / file.path
+            if not path.is_file() or path.stat().st_size != file.bytes:
+                raise ConflictError(
+                    f"this job is finished, but `{file.path}` is missing or has another size",
+                    where=str(path),
+                    next_step="pass `--overwrite` to make the output anew",
+                )
 
 
 def _shaping(settings: JobSettings, plan: Plan, tokenizer: Tokenizer) -> dict[str, Any]:
@@ -180,6 +203,7 @@ class _Watch:
 
     def __init__(self, progress: Progress, plan: Plan, offsets: Offsets) -> None:
         self.peak_bytes = 0
+        self.work_seconds = 0.0
         self.num_units_done = 0
         self._progress = progress
         self._offsets = offsets
@@ -194,7 +218,7 @@ class _Watch:
 
     def tick(self, pids: list[int], *, now: bool = False) -> None:
         """Show where the job is, unless it was shown just now."""
-        elapsed = time.monotonic() - self._started
+        self.work_seconds = elapsed = time.monotonic() - self._started
         if elapsed < self._next and not now:
             return
         self._next = elapsed + _TICK_SECONDS
@@ -235,13 +259,14 @@ def _refuse_changed_inputs(plan: Plan) -> None:
 
 
 def _run_facts(
-    started: float, num_workers: int, num_replaced: int, engine: str, peak_bytes: int
+    started: float, watch: _Watch, num_workers: int, num_replaced: int, engine: str
 ) -> dict[str, Any]:
     return {
         "seconds": round(time.monotonic() - started, 3),
+        "work_seconds": round(watch.work_seconds, 3),
         "workers": num_workers,
         "workers_replaced": num_replaced,
-        "peak_memory_bytes": peak_bytes,
+        "peak_memory_bytes": watch.peak_bytes,
         "resumed": False,
         "engine": engine,
         "host": {

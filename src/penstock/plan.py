@@ -14,6 +14,7 @@ import xxhash
 
 from penstock.errors import InputError
 from penstock.sources import SourceFile, find_sources
+from penstock.store import is_own_name
 from penstock.types import DocumentRule, Unit
 
 if TYPE_CHECKING:
@@ -61,6 +62,11 @@ class Plan:
         object.__setattr__(self, "input_bytes", planned)
 
     @property
+    def num_empty(self) -> int:
+        """How many inputs hold nothing: documents that are empty before they are read."""
+        return sum(1 for source in self.sources if not source.num_bytes)
+
+    @property
     def num_units(self) -> int:
         """How many units there are."""
         return sum(1 for _ in self.iter_units())
@@ -74,7 +80,7 @@ class Plan:
             left -= size
             for start in range(0, size, self.unit_bytes):
                 end = min(start + self.unit_bytes, size)
-                yield Unit(index, source_idx, source, start, end, is_last=end == size)
+                yield Unit(index, source_idx, source, start, end, size)
                 index += 1
 
     def samples(self) -> list[Sample]:
@@ -106,7 +112,11 @@ def make_plan(settings: JobSettings) -> Plan:
             raise error
         skipped[path] = error.what
 
-    sources = find_sources(settings.inputs, exclude=settings.output, on_unusable=on_unusable)
+    sources = find_sources(
+        settings.inputs,
+        is_output=lambda path: is_own_name(path, settings.output),
+        on_unusable=on_unusable,
+    )
     if not any(source.num_bytes for source in sources):
         raise InputError(
             f"no text in the input: {len(sources)} files, all empty, {len(skipped)} skipped",

@@ -7,7 +7,7 @@ hands the repaired block to the engine again.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,11 +15,10 @@ from penstock.errors import InputError
 from penstock.types import Counts
 
 if TYPE_CHECKING:
-    from penstock.types import Block
+    from penstock.types import Block, InvalidUtf8
 
-__all__ = ["InvalidUtf8", "repair_block"]
+__all__ = ["repair_block"]
 
-InvalidUtf8 = Literal["replace", "ignore", "stop"]
 _REPLACEMENT = "\ufffd"
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from penstock.errors import UsageError
+from penstock.types import EotPlace, InvalidUtf8
 
 if TYPE_CHECKING:
     from penstock.types import DocumentRule
@@ -17,9 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["JobSettings"]
 
 DocsBy = Literal["auto", "separator", "line", "file"]
-EngineChoice = Literal["auto", "fastokens", "tiktoken"]
-EotPlace = Literal["append", "prepend", "none"]
-InvalidUtf8 = Literal["replace", "ignore", "stop"]
+EngineChoice = Literal["auto", "kernel", "fastokens", "tiktoken"]
 OnError = Literal["stop", "skip"]
 Priority = Literal["low", "normal"]
 Dtype = Literal["auto", "uint16", "uint32"]
@@ -117,6 +116,8 @@ class JobSettings:
     def shaping(self, rule: DocumentRule) -> dict[str, Any]:
         """Return what shapes the output's bytes, with `rule` as the documents were told apart."""
         return {
+            # Raised when a rule in `readers` that shapes the bytes changes.
+            "text_rules": 1,
             "docs_by": rule.kind,
             "doc_separator": rule.separator.decode() if rule.kind == "separator" else None,
             "strip": self.strip,

@@ -43,21 +43,22 @@ _MAGIC = {
 
 
 def find_sources(
-    inputs: Sequence[str], *, exclude: Path, on_unusable: Callable[[str, PenstockError], None]
+    inputs: Sequence[str],
+    *,
+    is_output: Callable[[Path], bool],
+    on_unusable: Callable[[str, PenstockError], None],
 ) -> list[Source]:
     """List the files behind `inputs`: arguments in the given order, naturally sorted inside.
 
     Args:
         inputs: Files, folders and globs.
-        exclude: The output folder; it is left out of folders and globs.
+        is_output: Tells what this job writes; it is left out of folders and globs.
         on_unusable: Called with a path that is not a readable text file, and why; it may raise.
     """
     sources: list[Source] = []
     seen: dict[str, str] = {}
-    excluded = exclude.resolve()
     for argument in inputs:
-        for path in _expand(argument, excluded):
-            real = os.path.realpath(path)
+        for real, path in _iter_once(_expand(argument)):
             if real in seen:
                 raise UsageError(
                     f"the same file is named twice: `{path}` and `{seen[real]}`",
@@ -65,11 +66,33 @@ def find_sources(
                     next_step="name each input once",
                 )
             seen[real] = path
+            if is_output(Path(path)):
+                if path == argument:
+                    raise _own_output(path)
+                continue
             try:
                 sources.append(_check(path))
             except InputError as error:
                 on_unusable(path, error)
     return sources
+
+
+def _iter_once(paths: Iterator[str]) -> Iterator[tuple[str, str]]:
+    """Yield (real path, path); links can lead to one file twice, which is then taken once."""
+    seen: set[str] = set()
+    for path in paths:
+        real = os.path.realpath(path)
+        if real not in seen:
+            seen.add(real)
+            yield real, path
+
+
+def _own_output(path: str) -> UsageError:
+    return UsageError(
+        f"`{path}` is an input, and a file this job would write",
+        where="INPUT, --output",
+        next_step="choose another `-o`",
+    )
 
 
 def natural_key(name: str) -> list[tuple[int, int, str]]:
@@ -82,7 +105,7 @@ def natural_key(name: str) -> list[tuple[int, int, str]]:
     return [*key, (-1, 0, name)]
 
 
-def _expand(argument: str, excluded: Path) -> Iterator[str]:
+def _expand(argument: str) -> Iterator[str]:
     if argument == "-":
         raise UsageError(
             "standard input is not read yet",
@@ -96,12 +119,20 @@ def _expand(argument: str, excluded: Path) -> Iterator[str]:
             next_step="copy the data to a local folder and pass that",
         )
     path = Path(argument)
-    if path.is_dir():
-        yield from _walk(argument, excluded)
-    elif path.exists() or path.is_symlink():
+    try:
+        is_folder, is_there = path.is_dir(), path.exists() or path.is_symlink()
+    except OSError as error:
+        raise InputError(
+            f"cannot be read: {error.strerror}",
+            where=f"INPUT `{argument[:100]}`",
+            next_step="check the name and the permissions with `ls -l`",
+        ) from error
+    if is_folder:
+        yield from _walk(argument)
+    elif is_there:
         yield argument
     elif _GLOB_CHARACTERS.search(argument):
-        yield from _glob(argument, excluded)
+        yield from _glob(argument)
     else:
         raise InputError(
             f"no such file or folder: `{argument}`",
@@ -110,11 +141,11 @@ def _expand(argument: str, excluded: Path) -> Iterator[str]:
         )
 
 
-def _glob(pattern: str, excluded: Path) -> Iterator[str]:
+def _glob(pattern: str) -> Iterator[str]:
     found = [
         path
         for path in glob.iglob(pattern, recursive=True)  # noqa: PTH207 keeps paths as typed
-        if not Path(path).is_dir() and excluded not in Path(path).resolve().parents
+        if not Path(path).is_dir()
     ]
     if not found:
         raise InputError(
@@ -125,9 +156,9 @@ def _glob(pattern: str, excluded: Path) -> Iterator[str]:
     yield from sorted(found, key=natural_key)
 
 
-def _walk(folder: str, excluded: Path) -> Iterator[str]:
+def _walk(folder: str) -> Iterator[str]:
     """List a folder's files, hidden ones left out, each folder behind links visited once."""
-    found = list(_walk_into(folder, excluded, visited=set()))
+    found = list(_walk_into(folder, visited=set()))
     if not found:
         raise InputError(
             f"no files in the folder `{folder}`",
@@ -137,7 +168,7 @@ def _walk(folder: str, excluded: Path) -> Iterator[str]:
     yield from sorted(found, key=natural_key)
 
 
-def _walk_into(folder: str, excluded: Path, *, visited: set[tuple[int, int]]) -> Iterator[str]:
+def _walk_into(folder: str, *, visited: set[tuple[int, int]]) -> Iterator[str]:
     try:
         status = Path(folder).stat()
         entries = list(os.scandir(folder))
@@ -147,14 +178,14 @@ def _walk_into(folder: str, excluded: Path, *, visited: set[tuple[int, int]]) ->
             where=folder,
             next_step="check its permissions with `ls -ld`",
         ) from error
-    if (status.st_dev, status.st_ino) in visited or Path(folder).resolve() == excluded:
+    if (status.st_dev, status.st_ino) in visited:
         return
     visited.add((status.st_dev, status.st_ino))
     for entry in entries:
         if entry.name.startswith("."):
             continue
         if entry.is_dir():
-            yield from _walk_into(entry.path, excluded, visited=visited)
+            yield from _walk_into(entry.path, visited=visited)
         else:
             yield entry.path
 

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xxhash
 
-from penstock.errors import ConflictError, LockedError, WriteError
+from penstock.errors import ConflictError, LockedError, PenstockError, UsageError, WriteError
 from penstock.quantities import format_bytes
 from penstock.types import SPLITS, Segment
 
@@ -40,7 +40,16 @@ if TYPE_CHECKING:
 
     from penstock.types import Split
 
-__all__ = ["LEDGER", "MANIFEST", "SEGMENTS", "Layout", "SegmentWriter", "Store"]
+__all__ = [
+    "LEDGER",
+    "MANIFEST",
+    "SEGMENTS",
+    "Layout",
+    "SegmentWriter",
+    "Store",
+    "is_own_name",
+    "write_errors",
+]
 
 LEDGER = "ledger.jsonl"
 MANIFEST = "manifest.json"
@@ -49,6 +58,7 @@ _WORK = ".penstock"
 _RENAMING = "renaming"
 _OWN_NAME = re.compile(r"(train|val)(_shard_\d{5,})?\.bin|manifest\.json|segments\.jsonl")
 _MAX_OPEN_FILES = 4
+_MAX_SHARDS = 100_000
 # How much may be written before it is pushed to disk and its pages are given back.
 _GIVE_BACK_BYTES = 64 << 20
 
@@ -83,6 +93,15 @@ class Layout:
             return num_tokens
         return min(num_tokens - shard * self.shard_tokens, self.shard_tokens)
 
+    def check_shards(self, num_tokens: int) -> None:
+        """Refuse so many shards that their names would no longer sort in order."""
+        if self.shard_tokens and num_tokens // self.shard_tokens >= _MAX_SHARDS:
+            raise UsageError(
+                f"about {num_tokens // self.shard_tokens} shards are too many",
+                where="--shard-tokens",
+                next_step=f"pass `--shard-tokens {num_tokens // 1000 + 1}` or more",
+            )
+
     def iter_places(self, offset: int, num_tokens: int) -> Iterator[tuple[int, int, int]]:
         """Divide a run of tokens at shard borders: (shard, offset inside it, tokens)."""
         size = self.shard_tokens or max(offset + num_tokens, 1)
@@ -91,6 +110,20 @@ class Layout:
             fitting = min(num_tokens, size - inside)
             yield shard, inside, fitting
             offset, num_tokens = offset + fitting, num_tokens - fitting
+
+
+def is_own_name(path: Path, folder: Path) -> bool:
+    """Tell whether a path is one that a job writes in its output folder."""
+    return bool(_OWN_NAME.fullmatch(path.name)) and path.parent.resolve() == folder.resolve()
+
+
+@contextlib.contextmanager
+def write_errors(path: Path) -> Iterator[None]:
+    """Turn what the system says when a write fails into an error that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        raise _write_error(error, path) from error
 
 
 class SegmentWriter:
@@ -155,14 +188,17 @@ class Store:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.work = folder / _WORK
-        self._lock = -1
+        self.lock_file = -1
         self._is_new = False
 
     def __enter__(self) -> Store:
         """Take the folder; a run that was killed leaves a lock nobody holds, which is free."""
         try:
             self._is_new = not self.folder.exists()
-            self._lock = self._take_lock()
+            self.lock_file = self._take_lock()
+            os.truncate(self.lock_file, 0)
+            owner = f"pid {os.getpid()} on {socket.gethostname()}\n"
+            os.pwrite(self.lock_file, owner.encode(), 0)
         except BlockingIOError as error:
             raise LockedError(
                 f"another run is writing here ({self._lock_owner()})",
@@ -170,9 +206,8 @@ class Store:
                 next_step="wait for it, or choose another `-o`",
             ) from error
         except OSError as error:
+            self._let_go()
             raise _write_error(error, self.folder) from error
-        os.truncate(self._lock, 0)
-        os.pwrite(self._lock, f"pid {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
         return self
 
     def __exit__(
@@ -182,13 +217,18 @@ class Store:
         traceback: TracebackType | None,
     ) -> None:
         """Let the folder go, with nothing unfinished in it."""
-        with contextlib.suppress(OSError):
+        self._let_go()
+
+    def _let_go(self) -> None:
+        with contextlib.suppress(OSError, PenstockError):
             self.clear_partial()
-            (self.work / "lock").unlink()
+            (self.work / "lock").unlink(missing_ok=True)
             self.work.rmdir()
             if self._is_new:
                 self.folder.rmdir()
-        os.close(self._lock)
+        if self.lock_file >= 0:
+            os.close(self.lock_file)
+            self.lock_file = -1
 
     def _take_lock(self) -> int:
         """Lock the file that is called `lock` now: its last owner may just have deleted it."""
@@ -219,14 +259,17 @@ class Store:
     def clear_partial(self) -> None:
         """Delete what a run that did not finish left behind, also one killed while it renamed."""
         if (self.work / _RENAMING).exists() and not (self.folder / MANIFEST).exists():
-            for path in self._own_names():
+            for path in filter(Path.is_file, self._own_names()):
                 path.unlink()
         for path in [*self.work.glob("*.partial"), self.work / LEDGER, self.work / _RENAMING]:
             path.unlink(missing_ok=True)
 
-    def refuse_foreign_files(self) -> None:
-        """Refuse a folder in which this job's names are taken by files of somebody else."""
-        taken = self._own_names()
+    def refuse_foreign_files(self, *, overwrite: bool) -> None:
+        """Refuse a folder in which this job's names are taken by somebody else.
+
+        With `overwrite` files may be; what is no file never.
+        """
+        taken = [path for path in self._own_names() if not (overwrite and path.is_file())]
         if taken:
             raise ConflictError(
                 f"`{taken[0].name}` exists and is not from a finished job of penstock",
@@ -270,6 +313,7 @@ class Store:
             _sync(self.work)
             for path in self._own_names():
                 path.unlink()
+            _sync(self.folder)
             for split, shard, _ in files:
                 layout.partial_path(split, shard).replace(layout.final_path(split, shard))
             (self.work / LEDGER).replace(self.folder / SEGMENTS)
@@ -279,6 +323,7 @@ class Store:
             _sync(temporary)
             temporary.replace(self.folder / MANIFEST)
             _sync(self.folder)
+            _sync(self.folder.absolute().parent)
             (self.work / _RENAMING).unlink()
         except OSError as error:
             raise _write_error(error, self.folder) from error

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import resources
 
-from penstock.errors import EngineError, UsageError
+from penstock.errors import DamageError, EngineError, UsageError
 
 __all__ = ["GPT2_PATTERN", "Tokenizer", "load_tokenizer"]
 
@@ -45,6 +45,13 @@ class Tokenizer:
         wanted = set(ids)
         tokens = {rank: token for token, rank in self.ranks.items() if rank in wanted}
         tokens[self.eot_id] = self.eot_text.encode()
+        unknown = wanted - tokens.keys()
+        if unknown:
+            raise DamageError(
+                f"id {max(unknown)} is none of the {self.vocab_size} of `{self.name}`",
+                where="the output's tokens",
+                next_step="make the output anew with `--overwrite`",
+            )
         return b"".join(tokens[token_id] for token_id in ids)
 
 

@@ -19,7 +19,11 @@ __all__ = [
     "Counts",
     "DocumentRule",
     "Encoded",
+    "EotPlace",
+    "Finished",
     "Grant",
+    "InvalidUtf8",
+    "MemoryNeeds",
     "Receipt",
     "Segment",
     "Source",
@@ -28,7 +32,17 @@ __all__ = [
 ]
 
 Split = Literal["train", "val"]
+EotPlace = Literal["append", "prepend", "none"]
+InvalidUtf8 = Literal["replace", "ignore", "stop"]
 SPLITS: tuple[Split, Split] = ("train", "val")
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryNeeds:
+    """What a worker needs: at the least, and what one block may add at the most."""
+
+    least_bytes: int
+    block_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +70,8 @@ class Unit:
     """A contiguous piece of one input that one worker turns into tokens.
 
     `start` and `end` are nominal: the worker moves both to the first border at or after them, so
-    that neighbouring units meet exactly. `is_last` closes a document still open at the end.
+    that neighbouring units meet exactly. `source_end` is where the job ends in this input: its
+    size, or less with a limit; what reaches the border there closes its document.
     """
 
     index: int
@@ -64,7 +79,7 @@ class Unit:
     source: Source
     start: int
     end: int
-    is_last: bool
+    source_end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,3 +201,13 @@ class Receipt:
 
     unit_idx: int
     segments: tuple[Segment, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """All that is known of a unit whose tokens are written: what a ledger line records."""
+
+    unit: Unit
+    encoded: Encoded
+    grant: Grant
+    receipt: Receipt

@@ -13,6 +13,7 @@ import numpy as np
 
 from penstock.cuts import ByteLevelCuts
 from penstock.engines import load_engine
+from penstock.engines.native import find_split_chooser
 from penstock.errors import EngineError
 from penstock.readers import Readers
 from penstock.readers.base import TextOptions
@@ -28,8 +29,7 @@ if TYPE_CHECKING:
 
     from penstock.memory import MemoryShare
     from penstock.plan import Sample
-    from penstock.settings import EotPlace, InvalidUtf8
-    from penstock.types import DocumentRule, Grant, Segment, Split, Unit
+    from penstock.types import DocumentRule, EotPlace, Grant, InvalidUtf8, Segment, Split, Unit
 
 __all__ = ["ShareReachedError", "Worker", "WorkerSpec"]
 
@@ -75,7 +75,7 @@ class Worker:
         self._spec = spec
         self._tokenizer = tokenizer
         self._readers = Readers(spec.rule, ByteLevelCuts(tokenizer), options)
-        self._splitter = Splitter(spec.val_fraction, spec.seed)
+        self._splitter = Splitter(spec.val_fraction, spec.seed, find_split_chooser())
         self._engine = load_engine(spec.engine, tokenizer, spec.eot)
         self._writer = SegmentWriter(spec.layout, give_back=spec.give_back)
         self._waiting: dict[int, _UnitTokens] = {}
@@ -92,10 +92,10 @@ class Worker:
             for code in (TRAIN, VAL, CARRIED):
                 chosen = splits == code
                 if chosen.any():
-                    part = block if chosen.all() else block.select(chosen)
-                    part, ids = self._encode_block(part, unit, tally)
+                    kept = block if chosen.all() else block.select(chosen)
+                    kept, ids = self._encode_block(kept, unit, tally)
                     tokens.append(code, ids)
-                    tally.add(code, part)
+                    tally.add(code, kept)
             tally.end_block(block, splits)
             if self._spec.share.is_reached():
                 raise ShareReachedError
@@ -192,26 +192,33 @@ class _Tally:
         self._open_special = False
         self._open_split: Split | None = None
 
-    def add(self, code: int, part: Block) -> None:
+    def add(self, code: int, block: Block) -> None:
         """Count the documents of one split that begin in a block."""
         if code != CARRIED:
-            self._documents[_SPLIT_OF[code]] += int(part.begins.sum())
+            self._documents[_SPLIT_OF[code]] += int(block.begins.sum())
 
     def end_block(self, block: Block, splits: NDArray[np.uint8]) -> None:
         """Follow the open document through a block, and count documents with special text."""
+        # Numbers the documents of the block from 1; 0 is the one that was open before it.
         document = np.cumsum(block.begins)
         special = set() if block.special is None else set(document[block.special].tolist())
-        if 0 in special:
-            self._carried_special |= self._is_carried
-            self._num_special += not (self._is_carried or self._open_special)
-            self._open_special = True
-        self._num_special += len(special - {0})
+        self._count_special(special)
         last = int(document[-1])
         if last > 0:
             self._is_carried = False
             self._open_special = last in special
         is_open = not (block.closes[-1] or self._is_carried)
         self._open_split = _SPLIT_OF[int(splits[-1])] if is_open else None
+
+    def _count_special(self, special: set[int]) -> None:
+        """Count each document once; whether the carried one counts, the parent knows."""
+        self._num_special += len(special - {0})
+        if 0 in special:
+            if self._is_carried:
+                self._carried_special = True
+            elif not self._open_special:
+                self._num_special += 1
+            self._open_special = True
 
     def encoded(self, unit_idx: int, read: Counts, tokens: _UnitTokens) -> Encoded:
         """Sum up a unit."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import signal
 import subprocess
 import sys
@@ -20,7 +22,7 @@ pytestmark = [pytest.mark.crash, pytest.mark.slow]
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
-    """Some 12 MB in small units, enough to be interrupted anywhere."""
+    """Some 12 MB, enough to be interrupted anywhere."""
     path = tmp_path / "corpus.txt"
     path.write_text(
         "<|endoftext|>".join(f"document {idx}: " + "word " * 400 for idx in range(6000))
@@ -28,8 +30,19 @@ def corpus(tmp_path: Path) -> Path:
     return path
 
 
+# The program with units of 200 kB instead of 16 MiB: 60 of them, so that every worker is busy.
+SMALL_UNITS = """
+import sys, penstock.settings as s
+from penstock.cli import main
+defaults = s.JobSettings.__init__.__kwdefaults__
+defaults["unit_bytes"], defaults["block_bytes"] = 200_000, 50_000
+sys.argv[0] = "penstock"
+main()
+"""
+
+
 def command_line(corpus: Path, output: Path) -> list[str]:
-    command = [sys.executable, "-m", "penstock", "tokenize", str(corpus), "-o", str(output)]
+    command = [sys.executable, "-c", SMALL_UNITS, "tokenize", str(corpus), "-o", str(output)]
     return [*command, "--engine", "tiktoken", "-j", "2"]
 
 
@@ -94,17 +107,57 @@ def test_a_killed_parent_takes_its_workers_along(
     assert finish(corpus, output) == unbroken
 
 
-def test_a_killed_worker_is_replaced(corpus: Path, unbroken: bytes, tmp_path: Path) -> None:
+def written_units(output: Path) -> int:
+    ledger = output / ".penstock" / LEDGER
+    partial = output / ".penstock" / "train.bin.partial"
+    return partial.stat().st_size // 100_000 if ledger.exists() and partial.exists() else 0
+
+
+@pytest.mark.parametrize("after_units", [0, 3, 15, 40])
+@pytest.mark.parametrize("victims", [1, 2])
+def test_killed_workers_are_replaced(
+    corpus: Path, unbroken: bytes, tmp_path: Path, after_units: int, victims: int
+) -> None:
     output = tmp_path / "out"
     process = start(corpus, output)
-    wait_for((output / ".penstock" / LEDGER).exists)
     wait_for(lambda: len(workers_of(process)) == 2)
-    time.sleep(0.8)
-    for worker in workers_of(process)[1:]:
+    wait_for(lambda: process.poll() is not None or written_units(output) >= after_units)
+    for worker in workers_of(process)[:victims]:
         worker.send_signal(signal.SIGKILL)
     _, said = process.communicate(timeout=120)
     assert process.returncode == 0, said
     assert (output / "train.bin").read_bytes() == unbroken
+    manifest = json.loads((output / "manifest.json").read_text())
+    assert manifest["run"]["workers_replaced"] >= 1
+
+
+def test_text_that_kills_every_worker_stops_the_job(corpus: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    process = start(corpus, output)
+    deadline = time.monotonic() + 60
+    while process.poll() is None and time.monotonic() < deadline:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            for worker in workers_of(process):
+                worker.send_signal(signal.SIGKILL)
+        time.sleep(0.05)
+    _, said = process.communicate()
+    assert process.returncode == 1
+    assert "twice" in said
+    assert "SIGKILL" in said
+    assert "`--engine fastokens`" in said
+    assert not output.exists()
+
+
+def test_many_long_names_do_not_block_the_pipes(tmp_path: Path) -> None:
+    # Requests and answers that are larger than what a socket holds, both ways at once.
+    folder = tmp_path.joinpath("in", *["x" * 200] * 8)
+    folder.mkdir(parents=True)
+    for number in range(600):
+        (folder / f"{number}.txt").write_text("word " * 300)
+    manifest = library.tokenize(
+        tmp_path / "in", tmp_path / "out", engine="tiktoken", docs_by="file", shard_tokens=50
+    )
+    assert manifest.counts["documents"] == 600
 
 
 def test_two_jobs_on_one_output_do_not_mix(corpus: Path, unbroken: bytes, tmp_path: Path) -> None:
@@ -120,10 +173,18 @@ def test_two_jobs_on_one_output_do_not_mix(corpus: Path, unbroken: bytes, tmp_pa
     assert (output / "train.bin").read_bytes() == unbroken
 
 
-def test_a_full_disk_is_said_and_leaves_nothing(corpus: Path, tmp_path: Path) -> None:
-    # A limit on file sizes fails a write as a full disk does, in the real system call.
+@pytest.mark.parametrize("blocks", [0, 1, 2048])
+def test_a_full_disk_is_said_and_leaves_nothing(corpus: Path, tmp_path: Path, blocks: int) -> None:
+    # A limit on file sizes fails a write as a full disk does, in the real system call: of the
+    # lock, of the first tokens, of later ones.
     process = subprocess.Popen(
-        ["sh", "-c", 'ulimit -f 2048; exec "$@"', "sh", *command_line(corpus, tmp_path / "out")],
+        [
+            "sh",
+            "-c",
+            f'ulimit -f {blocks}; exec "$@"',
+            "sh",
+            *command_line(corpus, tmp_path / "out"),
+        ],
         stderr=subprocess.PIPE,
         text=True,
     )

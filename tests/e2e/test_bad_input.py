@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +51,7 @@ def ids_of(*documents: bytes) -> list[int]:
         (["text.txt", "--val-fraction", "1.5"], 2, "no fraction"),
         (["text.txt", "--val-fraction", "nan"], 2, "no fraction"),
         (["text.txt", "--tokenizer", "gpt3"], 2, "did you mean `gpt2`?"),
-        (["text.txt", "--engine", "warp"], 2, "known: auto, fastokens, tiktoken"),
+        (["text.txt", "--engine", "warp"], 2, "known: auto, kernel, fastokens, tiktoken"),
         (["text.txt", "--eot", "both"], 2, "known: append, prepend, none"),
         (["text.txt", "--docs-by", "page"], 2, "known: auto, separator, line, file"),
         (["text.txt", "--docs-by", "separator"], 2, "no separator"),
@@ -213,3 +215,86 @@ def test_nothing_to_look_at_is_damage(penstock: RunPenstock, tmp_path: Path) -> 
     penstock("tokenize", "text.txt")
     (tmp_path / "tokens" / "train.bin").write_bytes(b"x")
     assert "has 1 bytes where" in penstock("info", "tokens", exit_code=6).stderr
+
+
+def test_a_finished_job_without_its_files_is_a_conflict(
+    penstock: RunPenstock, tmp_path: Path
+) -> None:
+    (tmp_path / "text.txt").write_text("some text")
+    penstock("tokenize", "text.txt")
+    (tmp_path / "tokens" / "train.bin").unlink()
+    assert "is missing" in penstock("tokenize", "text.txt", exit_code=5).stderr
+    penstock("tokenize", "text.txt", "--overwrite")
+
+
+def test_a_job_does_not_overwrite_its_input(penstock: RunPenstock, tmp_path: Path) -> None:
+    (tmp_path / "train.bin").write_text("precious text")
+    penstock("tokenize", "train.bin", "-o", ".", "--overwrite", exit_code=2)
+    assert (tmp_path / "train.bin").read_text() == "precious text"
+
+
+def test_the_output_may_be_the_input_folder(penstock: RunPenstock, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("some text")
+    penstock("tokenize", ".", "-o", ".", "--val-fraction", "0")
+    assert json.loads((tmp_path / "manifest.json").read_text())["counts"]["documents"] == 1
+
+
+def test_a_folder_under_an_output_name_is_a_conflict(penstock: RunPenstock, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("some text")
+    (tmp_path / "tokens" / "val.bin").mkdir(parents=True)
+    for flags in ([], ["--overwrite"]):
+        penstock("tokenize", "text.txt", *flags, exit_code=5)
+        assert not (tmp_path / "tokens" / ".penstock").exists()
+
+
+def test_empty_files_are_counted(penstock: RunPenstock, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("some text")
+    (tmp_path / "b.txt").touch()
+    (tmp_path / "c.txt").write_bytes(b"\xef\xbb\xbf")
+    penstock("tokenize", "a.txt", "b.txt", "c.txt")
+    counts = json.loads((tmp_path / "tokens" / "manifest.json").read_text())["counts"]
+    assert counts["empty_documents"] == 2
+    assert counts["byte_order_marks"] == 1
+
+
+def test_a_skipped_file_is_said_again_when_nothing_is_to_do(
+    penstock: RunPenstock, tmp_path: Path
+) -> None:
+    (tmp_path / "a.txt").write_text("some text")
+    (tmp_path / "b\n.gz").write_bytes(b"\x1f\x8b")
+    for words in ("wrote", "nothing to do"):
+        done = penstock("tokenize", "a.txt", "b\n.gz", "--on-error", "skip", exit_code=3)
+        assert words in done.stderr
+        assert "skipped: b\\n.gz: this is gzip-compressed" in done.stderr
+
+
+def test_the_reference_says_what_it_cannot_do(penstock: RunPenstock, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_bytes(b"a" + b" " * 1_040_000 + b"b")
+    command = [sys.executable, "-m", "penstock", "tokenize", "text.txt", "--engine", "tiktoken"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "tiktoken cannot encode this text" in done.stderr
+    assert "pass `--engine auto`" in done.stderr
+
+
+def test_a_limit_beside_a_unit_border_closes_the_document(
+    penstock: RunPenstock, tmp_path: Path
+) -> None:
+    text = b"a few words " * 1_500_000
+    (tmp_path / "text.txt").write_bytes(text)
+    for rule in (["--docs-by", "file"], ["--doc-separator", "@@"]):
+        for limit in ((16 << 20) - 1, 16 << 20, (16 << 20) + 1):
+            flags = [*rule, "--limit", str(limit), "--val-fraction", "0", "--overwrite"]
+            penstock("tokenize", "text.txt", *flags, "--engine", "auto")
+            ids = np.fromfile(tmp_path / "tokens" / "train.bin", "<u2")
+            assert ids[-1] == 50256
+            assert (ids == 50256).sum() == 1
+
+
+def test_short_lines_beside_a_forced_cut_are_quick(penstock: RunPenstock, tmp_path: Path) -> None:
+    lines = b"x\n" * 500_000
+    (tmp_path / "text.txt").write_bytes(lines + b"y" * (2 << 20) + b"\n" + lines)
+    penstock("tokenize", "text.txt", "--docs-by", "line", "--engine", "auto")
+    counts = json.loads((tmp_path / "tokens" / "manifest.json").read_text())["counts"]
+    assert counts["documents"] == 1_000_001
+    assert counts["forced_cuts"] >= 1

@@ -6,6 +6,7 @@ import pytest
 
 from penstock.errors import InputError, PenstockError
 from penstock.sources import SourceFile, find_changed, find_sources, natural_key
+from penstock.store import is_own_name
 from penstock.types import Source
 
 
@@ -14,7 +15,11 @@ def stop(path: str, error: PenstockError) -> None:
 
 
 def names(folder: Path, *inputs: str) -> list[str]:
-    sources = find_sources(inputs or (str(folder),), exclude=folder / "out", on_unusable=stop)
+    sources = find_sources(
+        inputs or (str(folder),),
+        is_output=lambda path: is_own_name(path, folder / "out"),
+        on_unusable=stop,
+    )
     return [str(Path(source.path).relative_to(folder)) for source in sources]
 
 
@@ -42,7 +47,7 @@ def test_names_that_are_no_utf8_are_kept(tmp_path: Path) -> None:
     raw = bytes(tmp_path) + b"/bad\xff.txt"
     with open(raw, "wb") as file:  # noqa: PTH123 a Path cannot hold this name as bytes
         file.write(b"text")
-    (source,) = find_sources([str(tmp_path)], exclude=tmp_path / "out", on_unusable=stop)
+    (source,) = find_sources([str(tmp_path)], is_output=lambda _: False, on_unusable=stop)
     with SourceFile(source) as opened:
         assert opened.read_at(0, 10) == b"text"
 
@@ -70,3 +75,11 @@ def test_reads_stay_inside_the_file(tmp_path: Path) -> None:
         assert opened.read_at(-5, 3) == b"012"
         assert opened.read_at(8, 99) == b"89"
         assert opened.read_at(20, 30) == b""
+
+
+def test_links_to_one_file_are_taken_once(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("text")
+    (tmp_path / "b.txt").symlink_to("a.txt")
+    (tmp_path / "loop").symlink_to(tmp_path)
+    assert len(names(tmp_path)) == 1
+    assert len(names(tmp_path, f"{tmp_path}/**/*.txt")) == 1

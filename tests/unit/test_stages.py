@@ -13,9 +13,10 @@ from penstock.memory import divide_memory
 from penstock.offsets import Offsets
 from penstock.repair import repair_block
 from penstock.splits import CARRIED, Splitter
-from penstock.types import Block, Counts, Encoded, Source, Unit
+from penstock.types import Block, Counts, Encoded, MemoryNeeds, Source, Unit
 
-UNIT = Unit(0, 0, Source("text.txt", 9, 0), 0, 9, is_last=True)
+NEEDS = MemoryNeeds(least_bytes=400 << 20, block_bytes=100 << 20)
+UNIT = Unit(0, 0, Source("text.txt", 9, 0), 0, 9, 9)
 
 
 def block_of(*pieces: bytes, begins: list[bool] | None = None) -> Block:
@@ -105,16 +106,16 @@ def test_a_document_with_special_text_counts_once() -> None:
 
 
 def test_memory_is_divided() -> None:
-    workers, share, hint = divide_memory(1 << 30, 400 << 20, 1, 1)
+    workers, share, hint = divide_memory(1 << 30, NEEDS, 1, 1)
     assert (workers, hint) == (1, "")
     assert share.limit_bytes < 1 << 30
     with pytest.raises(UsageError, match="too little memory for 1 worker"):
-        divide_memory(100 << 20, 400 << 20, 1, None)
+        divide_memory(100 << 20, NEEDS, 1, None)
     with pytest.raises(UsageError, match="too little memory for 64 workers"):
-        divide_memory(1 << 30, 400 << 20, 1, 64)
+        divide_memory(1 << 30, NEEDS, 1, 64)
     # A million inputs need memory of the parent too.
     with pytest.raises(UsageError):
-        divide_memory(900 << 20, 400 << 20, 10**6, 1)
+        divide_memory(900 << 20, NEEDS, 10**6, 1)
 
 
 def test_errors_cross_process_borders_whole() -> None:

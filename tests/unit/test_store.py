@@ -9,7 +9,11 @@ import xxhash
 from penstock.errors import ConflictError, LockedError, WriteError
 from penstock.ledger import Ledger
 from penstock.store import LEDGER, Layout, SegmentWriter, Store
-from penstock.types import Receipt, Source, Unit
+from penstock.types import Counts, Encoded, Finished, Grant, Receipt, Source, Unit
+
+NOTHING = {"train": 0, "val": 0}
+ENCODED = Encoded(0, Counts(), NOTHING, NOTHING, 0, False, None, False)  # type: ignore[arg-type]
+GRANT = Grant(0, "train", NOTHING)  # type: ignore[arg-type]
 
 
 def test_a_run_is_divided_at_shard_borders() -> None:
@@ -53,13 +57,13 @@ def test_many_shards_do_not_need_many_open_files(tmp_path: Path) -> None:
 
 
 def test_the_digest_of_a_file_covers_its_segments(tmp_path: Path) -> None:
-    unit = Unit(0, 0, Source("a", 1, 0), 0, 1, is_last=True)
+    unit = Unit(0, 0, Source("a", 1, 0), 0, 1, 1)
     with Store(tmp_path) as store:
         writer = SegmentWriter(Layout(str(tmp_path), 2, None), give_back=False)
         segments = writer.write("train", 0, np.arange(5, dtype=np.uint16))
         writer.close()
         with Ledger(store.work / LEDGER) as ledger:
-            ledger.append(unit, Receipt(0, tuple(segments)))
+            ledger.append(Finished(unit, ENCODED, GRANT, Receipt(0, tuple(segments))))
             digest = bytes.fromhex(segments[0].digest)
             assert ledger.file_digest("train", 0) == xxhash.xxh3_128_hexdigest(digest)
             assert ledger.file_digest("val", 0) == xxhash.xxh3_128_hexdigest(b"")
@@ -86,10 +90,10 @@ def test_a_lock_nobody_holds_is_free(tmp_path: Path) -> None:
 def test_files_of_somebody_else_are_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.md").touch()
     with Store(tmp_path) as store:
-        store.refuse_foreign_files()
+        store.refuse_foreign_files(overwrite=False)
         (tmp_path / "val_shard_00000.bin").touch()
         with pytest.raises(ConflictError, match="val_shard_00000"):
-            store.refuse_foreign_files()
+            store.refuse_foreign_files(overwrite=False)
 
 
 def test_too_little_disk_is_said_before_the_start(tmp_path: Path) -> None:

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 __all__ = ["errors_reported", "escape", "say"]
 
 
+# What a terminal that closes, a scheduler and a shutdown send; each stops like Ctrl-C.
+_STOPPING = (signal.SIGTERM, signal.SIGHUP)
+
+
 def say(message: str) -> None:
     """Narrate on standard error."""
     typer.echo(message, err=True)
@@ -39,8 +43,8 @@ def _spell(character: str) -> str:
 
 @contextmanager
 def errors_reported(*, as_json: bool = False, verbose: bool = False) -> Iterator[None]:
-    """Turn an error into its message and exit code; SIGTERM stops like Ctrl-C."""
-    before = signal.signal(signal.SIGTERM, _interrupt)
+    """Turn an error into its message and exit code."""
+    before = [(number, signal.signal(number, _interrupt)) for number in _STOPPING]
     try:
         yield
     except KeyboardInterrupt:
@@ -56,7 +60,8 @@ def errors_reported(*, as_json: bool = False, verbose: bool = False) -> Iterator
         _report(error, as_json=as_json)
         raise typer.Exit(error.exit_code) from error
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before:
+            signal.signal(number, handler)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from penstock.cli._report import escape
 from penstock.quantities import format_bytes, format_count, format_seconds
 from penstock.types import SPLITS
 
@@ -14,30 +15,36 @@ if TYPE_CHECKING:
     from penstock.settings import JobSettings
     from penstock.types import Split
 
-__all__ = ["plan_lines", "summary_json", "summary_lines"]
+__all__ = ["plan_json", "plan_lines", "summary_json", "summary_lines"]
 
 _MAX_LISTED = 5
+_FEW_DOCUMENTS = 10
 
 
 def summary_lines(outcome: Outcome, settings: JobSettings) -> list[str]:
     """Say what exists now, what was repaired, and what to type next."""
     manifest = outcome.manifest
+    skipped = [
+        f"  skipped: {_path(path)}: {why}"
+        for path, why in list(outcome.skipped.items())[:_MAX_LISTED]
+    ]
     if not outcome.is_new:
-        return [f"nothing to do: this job is finished in {settings.output}/", _next(settings)]
+        done = f"nothing to do: this job is finished in {settings.output}/"
+        return [done, *skipped, _next(settings)]
     run, counts = manifest.run, manifest.counts
     lines = [
         f"wrote {_split(manifest, 'train')} and {_split(manifest, 'val')} to {settings.output}/",
-        f"  {format_bytes(counts['input_bytes'])} of text in {format_seconds(run['seconds'])}, "
+        f"  {format_bytes(counts['input_bytes'])} of text in {format_seconds(run['seconds'])} "
+        f"({format_bytes(counts['input_bytes'] / max(run['work_seconds'], 1e-3))}/s after "
+        f"{format_seconds(run['seconds'] - run['work_seconds'])} of start and finish), "
         f"{counts['input_bytes'] / max(counts['tokens'], 1):.2f} bytes per token; "
         f"{run['workers']} x {run['engine']}, peak memory {format_bytes(run['peak_memory_bytes'])}",
         f"  documents: {_rule(manifest.settings)}",
         *(f"  {note}" for note in _notes(counts, manifest.settings)),
-        *(f"  skipped: {path}: {why}" for path, why in list(outcome.skipped.items())[:_MAX_LISTED]),
-        *(f"  warning: {warning}" for warning in _warnings(manifest)),
+        *skipped,
+        *(f"  warning: {warning}" for warning in _warnings(outcome)),
     ]
-    if outcome.hint:
-        lines.append(f"  hint: {outcome.hint}")
-    return [*lines, _next(settings)]
+    return [*lines, *(f"  hint: {hint}" for hint in outcome.hints), _next(settings)]
 
 
 def summary_json(outcome: Outcome, settings: JobSettings) -> dict[str, Any]:
@@ -51,34 +58,58 @@ def summary_json(outcome: Outcome, settings: JobSettings) -> dict[str, Any]:
         "counts": manifest.counts,
         "run": manifest.run,
         "skipped": outcome.skipped,
-        "warnings": _warnings(manifest),
-        "hint": outcome.hint,
+        "warnings": _warnings(outcome),
+        "hints": outcome.hints,
     }
 
 
-def plan_lines(settings: JobSettings) -> list[str]:
+def plan_json(settings: JobSettings) -> dict[str, Any]:
     """Say what a job would do."""
-    from penstock.engines import ENGINE_SHARE_BYTES, choose_engine
+    from penstock.engines import ENGINE_MEMORY, choose_engine
     from penstock.memory import divide_memory
     from penstock.plan import make_plan
+    from penstock.tokenizer import load_tokenizer
 
     plan = make_plan(settings)
-    engine = choose_engine(settings.engine)
+    engine, why_not_kernel = choose_engine(settings.engine, load_tokenizer(settings.tokenizer))
     num_workers, share, hint = divide_memory(
-        settings.memory_bytes, ENGINE_SHARE_BYTES[engine], len(plan.sources), settings.workers
+        settings.memory_bytes, ENGINE_MEMORY[engine], len(plan.sources), settings.workers
     )
-    names = [source.path for source in plan.sources]
-    shown = ", ".join(names[:_MAX_LISTED]) + (", ..." if len(names) > _MAX_LISTED else "")
-    lines = [
-        f"inputs:     {len(names)} files, {format_bytes(plan.input_bytes)}: {shown}",
-        f"documents:  {_rule(settings.shaping(plan.rule))}",
-        f"output:     {settings.output}/, end-of-text {settings.eot}, "
-        f"val fraction {settings.val_fraction}",
-        f"work:       {plan.num_units} units, {num_workers} x {engine}, "
-        f"{format_bytes(share.limit_bytes)} of memory each",
-        *(f"skipped:    {path}: {why}" for path, why in plan.skipped.items()),
+    return {
+        "type": "plan",
+        "inputs": [source.path for source in plan.sources],
+        "input_bytes": plan.input_bytes,
+        "settings": settings.shaping(plan.rule),
+        "output": str(settings.output),
+        "units": plan.num_units,
+        "workers": num_workers,
+        "engine": engine,
+        "share_bytes": share.limit_bytes,
+        "skipped": plan.skipped,
+        "hints": [text for text in (hint, why_not_kernel) if text],
+    }
+
+
+def plan_lines(plan: dict[str, Any]) -> list[str]:
+    """Say the same in words."""
+    names = [_path(name) for name in plan["inputs"][:_MAX_LISTED]]
+    shown = ", ".join(names) + (", ..." if len(plan["inputs"]) > _MAX_LISTED else "")
+    settings = plan["settings"]
+    return [
+        f"inputs:     {len(plan['inputs'])} files, {format_bytes(plan['input_bytes'])}: {shown}",
+        f"documents:  {_rule(settings)}",
+        f"output:     {plan['output']}/, end-of-text {settings['eot']}, "
+        f"val fraction {settings['val_fraction']}",
+        f"work:       {plan['units']} units, {plan['workers']} x {plan['engine']}, "
+        f"{format_bytes(plan['share_bytes'])} of memory each",
+        *(f"skipped:    {_path(path)}: {why}" for path, why in plan["skipped"].items()),
+        *(f"hint:       {hint}" for hint in plan["hints"]),
     ]
-    return [*lines, f"hint:       {hint}"] if hint else lines
+
+
+def _path(path: str) -> str:
+    """Write a path in one line, whatever it holds."""
+    return escape(path).replace("\n", "\\n")
 
 
 def _split(manifest: Manifest, split: Split) -> str:
@@ -108,7 +139,8 @@ def _notes(counts: dict[str, int], settings: dict[str, Any]) -> list[str]:
     return [f"{counts[name]:,} {text}" for name, text in notes.items() if counts[name]]
 
 
-def _warnings(manifest: Manifest) -> list[str]:
+def _warnings(outcome: Outcome) -> list[str]:
+    manifest = outcome.manifest
     warnings = []
     counts, settings = manifest.counts, manifest.settings
     if counts["special_text_documents"]:
@@ -117,20 +149,30 @@ def _warnings(manifest: Manifest) -> list[str]:
             "as ordinary text; if it parts documents, pass `--doc-separator '<|endoftext|>'`"
         )
     num_texts = sum(record.bytes > 0 for record in manifest.inputs)
-    if settings["docs_by"] == "separator" and counts["documents"] <= num_texts:
+    was_given = settings["docs_by"] == "separator" and not outcome.found_separator
+    if was_given and counts["documents"] + counts["empty_documents"] <= num_texts:
         warnings.append(
-            f"the separator {settings['doc_separator']!r} was found in no input: each file is one "
-            "document"
+            f"the separator {settings['doc_separator']!r} parted nothing: each file is one document"
         )
     if manifest.splits["val"].tokens == 0 and settings["val_fraction"] > 0:
-        fraction = min(max(round(20 / max(counts["documents"], 1), 4), 0.001), 0.5)
-        warnings.append(
-            f"val is empty: {counts['documents']:,} documents are few for `--val-fraction "
-            f"{settings['val_fraction']}`; pass `--val-fraction {fraction} --overwrite`"
-        )
+        warnings.append(f"val is empty: {_way_to_val(counts['documents'], settings)}")
     if manifest.splits["train"].tokens == 0:
         warnings.append("train is empty: pass a smaller `--val-fraction`")
     return warnings
+
+
+def _way_to_val(num_documents: int, settings: dict[str, Any]) -> str:
+    """Name flags that would give a val split: a larger share, or more and smaller documents."""
+    if num_documents < _FEW_DOCUMENTS and settings["docs_by"] != "line":
+        return (
+            f"{num_documents} documents are too few to choose from; pass `--docs-by line` or "
+            "`--doc-separator` to have smaller ones"
+        )
+    fraction = min(max(round(20 / num_documents, 4), 0.001), 0.5)
+    return (
+        f"{num_documents:,} documents are few for `--val-fraction {settings['val_fraction']}`; "
+        f"pass `--val-fraction {fraction} --overwrite`"
+    )
 
 
 def _next(settings: JobSettings) -> str:

@@ -39,7 +39,9 @@ def tokenize(
     ] = "gpt2",
     engine: Annotated[
         str,
-        _option("--engine", panel=_TOKENIZER, text="auto, fastokens or tiktoken; same ids."),
+        _option(
+            "--engine", panel=_TOKENIZER, text="auto, kernel, fastokens or tiktoken; same ids."
+        ),
     ] = "auto",
     eot: Annotated[
         str,
@@ -156,7 +158,7 @@ def tokenize(
             **choices,
         )
         if dry_run:
-            _print_plan(settings)
+            _print_plan(settings, as_json=as_json)
             return
         _run(settings, as_json=as_json, quiet=quiet, no_progress=no_progress)
 
@@ -165,7 +167,7 @@ def _run(settings: JobSettings, *, as_json: bool, quiet: bool, no_progress: bool
     from penstock.cli._summary import summary_json, summary_lines
     from penstock.pipeline import run_job
 
-    outcome = run_job(settings, _choose_progress(as_json, quiet or no_progress))
+    outcome = run_job(settings, _choose_progress(as_json, no_progress or (quiet and not as_json)))
     if as_json:
         typer.echo(json.dumps(summary_json(outcome, settings)))
     if not quiet:
@@ -177,10 +179,10 @@ def _run(settings: JobSettings, *, as_json: bool, quiet: bool, no_progress: bool
 def _choose_progress(as_json: bool, silent: bool) -> Progress:
     from penstock.progress import JsonProgress, PlainProgress, SilentProgress, TerminalProgress
 
-    if as_json:
-        return JsonProgress(sys.stdout)
     if silent:
         return SilentProgress()
+    if as_json:
+        return JsonProgress(sys.stdout)
     if not sys.stderr.isatty():
         return PlainProgress(sys.stderr)
     from rich.console import Console
@@ -188,10 +190,11 @@ def _choose_progress(as_json: bool, silent: bool) -> Progress:
     return TerminalProgress(Console(stderr=True))
 
 
-def _print_plan(settings: JobSettings) -> None:
-    from penstock.cli._summary import plan_lines
+def _print_plan(settings: JobSettings, *, as_json: bool) -> None:
+    from penstock.cli._summary import plan_json, plan_lines
 
-    typer.echo("\n".join(plan_lines(settings)))
+    plan = plan_json(settings)
+    typer.echo(json.dumps(plan) if as_json else "\n".join(plan_lines(plan)))
 
 
 def _unescape(text: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 if TYPE_CHECKING:
     import numpy as np
@@ -10,9 +10,7 @@ if TYPE_CHECKING:
 
     from penstock.types import Block
 
-__all__ = ["Engine", "EotPlace"]
-
-EotPlace = Literal["append", "prepend", "none"]
+__all__ = ["Engine"]
 
 
 class Engine(Protocol):

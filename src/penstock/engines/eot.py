@@ -9,8 +9,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from penstock.engines.base import EotPlace
-    from penstock.types import Block
+    from penstock.types import Block, EotPlace
 
 __all__ = ["decode_pieces", "place_eot"]
 

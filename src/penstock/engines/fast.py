@@ -18,9 +18,8 @@ from penstock.engines.eot import decode_pieces, place_eot
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from penstock.engines.base import EotPlace
     from penstock.tokenizer import Tokenizer
-    from penstock.types import Block
+    from penstock.types import Block, EotPlace
 
 __all__ = ["FastEngine", "huggingface_json"]
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from penstock.engines.eot import decode_pieces, place_eot
+from penstock.errors import EngineError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from penstock.engines.base import EotPlace
     from penstock.tokenizer import Tokenizer
-    from penstock.types import Block
+    from penstock.types import Block, EotPlace
 
 __all__ = ["TikEngine"]
 
@@ -37,7 +37,21 @@ class TikEngine:
 
     def encode(self, block: Block) -> NDArray[np.uint32]:
         """Return the ids of all pieces, with the end-of-text ids in place."""
-        pieces = [self._encoding.encode_ordinary(text) for text in decode_pieces(block)]
+        pieces = [self._encode_text(text) for text in decode_pieces(block)]
         ends = np.cumsum([len(piece) for piece in pieces])
         ids = np.fromiter(chain.from_iterable(pieces), np.uint32, int(ends[-1]))
         return place_eot(ids, ends, block, self._eot, self._eot_id)
+
+    def _encode_text(self, text: str) -> list[int]:
+        try:
+            return self._encoding.encode_ordinary(text)
+        except BaseException as error:
+            # Its regular expressions give up on some million white spaces, by a Rust panic, which
+            # is no Exception and has no importable type.
+            if type(error).__name__ != "PanicException":
+                raise
+            raise EngineError(
+                "tiktoken cannot encode this text (a very long run of white space?)",
+                where=f"a piece of {len(text)} characters that begins with {text[:40]!r}",
+                next_step="pass `--engine auto`",
+            ) from error

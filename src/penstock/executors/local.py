@@ -18,6 +18,7 @@ from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import EngineError, PenstockError
+from penstock.types import Finished
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -64,7 +65,7 @@ class _Process:
     encoding: _Batch | None = None
     waiting: list[_Batch] = field(default_factory=list)
     writing: deque[_Batch] = field(default_factory=deque)
-    num_done: int = 0
+    num_encoded: int = 0
 
     def batches(self) -> list[_Batch]:
         encoding = [] if self.encoding is None else [self.encoding]
@@ -89,7 +90,7 @@ class _Order:
         """Return the next batch to encode; those that must be done again come first."""
         return self._again.popleft() if self._again else next(self._batches, None)
 
-    def give_back(self, batches: list[_Batch]) -> None:
+    def take_back(self, batches: list[_Batch]) -> None:
         """Take batches back from a worker that is gone."""
         self._again.extendleft(sorted(batches, key=lambda batch: -batch.number))
 
@@ -105,11 +106,11 @@ class _Order:
         """Note that a batch is written."""
         self._done[batch.number] = batch
 
-    def take_done(self) -> Iterator[tuple[Unit, Receipt]]:
+    def take_done(self) -> Iterator[Finished]:
         """Yield what is written and has nothing unwritten before it."""
         while (batch := self._done.pop(self._next_done, None)) is not None:
             self._next_done += 1
-            yield from zip(batch.units, batch.receipts, strict=True)
+            yield from map(Finished, batch.units, batch.encoded, batch.grants, batch.receipts)
 
 
 class LocalExecutor:
@@ -120,9 +121,17 @@ class LocalExecutor:
     """
 
     def __init__(
-        self, spec: WorkerSpec, *, num_workers: int, batch_bytes: int, priority: Priority
+        self,
+        spec: WorkerSpec,
+        *,
+        num_workers: int,
+        batch_bytes: int,
+        priority: Priority,
+        lock_file: int,
     ) -> None:
         self._spec = spec
+        # Workers inherit the lock, so that it holds until the last of them is gone.
+        self._lock_file = lock_file
         self._num_workers = num_workers
         self._batch_bytes = batch_bytes
         self._priority = priority
@@ -152,25 +161,30 @@ class LocalExecutor:
 
     def check(self, samples: list[Sample]) -> tuple[int, int]:
         """Let one worker compare the engine with the reference; return bytes and tokens seen."""
-        process = self._processes[0]
-        self._send(process, "check", samples)
-        try:
-            kind, answer = process.pipe.recv()
-        except (EOFError, ConnectionError) as error:
-            raise EngineError(
-                f"a worker died while it was made ({_cause_of_death(process)})",
-                where=f"engine `{self._spec.engine}`",
-                next_step="pass `--engine tiktoken`, and report this",
-            ) from error
-        if kind == "error":
-            raise answer
-        num_bytes, num_tokens = answer
-        return num_bytes, num_tokens
+        failure = ""
+        for _ in range(_MAX_FAILURES):
+            process = self._processes[0]
+            self._send(process, "check", samples)
+            try:
+                kind, answer = process.pipe.recv()
+            except (EOFError, OSError):
+                failure = _cause_of_death(process)
+                self._restart(process)
+                continue
+            if kind == "error":
+                raise answer
+            num_bytes, num_tokens = answer
+            return num_bytes, num_tokens
+        raise EngineError(
+            f"a worker died twice while it was made: {failure}",
+            where=f"engine `{self._spec.engine}`",
+            next_step=self._other_ways(),
+        )
 
     def run(
         self, units: Iterable[Unit], offsets: Offsets, on_tick: Callable[[], None]
-    ) -> Iterator[tuple[Unit, Receipt]]:
-        """Do all units; yield them with their receipts in unit order.
+    ) -> Iterator[Finished]:
+        """Do all units; yield what became of them in unit order.
 
         Args:
             units: In the order of the output.
@@ -200,21 +214,23 @@ class LocalExecutor:
     def _receive(self, process: _Process, order: _Order) -> None:
         try:
             kind, answer = process.pipe.recv()
-        except (EOFError, ConnectionError):
+        except (EOFError, OSError):
             self._replace(process, order, _cause_of_death(process))
             return
         if kind == "error":
             raise answer
         if kind == "full":
-            self._replace(process, order, "" if process.num_done else "it needs too much memory")
+            self._replace(process, order, "" if process.num_encoded else "it needs too much memory")
         elif kind == "encode" and process.encoding is not None:
+            if process.encoding.grants and answer != process.encoding.encoded:
+                raise _differs(process.encoding)
             process.encoding.encoded = answer
+            process.num_encoded += 1
             process.waiting.append(process.encoding)
             process.encoding = None
         else:
             batch = process.writing.popleft()
             batch.receipts = answer
-            process.num_done += 1
             order.add_done(batch)
 
     def _send_grants(self, order: _Order) -> None:
@@ -232,18 +248,25 @@ class LocalExecutor:
         if failure and (batch := process.encoding or next(iter(batches), None)):
             batch.num_failures += 1
             if batch.num_failures >= _MAX_FAILURES:
-                raise _failed_twice(batch, failure)
-        order.give_back(batches)
+                raise _failed_twice(batch, failure, self._other_ways())
+        order.take_back(batches)
+        self._restart(process)
+
+    def _restart(self, process: _Process) -> None:
         self._stop(process)
         self._processes[self._processes.index(process)] = self._start()
         self.num_replaced += 1
+
+    def _other_ways(self) -> str:
+        other = "fastokens" if self._spec.engine == "tiktoken" else "tiktoken"
+        return f"pass more `--memory` or `--engine {other}`; if that does not help, report it"
 
     def _start(self) -> _Process:
         ours, theirs = socket.socketpair()
         with theirs:
             popen = subprocess.Popen(
                 [sys.executable, "-c", _START_WORKER, str(theirs.fileno()), *sys.path],
-                pass_fds=[theirs.fileno()],
+                pass_fds=[theirs.fileno(), self._lock_file],
                 stdin=subprocess.DEVNULL,
                 env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"},
                 # A Ctrl-C in the terminal is for the parent, which stops its workers.
@@ -293,7 +316,7 @@ def _cause_of_death(process: _Process) -> str:
     return f"it was killed by {name}" + (", perhaps for lack of memory" if code == -9 else "")
 
 
-def _failed_twice(batch: _Batch, failure: str) -> PenstockError:
+def _failed_twice(batch: _Batch, failure: str, next_step: str) -> PenstockError:
     first, last = batch.units[0], batch.units[-1]
     where = f"{first.source.path}, byte {first.start} to {first.end}"
     if last is not first:
@@ -301,5 +324,14 @@ def _failed_twice(batch: _Batch, failure: str) -> PenstockError:
     return EngineError(
         f"a worker failed twice on the same text: {failure}",
         where=where,
-        next_step="pass more `--memory` or `--engine tiktoken`; if that does not help, report it",
+        next_step=next_step,
+    )
+
+
+def _differs(batch: _Batch) -> PenstockError:
+    first = batch.units[0]
+    return EngineError(
+        "the same text gave other counts when it was done again",
+        where=f"{first.source.path}, byte {first.start} to {batch.units[-1].end}",
+        next_step="make sure that nothing writes to the inputs, then run the same command again",
     )

@@ -10,6 +10,8 @@ import os
 import signal
 import traceback
 from multiprocessing.connection import Connection
+from queue import SimpleQueue
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -32,24 +34,38 @@ def main(file: int) -> None:
         try:
             spec, priority = parent.recv()
             _lower_priority(priority)
-            _serve(parent, spec)
-        except (EOFError, ConnectionError):
+            requests: SimpleQueue[Any] = SimpleQueue()
+            Thread(target=_drain, args=(parent, requests), daemon=True).start()
+            _serve(parent, requests, spec)
+        except (EOFError, OSError):
             return
 
 
-def _serve(parent: Connection, spec: WorkerSpec) -> None:
+def _drain(parent: Connection, requests: SimpleQueue[Any]) -> None:
+    """Take requests off the pipe while the worker is busy.
+
+    Else parent and worker could each wait for ever until the other reads what it sends.
+    """
+    try:
+        while True:
+            requests.put(parent.recv())
+    except (EOFError, OSError):
+        requests.put(None)
+
+
+def _serve(parent: Connection, requests: SimpleQueue[Any], spec: WorkerSpec) -> None:
     """Make the worker at once, while others start too; then answer until the parent hangs up."""
     payload: object = "its start"
     try:
         worker = Worker(spec)
-        while True:
-            kind, payload = parent.recv()
+        while (request := requests.get()) is not None:
+            kind, payload = request
             parent.send((kind, _answer(worker, kind, payload)))
     except ShareReachedError:
         parent.send(("full", None))
     except PenstockError as error:
         parent.send(("error", error))
-    except (EOFError, ConnectionError):
+    except OSError:
         raise
     except Exception as error:  # noqa: BLE001 the worker's border: wrap, say where, pass on
         parent.send(("error", _bug(error, payload)))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["GIANT_DOCUMENT_BYTES", "Readers"]
 
 # A file that is one document and larger than this is split by spans.
-GIANT_DOCUMENT_BYTES = 1 << 24
+GIANT_DOCUMENT_BYTES = 1 << 20
 
 
 class Readers:

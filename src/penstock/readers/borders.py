@@ -38,6 +38,16 @@ def overlaps_itself(separator: bytes) -> bool:
     return any(separator.startswith(separator[shift:]) for shift in range(1, len(separator)))
 
 
+def _period(separator: bytes) -> int:
+    """Return the period that all overlaps of a separator share; 0 if there is none.
+
+    It is 1 for two newlines and 2 for two pairs of carriage return and newline.
+    """
+    shifts = [at for at in range(1, len(separator)) if separator.startswith(separator[at:])]
+    shared = bool(shifts) and all(shift % shifts[0] == 0 for shift in shifts)
+    return shifts[0] if shared else 0
+
+
 class Borders:
     """Finds borders in one open file."""
 
@@ -46,7 +56,7 @@ class Borders:
         self._separator = separator
         self._cuts = cuts
         self._overlaps = overlaps_itself(separator)
-        self._is_run = self._overlaps and len(set(separator)) == 1
+        self._period = _period(separator)
         self.size = file.source.num_bytes
         head = file.read_at(0, len(_BYTE_ORDER_MARK))
         self.text_start = len(head) if head == _BYTE_ORDER_MARK else 0
@@ -143,8 +153,10 @@ class Borders:
         """
         length = len(self._separator)
         taken = self._first_overlapping(found)
-        if self._is_run:
-            taken += max(-(-(start - length - taken) // length), 0) * length
+        if self._period:
+            # Inside the run, every so many bytes one is taken: jump to the last before `start`.
+            step = -(-length // self._period) * self._period
+            taken += max(start - length - taken, 0) // step * step
         while (at := self._find_separator(taken, end - 1)) is not None:
             if at + length >= start:
                 return at + length
@@ -153,8 +165,9 @@ class Borders:
 
     def _first_overlapping(self, found: int) -> int:
         """Walk back over separators that overlap, to the first of them."""
-        if self._is_run:
-            return self._run_start(found)
+        if self._period:
+            run = self._run_start(found)
+            return found - (found - run) // self._period * self._period
         length = len(self._separator)
         while True:
             left = max(found - length + 1, self.text_start)
@@ -164,13 +177,15 @@ class Borders:
             found = left + earlier
 
     def _run_start(self, position: int) -> int:
-        """Walk back over a run of the one byte the separator is made of."""
+        """Walk back over text that repeats with the separator's period."""
+        period = self._period
         while position > self.text_start:
             left = max(position - MAX_RUN_BYTES // 16, self.text_start)
-            kept = len(self._file.read_at(left, position).rstrip(self._separator[:1]))
-            position = left + kept
-            if kept:
-                break
+            text = np.frombuffer(self._file.read_at(left, position + period), np.uint8)
+            differing = np.flatnonzero(text[:-period] != text[period:])
+            if len(differing):
+                return left + int(differing[-1]) + 1
+            position = left
         return position
 
     def _touches_separator(self, position: int) -> bool:

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["UnitBuffer"]
 
-_WHITE_SPACE = (
-    *(bytes([byte]) for byte in b" \n\r\t\v\f"),
+_ASCII_SPACE = b" \n\r\t\v\f"
+_TRIM_LOOK_BYTES = 1 << 16
+_WIDE_SPACE = (
     *(chr(code).encode() for code in (0x85, 0xA0, 0x1680, 0x2028, 0x2029, 0x202F, 0x205F, 0x3000)),
     *(chr(code).encode() for code in range(0x2000, 0x200B)),
 )
@@ -59,14 +60,25 @@ class UnitBuffer:
         """See a range as numbers."""
         return np.frombuffer(self.view, np.uint8, end - start, start)
 
-    def trim(self, start: int, end: int, *, left: bool, right: bool) -> tuple[int, int]:
-        """Leave white space at the ends of a range out."""
-        data = self._bytes
-        while left and start < end and (width := _starting(data, start, end)):
-            start += width
-        while right and start < end and (width := _ending(data, start, end)):
-            end -= width
-        return start, end
+    def trim_left(self, start: int, end: int) -> int:
+        """Return where the text between `start` and `end` begins behind its white space."""
+        while start < end:
+            look = self._bytes[start : min(start + _TRIM_LOOK_BYTES, end)]
+            blank = len(look) - len(look.lstrip(_ASCII_SPACE))
+            start += blank or _starting(look)
+            if not (blank or _starting(look)):
+                break
+        return start
+
+    def trim_right(self, start: int, end: int) -> int:
+        """Return where the text between `start` and `end` ends before its white space."""
+        while start < end:
+            look = self._bytes[max(end - _TRIM_LOOK_BYTES, start) : end]
+            blank = len(look) - len(look.rstrip(_ASCII_SPACE))
+            end -= blank or _ending(look)
+            if not (blank or _ending(look)):
+                break
+        return end
 
     def count_unit(self, start: int, end: int, mark_bytes: int, forced_cuts: list[int]) -> Counts:
         """Count what is the same for every way to read a unit that lies from `start` to `end`."""
@@ -112,9 +124,10 @@ class UnitBuffer:
         return marks
 
 
-def _starting(data: bytearray, start: int, end: int) -> int:
-    return next((len(space) for space in _WHITE_SPACE if data.startswith(space, start, end)), 0)
+def _starting(look: bytearray) -> int:
+    """Return the length of the white space that is not ASCII at the start; 0 if there is none."""
+    return next((len(space) for space in _WIDE_SPACE if look.startswith(space)), 0)
 
 
-def _ending(data: bytearray, start: int, end: int) -> int:
-    return next((len(space) for space in _WHITE_SPACE if data.endswith(space, start, end)), 0)
+def _ending(look: bytearray) -> int:
+    return next((len(space) for space in _WIDE_SPACE if look.endswith(space)), 0)

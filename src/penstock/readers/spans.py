@@ -55,7 +55,8 @@ class SpanReader:
             if start >= end:
                 return
             left = _previous_border(borders, start)
-            right = end if unit.is_last else _next_border(borders, end + 1)
+            is_end = end >= _next_border(borders, unit.source_end)
+            right = end if is_end else _next_border(borders, end + 1)
             self._buffer.load(file, left, right)
             self._counts += self._buffer.count_unit(
                 start - left,
@@ -65,9 +66,22 @@ class SpanReader:
             )
             inner = (_find_border(borders, number) for number in _numbers(start, end))
             edges = [left, start, *(edge for edge in inner if edge and start < edge < end), end]
-            yield from self._iter_spans(np.array([*edges, right], np.int64) - left)
+            positions = np.array([*edges, right], np.int64) - left
+            if self._options.strip:
+                self._trim(positions, is_start=left == borders.text_start, is_end=is_end)
+            yield from self._iter_spans(positions)
             if self._options.give_back:
                 file.give_back(start, end)
+
+    def _trim(self, edges: NDArray[np.int64], *, is_start: bool, is_end: bool) -> None:
+        """Move the document's own ends, wherever they stand among the edges, past white space."""
+        if is_start:
+            first = edges[edges > 0][0]
+            edges[edges == 0] = self._buffer.trim_left(0, int(first))
+        if is_end:
+            last = edges[-1]
+            before = edges[edges < last][-1]
+            edges[edges == last] = self._buffer.trim_right(int(before), int(last))
 
     def _iter_spans(self, edges: NDArray[np.int64]) -> Iterator[Block]:
         """Group spans to blocks; the first and last pair of `edges` is the neighbours' span."""
@@ -79,14 +93,9 @@ class SpanReader:
             first = last
 
     def _block(self, edges: NDArray[np.int64]) -> Block:
-        starts, ends = edges[1:-2].copy(), edges[2:-1].copy()
+        starts, ends = edges[1:-2], edges[2:-1]
         heads = np.minimum(ends, starts + HEAD_BYTES)
         before, after = self._head(edges[0], edges[1]), self._head(edges[-2], edges[-1])
-        if self._options.strip:
-            trimmed = self._buffer.trim(int(starts[0]), int(ends[0]), left=not before, right=False)
-            starts[0] = trimmed[0]
-            trimmed = self._buffer.trim(int(starts[-1]), int(ends[-1]), left=False, right=not after)
-            ends[-1] = trimmed[1]
         special = self._buffer.mark(self._options.special_text, starts, ends)
         unset = np.zeros(len(starts), np.bool_)
         return Block(
@@ -95,7 +104,7 @@ class SpanReader:
             ends,
             begins=unset,
             closes=unset,
-            heads=np.maximum(heads, starts),
+            heads=heads,
             special=special,
             origin=self._buffer.origin,
             spans=True,

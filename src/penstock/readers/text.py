@@ -6,7 +6,7 @@ is copied. It decides no split and repairs no text: `worker` passes its blocks o
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -49,6 +49,11 @@ class _Region:
         idx = bisect_right(self.forced_cuts, position)
         return self.forced_cuts[idx] if idx < len(self.forced_cuts) else self.size
 
+    def last_forced(self, start: int, end: int) -> int:
+        """Return the last forced cut between two positions; `start` if there is none."""
+        idx = bisect_left(self.forced_cuts, end) - 1
+        return max(self.forced_cuts[idx], start) if idx >= 0 else start
+
 
 class TextReader:
     """Reads documents that a separator parts; without a separator, one file is one document."""
@@ -72,10 +77,15 @@ class TextReader:
             start, begins = borders.unit_border(unit.start)
             end, closes = borders.unit_border(unit.end)
             if start >= end:
+                if borders.size == borders.text_start:
+                    self._counts += Counts(
+                        input_bytes=borders.size, byte_order_marks=1, empty_documents=1
+                    )
                 return
             self._buffer.load(file, start, min(end + HEAD_BYTES, borders.size))
             forced = [cut - start for cut in borders.forced_cuts(start, end)]
-            region = _Region(start, end - start, begins, closes or unit.is_last, forced)
+            closes |= end >= borders.unit_border(unit.source_end)[0]
+            region = _Region(start, end - start, begins, closes, forced)
             self._counts += self._buffer.count_unit(
                 0, region.size, borders.mark_bytes(start), forced
             )
@@ -89,7 +99,10 @@ class TextReader:
         length = len(self._rule.separator)
         while position < region.size:
             separators = self._find_separators(position, region)
-            if len(separators) and separators[-1] <= region.next_forced(position):
+            # What a forced cut lies in is long; the documents before it are taken together.
+            before_cut = np.searchsorted(separators, region.next_forced(position), "right")
+            separators = separators[:before_cut]
+            if len(separators):
                 starts = np.concatenate(([position], separators[:-1] + length))
                 yield from self._iter_short(starts, separators, begins=begins)
                 position = int(separators[-1]) + length
@@ -131,11 +144,7 @@ class TextReader:
             before_end = self._buffer.array(0, int(ends[-1]) + 1)[np.maximum(ends - 1, 0)]
             ends = ends - ((before_end == _CARRIAGE_RETURN) & (ends > starts))
         if self._options.strip:
-            trimmed = [
-                self._buffer.trim(start, end, left=begins or idx > 0, right=True)
-                for idx, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True))
-            ]
-            starts, ends = np.array(trimmed, np.int64).T
+            starts, ends = self._trim_all(starts, ends, begins=begins)
         kept = ends > starts
         kept[0] |= not begins
         if not kept.all():
@@ -144,7 +153,7 @@ class TextReader:
         if not len(starts):
             return
         begun[0] = begins or not kept[0]
-        heads = np.minimum(ends, starts + HEAD_BYTES)
+        heads = self._heads(starts, ends)
         yield self._block(starts, ends, begun, np.ones(len(starts), np.bool_), heads)
 
     def _iter_long(
@@ -152,11 +161,18 @@ class TextReader:
     ) -> Iterator[Block]:
         """Yield one document, or what of it lies in the region, divided at cuts."""
         closes = end < region.size or region.closes
-        start, end = self._trim_ends(start, end, region, begins=begins, closes=closes)
+        if self._rule.kind == "line" and self._ends_with_return(start, end, region):
+            end -= 1
+        if self._options.strip and begins:
+            # Not past a forced cut: on its other side may be another unit, which trims nothing.
+            start = self._buffer.trim_left(start, min(region.next_forced(start), end))
+        if self._options.strip and closes:
+            end = self._buffer.trim_right(region.last_forced(start, end), end)
         if begins and closes and start == end:
             self._counts += Counts(empty_documents=1)
             return
-        head = min(end, start + HEAD_BYTES) if closes else start + HEAD_BYTES
+        limit = np.array([end if closes else start + HEAD_BYTES])
+        head = int(self._heads(np.array([start]), limit)[0])
         at = start
         while True:
             stop = min(region.next_forced(at), end)
@@ -174,15 +190,29 @@ class TextReader:
                 return
             at = stop
 
-    def _trim_ends(
-        self, start: int, end: int, region: _Region, *, begins: bool, closes: bool
-    ) -> tuple[int, int]:
-        ends_line = self._rule.kind == "line" and start < end < region.size
-        if ends_line and self._buffer.view[end - 1] == _CARRIAGE_RETURN:
-            end -= 1
-        if self._options.strip:
-            return self._buffer.trim(start, end, left=begins, right=closes)
-        return start, end
+    def _ends_with_return(self, start: int, end: int, region: _Region) -> bool:
+        return start < end < region.size and self._buffer.view[end - 1] == _CARRIAGE_RETURN
+
+    def _trim_all(
+        self, starts: NDArray[np.int64], ends: NDArray[np.int64], *, begins: bool
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Trim whole documents; the start of the first only if it begins here."""
+        trim_left, trim_right = self._buffer.trim_left, self._buffer.trim_right
+        trimmed = starts.copy()
+        first = 0 if begins else 1
+        pairs = zip(starts[first:].tolist(), ends[first:].tolist(), strict=True)
+        trimmed[first:] = [trim_left(start, end) for start, end in pairs]
+        pairs = zip(trimmed.tolist(), ends.tolist(), strict=True)
+        return trimmed, np.array([trim_right(start, end) for start, end in pairs], np.int64)
+
+    def _heads(self, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return where the text that decides each document's split ends."""
+        heads = np.minimum(ends, starts + HEAD_BYTES)
+        if not self._options.strip:
+            return heads
+        # A long document is trimmed where it ends, perhaps units later; its head must not show.
+        pairs = zip(starts.tolist(), heads.tolist(), strict=True)
+        return np.array([self._buffer.trim_right(start, head) for start, head in pairs], np.int64)
 
     def _block(
         self,

@@ -1,0 +1,41 @@
+"""The compiled kernel (`penstock/kernel/`); use it through `penstock.engines.native`."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+def available_isas() -> list[str]: ...
+def isa() -> str: ...
+def choose_splits(
+    text: NDArray[np.uint8],
+    starts: NDArray[np.int64],
+    heads: NDArray[np.int64],
+    seed: int,
+    threshold: int,
+    out: NDArray[np.uint8],
+) -> None: ...
+def room_for(text_bytes: int, num_documents: int) -> int: ...
+
+class Encoder:
+    def __init__(
+        self,
+        ranks: dict[bytes, int],
+        eot_id: int,
+        eot: str = "append",
+        table_bytes: int = ...,
+        isa: str = "",
+    ) -> None: ...
+    @property
+    def isa(self) -> str: ...
+    @property
+    def id_bytes(self) -> int: ...
+    def encode(
+        self,
+        text: NDArray[np.uint8],
+        starts: NDArray[np.int64],
+        ends: NDArray[np.int64],
+        begins: NDArray[np.bool_],
+        closes: NDArray[np.bool_],
+        out: NDArray[np.unsignedinteger[Any]],
+    ) -> int: ...

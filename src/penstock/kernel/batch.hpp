@@ -1,0 +1,199 @@
+// From a few hundred pieces to their ids: look all of them up, merge the misses, write in order.
+#pragma once
+
+#include "bytes.hpp"
+#include "merge_short.hpp"
+#include "piece_cache.hpp"
+#include "segments.hpp"
+#include "simd.hpp"
+#include "state.hpp"
+
+namespace penstock::kernel::PENSTOCK_ISA {
+
+// Piece i is base[starts[i] .. starts[i + 1]). Borders are no text but what lies between documents.
+template <class Id>
+struct Batch {
+  const uint8_t* base;
+  const uint32_t* starts;
+  size_t count;
+  const Border* borders;
+  size_t num_borders;
+  Id eot_id;
+
+  PENSTOCK_INLINE const uint8_t* piece(size_t i) const { return base + starts[i]; }
+  PENSTOCK_INLINE size_t length(size_t i) const { return starts[i + 1] - starts[i]; }
+};
+
+template <class Id>
+class BatchEncoder {
+ public:
+  PENSTOCK_INLINE BatchEncoder(State<Id>& state, const Batch<Id>& batch)
+      : state_(state), scratch_(state.scratch), batch_(batch) {}
+
+  // Writes the ids and returns the place after the last.
+  PENSTOCK_INLINE Id* encode(Id* out) {
+    make_keys();
+    // All lines are asked for before the first is read: without it web text loses a fifth.
+    hash_and_prefetch(state_.pieces.lines(), state_.pieces.short_bits, scratch_.keys, batch_.count,
+                      scratch_.lines);
+    merge_misses(look_up());
+    return write(out);
+  }
+
+ private:
+  using Value = PieceValue<Id>;
+
+  PENSTOCK_INLINE void make_keys() {
+    for (size_t i = 0; i < batch_.count; ++i) {
+      scratch_.keys[i] = make_key(batch_.piece(i), batch_.length(i));
+    }
+    for (size_t i = 0; i < batch_.num_borders; ++i) {
+      scratch_.keys[batch_.borders[i].piece] = PieceKey{~uint64_t{0}, ~uint64_t{0}};  // never found
+    }
+  }
+
+  // Fetches the value of every piece and lists those that have none.
+  PENSTOCK_INLINE size_t look_up() {
+    const PieceLine<Id>* lines = state_.pieces.lines();
+    size_t misses = 0;
+    for (size_t i = 0; i < batch_.count; ++i) {
+      const PieceLine<Id>& line = lines[scratch_.lines[i]];
+      const unsigned way = find_way(line.keys, scratch_.keys[i]);
+      scratch_.values[i] = line.values[way & 1];
+      scratch_.misses[misses] = static_cast<uint32_t>(i);
+      misses += way >> 1;
+    }
+    return misses;
+  }
+
+  // Gives every miss a value: merged in groups where that is the best way, else kNotHere.
+  PENSTOCK_INLINE void merge_misses(size_t misses) {
+    const Border* border = batch_.borders;
+    const Border* const last_border = border + batch_.num_borders;
+    for (size_t m = 0; m < misses; ++m) {
+      const uint32_t i = scratch_.misses[m];
+      if (border != last_border && border->piece == i) {
+        scratch_.values[i].ids[0] = batch_.eot_id;
+        scratch_.values[i].count = border++->is_marked ? 1 : 0;
+      } else if (batch_.length(i) <= kShortPiece) {
+        add_short(i);
+      } else if (batch_.length(i) <= kMediumPiece) {
+        add_medium(i);
+      } else {
+        scratch_.values[i].count = Value::kNotHere;
+      }
+    }
+    if (short_group_.size > 0) merge_short_group();
+    if (medium_group_.size > 0) merge_medium_group();
+  }
+
+  PENSTOCK_INLINE void add_short(uint32_t i) {
+    const auto length = static_cast<unsigned>(batch_.length(i));
+    const PieceKey& key = scratch_.keys[i];
+    const unsigned padding = kShortPiece - length;
+    const unsigned high =
+        count_bits(key.low & kTopBits) + count_bits(key.high & kTopBits) - padding;
+    const bool spaces = key.low == kEightSpaces && count_spaces(batch_.piece(i), length) == length;
+    if (2 * high > length || spaces) {
+      scratch_.values[i].count = Value::kNotHere;
+    } else if (short_group_.add(batch_.piece(i), length, i)) {
+      merge_short_group();
+    }
+  }
+
+  PENSTOCK_INLINE void add_medium(uint32_t i) {
+    const uint8_t* p = batch_.piece(i);
+    if (mostly_non_ascii(p) || (p[0] == ' ' && p[1] == ' ')) {
+      scratch_.values[i].count = Value::kNotHere;
+      return;
+    }
+    const MediumKey key = make_medium_key(p, batch_.length(i));
+    const MediumEntry<Id>& entry = medium_entry(state_.pieces, key);
+    if (holds(entry, key)) {
+      overflow(i, entry.ids, entry.count, sizeof entry.ids);
+    } else if (medium_group_.add(p, batch_.length(i), i)) {
+      merge_medium_group();
+    }
+  }
+
+  // Keeps a result that is too long for a Value.
+  PENSTOCK_INLINE void overflow(uint32_t i, const Id* ids, size_t count, size_t bytes) {
+    std::memcpy(scratch_.overflow[num_overflows_], ids, bytes);
+    scratch_.values[i].ids[0] = static_cast<Id>(num_overflows_++);
+    scratch_.values[i].ids[1] = static_cast<Id>(count);
+    scratch_.values[i].count = Value::kInOverflow;
+  }
+
+  PENSTOCK_INLINE void merge_short_group() {
+    short_group_.merge(state_.merges);
+    for (unsigned g = 0; g < short_group_.size; ++g) {
+      const uint32_t i = short_group_.tags[g];
+      const Id* ids = short_group_.ids[g];
+      const Value value = short_value(ids, short_group_.counts[g]);
+      // A longer result is stored as kNotHere: the next time the medium table is asked for it.
+      store_short(state_.pieces, scratch_.lines[i], scratch_.keys[i], value);
+      if (PENSTOCK_LIKELY(value.count <= Value::kInline)) {
+        scratch_.values[i] = value;
+      } else {
+        overflow(i, ids, short_group_.counts[g], kShortPiece * sizeof(Id));
+      }
+    }
+    short_group_.size = 0;
+  }
+
+  PENSTOCK_INLINE void merge_medium_group() {
+    medium_group_.merge(state_.merges);
+    for (unsigned g = 0; g < medium_group_.size; ++g) {
+      const MediumKey key = make_medium_key(medium_group_.pieces[g], medium_group_.lengths[g]);
+      const Id* ids = medium_group_.ids[g];
+      store_medium(medium_entry(state_.pieces, key), key, ids, medium_group_.counts[g]);
+      overflow(medium_group_.tags[g], ids, medium_group_.counts[g], sizeof medium_group_.ids[g]);
+    }
+    medium_group_.size = 0;
+  }
+
+  PENSTOCK_INLINE Id* write(Id* out) {
+    for (size_t i = 0; i < batch_.count; ++i) {
+      const Value& value = scratch_.values[i];
+      if (PENSTOCK_LIKELY(value.count <= Value::kInline)) {
+        std::memcpy(out, &value, sizeof value);
+        out += value.count;
+      } else if (value.count == Value::kInOverflow) {
+        std::memcpy(out, scratch_.overflow[value.ids[0]], sizeof scratch_.overflow[0]);
+        out += value.ids[1];
+      } else {
+        out = encode_rest(i, out);
+      }
+    }
+    return out;
+  }
+
+  // The pieces left out above: long ones, runs of spaces, and other scripts.
+  PENSTOCK_INLINE Id* encode_rest(size_t i, Id* out) {
+    const size_t length = batch_.length(i);
+    const PieceKey& key = scratch_.keys[i];
+    const bool non_ascii = (key.low & bits_below(8 * length) & kTopBits) ||
+                           (length > 8 && (key.high & bits_below(8 * (length - 8)) & kTopBits));
+    if (length > kShortPiece || !non_ascii) {
+      return encode_uncommon(state_, batch_.piece(i), length, out);
+    }
+    Id* const end = encode_at_junctions(state_, batch_.piece(i), length, out);
+    const auto count = static_cast<size_t>(end - out);
+    if (count <= Value::kInline) {
+      store_short(state_.pieces, scratch_.lines[i], key, short_value(out, count));
+    }
+    return end;
+  }
+
+  static constexpr uint64_t kTopBits = 0x8080808080808080ull;
+  static constexpr uint64_t kEightSpaces = 0x2020202020202020ull;
+
+  State<Id>& state_;
+  Scratch<Id>& scratch_;
+  const Batch<Id> batch_;
+  MergeGroup<Id, kShortPiece> short_group_;
+  MergeGroup<Id, kMediumPiece> medium_group_;
+  unsigned num_overflows_ = 0;
+};
+
+}  // namespace penstock::kernel::PENSTOCK_ISA

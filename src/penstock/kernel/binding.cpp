@@ -1,0 +1,125 @@
+// The Python module `penstock._kernel`.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <stdexcept>
+
+#include "content_hash.hpp"
+#include "encoder.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace penstock::kernel {
+namespace {
+
+using Flags = nb::ndarray<const bool, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Positions = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Text = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Codes = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Room = nb::ndarray<nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+EotMode eot_mode_from(const std::string& name) {
+  if (name == "append") return EotMode::append;
+  if (name == "prepend") return EotMode::prepend;
+  if (name == "none") return EotMode::none;
+  throw std::invalid_argument("unknown end-of-text mode `" + name +
+                              "`; known: append, prepend, none");
+}
+
+std::vector<Token> tokens_from(const nb::dict& ranks) {
+  std::vector<Token> tokens;
+  tokens.reserve(ranks.size());
+  for (auto [bytes, id] : ranks) {
+    const auto key = nb::cast<nb::bytes>(bytes);
+    tokens.push_back({std::string(key.c_str(), key.size()), nb::cast<uint32_t>(id)});
+  }
+  return tokens;
+}
+
+// A thin shell that checks what Python hands over and lets go of the GIL around the work.
+class PyEncoder {
+ public:
+  PyEncoder(const nb::dict& ranks, uint32_t eot_id, const std::string& eot, size_t table_bytes,
+            const std::string& isa)
+      : encoder_(tokens_from(ranks), {eot_id, eot_mode_from(eot), table_bytes, isa}) {}
+
+  std::string isa() const { return name_of(encoder_.isa()); }
+  size_t id_bytes() const { return encoder_.id_bytes(); }
+
+  int64_t encode(const Text& text, const Positions& starts, const Positions& ends,
+                 const Flags& begins, const Flags& closes, const Room& out) {
+    const size_t count = starts.size();
+    if (ends.size() != count || begins.size() != count || closes.size() != count) {
+      throw std::invalid_argument("starts, ends, begins and closes differ in length");
+    }
+    const nb::dlpack::dtype wanted{static_cast<uint8_t>(nb::dlpack::dtype_code::UInt),
+                                   static_cast<uint8_t>(8 * encoder_.id_bytes()), 1};
+    if (out.dtype() != wanted) {
+      throw std::invalid_argument("out must hold unsigned integers of " +
+                                  std::to_string(encoder_.id_bytes()) + " bytes");
+    }
+    const Documents documents{starts.data(), ends.data(), begins.data(), closes.data(), count};
+    const nb::gil_scoped_release released;
+    const Outcome outcome =
+        encoder_.encode(text.data(), text.size(), documents, out.data(), out.size());
+    if (outcome.malformed_document == Outcome::kAllWellFormed) {
+      return static_cast<int64_t>(outcome.num_ids);
+    }
+    return -1 - static_cast<int64_t>(outcome.malformed_document);
+  }
+
+ private:
+  Encoder encoder_;
+};
+
+void choose_splits_of(const Text& text, const Positions& starts, const Positions& heads,
+                      uint64_t seed, uint64_t threshold, const Codes& out) {
+  if (heads.size() != starts.size() || out.size() != starts.size()) {
+    throw std::invalid_argument("starts, heads and out differ in length");
+  }
+  for (size_t i = 0; i < starts.size(); ++i) {
+    const int64_t start = starts.data()[i], head = heads.data()[i];
+    if (start < 0 || head < start || static_cast<size_t>(head) > text.size()) {
+      throw std::invalid_argument("a document lies outside the text");
+    }
+  }
+  const nb::gil_scoped_release released;
+  choose_splits(text.data(), starts.data(), heads.data(), starts.size(), seed, threshold,
+                out.data());
+}
+
+std::vector<std::string> names_of_available_isas() {
+  std::vector<std::string> names;
+  for (Isa isa : available_isas()) names.emplace_back(name_of(isa));
+  return names;
+}
+
+}  // namespace
+
+NB_MODULE(_kernel, module) {
+  module.doc() = "GPT-2 style byte-level BPE in C++; use it through penstock.engines.native.";
+  module.def("available_isas", names_of_available_isas,
+             "Instruction sets this build contains and this machine runs, the fastest first.");
+  module.def(
+      "isa", [] { return std::string(name_of(choose_isa(""))); },
+      "The instruction set an encoder uses unless told otherwise.");
+  module.def("room_for", &Encoder::room_for, "text_bytes"_a, "num_documents"_a,
+             "How many ids the array given to `encode` must have room for.");
+  module.def("choose_splits", choose_splits_of, "text"_a, "starts"_a, "heads"_a, "seed"_a,
+             "threshold"_a, "out"_a,
+             "Set out[i] to 1 where xxh3_64(text[starts[i]:heads[i]], seed) is below the threshold.");
+  nb::class_<PyEncoder>(module, "Encoder")
+      .def(nb::init<const nb::dict&, uint32_t, const std::string&, size_t, const std::string&>(),
+           "ranks"_a, "eot_id"_a, "eot"_a = "append", "table_bytes"_a = kDefaultTableBytes,
+           "isa"_a = "", "Prove that the vocabulary can be encoded exactly and build its tables.")
+      .def_prop_ro("isa", &PyEncoder::isa)
+      .def_prop_ro("id_bytes", &PyEncoder::id_bytes, "2 or 4: how wide the ids are written.")
+      .def("encode", &PyEncoder::encode, "text"_a, "starts"_a, "ends"_a, "begins"_a, "closes"_a,
+           "out"_a,
+           "Write the ids to `out` and return their number, or -1 - i if document i is no UTF-8.");
+}
+
+}  // namespace penstock::kernel

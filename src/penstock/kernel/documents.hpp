@@ -1,0 +1,162 @@
+// The walk over a block of text: documents to pieces, pieces to batches, batches to ids.
+#pragma once
+
+#include "batch.hpp"
+#include "bytes.hpp"
+#include "pretokenizer.hpp"
+#include "simd.hpp"
+#include "state.hpp"
+#include "variant.hpp"
+
+namespace penstock::kernel::PENSTOCK_ISA {
+
+template <class Id>
+class DocumentEncoder {
+ public:
+  PENSTOCK_INLINE DocumentEncoder(State<Id>& state, const Request<Id>& request)
+      : state_(state), scratch_(state.scratch), request_(request), out_(request.out) {}
+
+  PENSTOCK_INLINE Outcome encode() {
+    const Documents& documents = request_.documents;
+    if (documents.count == 0) return {0, Outcome::kAllWellFormed};
+    if (is_marked_before(0)) *out_++ = request_.eot_id;
+    for (size_t i = 0; i < documents.count; ++i) {
+      if (i > 0) add_border(i);
+      const auto begin = static_cast<size_t>(documents.starts[i]);
+      if (!add_document(begin, static_cast<size_t>(documents.ends[i]))) return {0, i};
+    }
+    scratch_.starts[num_starts_++] = static_cast<uint32_t>(documents.ends[documents.count - 1]);
+    flush();
+    if (is_marked_before(documents.count)) *out_++ = request_.eot_id;
+    return {static_cast<size_t>(out_ - request_.out), Outcome::kAllWellFormed};
+  }
+
+ private:
+  // Does an end-of-text id stand before document i (after all of them for i == count)?
+  PENSTOCK_INLINE bool is_marked_before(size_t i) const {
+    const Documents& documents = request_.documents;
+    if (request_.eot_mode == EotMode::append) return i > 0 && documents.closes[i - 1];
+    if (request_.eot_mode == EotMode::prepend) return i < documents.count && documents.begins[i];
+    return false;
+  }
+
+  // The gap before document i takes the place of a piece, so that batches can span documents.
+  PENSTOCK_INLINE void add_border(size_t i) {
+    scratch_.borders[num_borders_++] = {num_starts_, is_marked_before(i)};
+    scratch_.starts[num_starts_++] = static_cast<uint32_t>(request_.documents.ends[i - 1]);
+    if (num_starts_ >= kBatch) flush();
+  }
+
+  // Finds the pieces of text[begin, end); false if it is not UTF-8.
+  PENSTOCK_INLINE bool add_document(size_t begin, size_t end) {
+    if (begin == end) return true;
+    PieceStarts piece_starts;
+    uint64_t malformed = 0;
+    const uint8_t* window = window_at(begin);
+    Block block = classify(window, end - begin, Carry{});
+    for (size_t at = begin; at < end; at += kBlockBytes) {
+      const size_t left = end - at;
+      const uint8_t* next_window = window;
+      Block next = after_the_end();
+      if (PENSTOCK_LIKELY(left > kBlockBytes)) {
+        next_window = window_at(at + kBlockBytes);
+        next = classify(next_window, left - kBlockBytes, block.carry);
+      } else {
+        next.malformed = block.carry.continuation;  // the document ends inside a character
+      }
+      malformed |= block.malformed;
+      const uint64_t starts = piece_starts.of(block, next, window, left);
+      num_starts_ +=
+          store_positions(scratch_.starts + num_starts_, starts, static_cast<uint32_t>(at));
+      if (PENSTOCK_UNLIKELY(num_starts_ >= kBatch)) {
+        // Keys rely on valid UTF-8, so nothing is looked up before it is known to be.
+        if (malformed | next.malformed) return false;
+        flush();
+      }
+      block = next;
+      window = next_window;
+    }
+    return (malformed | block.malformed) == 0;
+  }
+
+  // At least kWindowBytes that can be read, the text's from `at` on, zeros after it.
+  PENSTOCK_INLINE const uint8_t* window_at(size_t at) {
+    if (PENSTOCK_LIKELY(at + kWindowBytes <= request_.size)) return request_.text + at;
+    uint8_t* window = windows_[at / kBlockBytes % 2];  // the one before is still in use
+    std::memset(window, 0, kWindowBytes);
+    std::memcpy(window, request_.text + at, request_.size - at);
+    return window;
+  }
+
+  // Encodes the pieces found so far; the last start stays, as the first of the next batch.
+  inline __attribute__((noinline)) void flush() {
+    const size_t pieces = num_starts_ - 1;
+    const uint32_t last = scratch_.starts[pieces];
+    const size_t in_place = pieces_with_room_after(pieces);
+    const size_t borders = borders_below(in_place);
+    encode_batch(request_.text, 0, in_place, 0, borders);
+    if (in_place < pieces) {
+      const size_t all_borders = borders_below(pieces);
+      const uint8_t* copy = move_to_padded_copy(in_place, pieces, borders, all_borders);
+      encode_batch(copy, in_place, pieces, borders, all_borders);
+    }
+    keep_last_border(pieces);
+    scratch_.starts[0] = last;
+    num_starts_ = 1;
+  }
+
+  // The start that stays may be a border.
+  PENSTOCK_INLINE void keep_last_border(size_t piece) {
+    const bool is_border = num_borders_ > 0 && scratch_.borders[num_borders_ - 1].piece == piece;
+    if (is_border) scratch_.borders[0] = {0, scratch_.borders[num_borders_ - 1].is_marked};
+    num_borders_ = is_border ? 1 : 0;
+  }
+
+  PENSTOCK_INLINE size_t pieces_with_room_after(size_t pieces) const {
+    while (pieces > 0 && scratch_.starts[pieces] + kReadSlack > request_.size) --pieces;
+    return pieces;
+  }
+
+  PENSTOCK_INLINE size_t borders_below(size_t piece) const {
+    size_t borders = num_borders_;
+    while (borders > 0 && scratch_.borders[borders - 1].piece >= piece) --borders;
+    return borders;
+  }
+
+  // Pieces near the end of the caller's buffer: the hot loops would read past it.
+  PENSTOCK_INLINE const uint8_t* move_to_padded_copy(size_t first, size_t last, size_t first_border,
+                                                     size_t last_border) {
+    const uint32_t from = scratch_.starts[first];
+    const size_t bytes = scratch_.starts[last] - from;
+    uint8_t* copy = state_.tail_workspace.reserve(bytes + kReadSlack);
+    std::memcpy(copy, request_.text + from, bytes);
+    std::memset(copy + bytes, 0, kReadSlack);
+    for (size_t i = first; i <= last; ++i) scratch_.starts[i] -= from;
+    for (size_t i = first_border; i < last_border; ++i) {
+      scratch_.borders[i].piece -= static_cast<uint32_t>(first);
+    }
+    return copy;
+  }
+
+  PENSTOCK_INLINE void encode_batch(const uint8_t* base, size_t first, size_t last,
+                                    size_t first_border, size_t last_border) {
+    const Batch<Id> batch{base,
+                          scratch_.starts + first,
+                          last - first,
+                          scratch_.borders + first_border,
+                          last_border - first_border,
+                          request_.eot_id};
+    BatchEncoder<Id> encoder(state_, batch);
+    out_ = encoder.encode(out_);
+  }
+
+  State<Id>& state_;
+  Scratch<Id>& scratch_;
+  const Request<Id>& request_;
+  Id* out_;
+  uint32_t num_starts_ = 0;
+  uint32_t num_borders_ = 0;
+  uint8_t windows_[2][kWindowBytes];
+};
+
+}  // namespace penstock::kernel::PENSTOCK_ISA

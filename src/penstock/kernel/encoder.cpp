@@ -1,0 +1,89 @@
+#include "encoder.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace penstock::kernel {
+namespace {
+
+// Positions inside a block are 32 bits wide.
+constexpr size_t kLargestText = (size_t{1} << 32) - 4096;
+
+template <class Id>
+Variant<Id> variant_for(Isa isa) {
+  switch (isa) {
+#if defined(PENSTOCK_WITH_AVX512)
+    case Isa::avx512:
+      return avx512::variant<Id>();
+#endif
+#if defined(PENSTOCK_WITH_AVX2)
+    case Isa::avx2:
+      return avx2::variant<Id>();
+#endif
+    default:
+      return portable::variant<Id>();
+  }
+}
+
+void check_documents(const Documents& documents, size_t size) {
+  int64_t at = 0;
+  for (size_t i = 0; i < documents.count; ++i) {
+    if (documents.starts[i] < at || documents.ends[i] < documents.starts[i]) {
+      throw std::invalid_argument("document " + std::to_string(i) + " begins before " +
+                                  std::to_string(at) + " or ends before it begins");
+    }
+    at = documents.ends[i];
+  }
+  if (at > static_cast<int64_t>(size)) {
+    throw std::invalid_argument("the last document ends at " + std::to_string(at) +
+                                ", after the text's " + std::to_string(size) + " bytes");
+  }
+}
+
+}  // namespace
+
+Encoder::Encoder(std::vector<Token> tokens, const EncoderOptions& options)
+    : options_(options), isa_(choose_isa(options.isa)) {
+  const Vocabulary vocabulary(std::move(tokens));
+  if (std::max(vocabulary.max_id(), options.eot_id) < kRedo<uint16_t>) {
+    engine_ = make_engine<uint16_t>(vocabulary, options.table_bytes);
+  } else {
+    engine_ = make_engine<uint32_t>(vocabulary, options.table_bytes);
+  }
+}
+
+template <class Id>
+Encoder::Engine<Id> Encoder::make_engine(const Vocabulary& vocabulary, size_t table_bytes) const {
+  Engine<Id> engine{std::make_unique<State<Id>>(vocabulary, table_bytes), variant_for<Id>(isa_)};
+  engine.variant.preload(*engine.state, vocabulary.tokens().data(), vocabulary.tokens().size());
+  return engine;
+}
+
+size_t Encoder::id_bytes() const {
+  return std::holds_alternative<Engine<uint16_t>>(engine_) ? 2 : 4;
+}
+
+Outcome Encoder::encode(const uint8_t* text, size_t size, const Documents& documents, void* out,
+                        size_t room) {
+  if (size > kLargestText) throw std::invalid_argument("a block holds at most 4 GiB of text");
+  if (room < room_for(size, documents.count)) {
+    throw std::invalid_argument("no room for the ids: " + std::to_string(room) + " places, " +
+                                std::to_string(room_for(size, documents.count)) + " needed");
+  }
+  check_documents(documents, size);
+  return std::visit(
+      [&](auto& engine) {
+        using Id = std::remove_pointer_t<decltype(engine.state->characters()->ids + 0)>;
+        using PlainId = std::remove_const_t<Id>;
+        const Request<PlainId> request{text,
+                                       size,
+                                       documents,
+                                       options_.eot_mode,
+                                       static_cast<PlainId>(options_.eot_id),
+                                       static_cast<PlainId*>(out)};
+        return engine.variant.encode(*engine.state, request);
+      },
+      engine_);
+}
+
+}  // namespace penstock::kernel

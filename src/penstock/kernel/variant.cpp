@@ -1,0 +1,48 @@
+// Compiled once per instruction set, with that set's compiler flags; see simd.hpp.
+#include "variant.hpp"
+
+#include "documents.hpp"
+#include "piece_cache.hpp"
+#include "simd.hpp"
+
+namespace penstock::kernel::PENSTOCK_ISA {
+namespace {
+
+// Fills the piece table with the vocabulary, as long as there is room.
+template <class Id>
+void preload(State<Id>& state, const Token* tokens, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    const char* bytes = tokens[i].bytes.data();
+    const size_t length = tokens[i].bytes.size();
+    // 0xFF fills up keys; a token that contains it is never looked up.
+    if (length > kShortPiece || std::memchr(bytes, 0xFF, length) != nullptr) continue;
+    uint8_t padded[kShortPiece] = {};
+    std::memcpy(padded, bytes, length);
+    const PieceKey key = make_key(padded, length);
+    const uint32_t line_number = hash_key(key, state.pieces.short_bits);
+    if (state.pieces.lines()[line_number].values[1].count != 0) continue;
+    const Id id = static_cast<Id>(tokens[i].id);
+    store_short(state.pieces, line_number, key, short_value(&id, 1));
+  }
+}
+
+template <class Id>
+Outcome encode(State<Id>& state, const Request<Id>& request) {
+  DocumentEncoder<Id> encoder(state, request);
+  const Outcome outcome = encoder.encode();
+  state.merge_workspace.trim();
+  state.tail_workspace.trim();
+  return outcome;
+}
+
+}  // namespace
+
+template <class Id>
+Variant<Id> variant() {
+  return {preload<Id>, encode<Id>};
+}
+
+template Variant<uint16_t> variant();
+template Variant<uint32_t> variant();
+
+}  // namespace penstock::kernel::PENSTOCK_ISA

@@ -1,0 +1,232 @@
+"""The kernel engine keeps its contract: end-of-text, UTF-8, other vocabularies, clear refusals."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from parity.kernel_cases import (
+    ISAS,
+    TINY_TABLE,
+    block_of,
+    engine,
+    expected_ids,
+    gpt2,
+    hostile_document,
+)
+from support import reference
+
+from penstock.engines import native
+from penstock.engines.native import ISA_VARIABLE, KernelUnavailableError, NativeEngine
+from penstock.errors import UsageError
+
+if TYPE_CHECKING:
+    from penstock.tokenizer import Tokenizer
+
+DOCUMENTS = ["first one", "", "\u4f60\u597d, it's", " ", "last"]
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("eot", ["append", "prepend", "none"])
+def test_end_of_text_follows_what_closes_and_precedes_what_begins(isa: str, eot: Any) -> None:
+    rng = random.Random(3)
+    subject = engine(isa, eot=eot)
+    for _ in range(50):
+        block = block_of([document.encode() for document in DOCUMENTS], b"|")
+        begins = np.array([rng.random() < 0.5 for _ in DOCUMENTS])
+        closes = np.array([rng.random() < 0.5 for _ in DOCUMENTS])
+        expected: list[int] = []
+        for document, opens, ends in zip(DOCUMENTS, begins, closes, strict=True):
+            expected += [50256] * bool(eot == "prepend" and opens)
+            expected += reference().encode_ordinary(document)
+            expected += [50256] * bool(eot == "append" and ends)
+        ids = subject.encode(dataclasses.replace(block, begins=begins, closes=closes))
+        assert ids.tolist() == expected
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_a_block_without_documents_has_no_ids(isa: str) -> None:
+    assert engine(isa, eot="append").encode(block_of([])).tolist() == []
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_many_short_documents_fill_many_batches(isa: str) -> None:
+    documents = ["", "a", "bc d", "\u597d"] * 3000
+    subject = engine(isa, TINY_TABLE, "append")
+    expected = [i for d in documents for i in (*reference().encode_ordinary(d), 50256)]
+    assert subject.encode(block_of([d.encode() for d in documents])).tolist() == expected
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_invalid_utf8_is_refused_exactly_where_python_refuses_it(isa: str) -> None:
+    rng = random.Random(4)
+    subject = engine(isa, TINY_TABLE)
+    refused = 0
+    for _ in range(3000):
+        document = bytearray(hostile_document(rng)[:150].encode())
+        for _ in range(rng.randrange(3) if document else 0):
+            document[rng.randrange(len(document))] = rng.choice((rng.randrange(256), 0xED, 0xF4))
+        content = bytes(document[: rng.randrange(len(document) + 1)])
+        block = block_of([b"fine", content, b"fine"])
+        repaired = content.decode(errors="replace")
+        if repaired.encode() == content:
+            expected = expected_ids(["fine", repaired, "fine"])
+            np.testing.assert_array_equal(subject.encode(block), expected)
+        else:
+            refused += 1
+            with pytest.raises(UnicodeDecodeError) as by_python:
+                content.decode()
+            with pytest.raises(UnicodeDecodeError) as by_kernel:
+                subject.encode(block)
+            assert by_kernel.value.start == by_python.value.start
+    assert refused > 500
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_every_malformed_sequence_is_refused(isa: str) -> None:
+    bad = [b"\xc0\x80", b"\xc1\xbf", b"\xe0\x9f\xbf", b"\xed\xa0\x80", b"\xed\xbf\xbf", b"\x80"]
+    bad += [b"\xf0\x8f\xbf\xbf", b"\xf4\x90\x80\x80", b"\xf5\x80\x80\x80", b"\xff", b"\xfe"]
+    bad += [b"\xc3", b"\xe4\xb8", b"\xf0\x9f\x98", b"\xe4\xb8\xad\xad", b"\xc3\xa9\xa9"]
+    for sequence in bad:
+        for place in range(70):
+            for tail in (b"", b"tail" * 30):
+                with pytest.raises(UnicodeDecodeError):
+                    engine(isa).encode(block_of([b"x" * place + sequence + tail]))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.text(max_size=60), max_size=8), st.binary(max_size=4))
+def test_any_text_matches(documents: list[str], gap: bytes) -> None:
+    block = block_of([document.encode() for document in documents], gap)
+    for isa in ISAS:
+        ids = engine(isa, TINY_TABLE).encode(block)
+        np.testing.assert_array_equal(ids, expected_ids(documents))
+
+
+def with_ranks(ranks: dict[bytes, int], eot_id: int) -> Tokenizer:
+    return dataclasses.replace(gpt2(), name="made up", ranks=ranks, eot_id=eot_id)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_ids_above_65535_are_uint32(isa: str) -> None:
+    wide = with_ranks({token: 3 * rank for token, rank in gpt2().ranks.items()}, 200_000)
+    subject = NativeEngine(wide, "append", isa=isa, table_bytes=TINY_TABLE)
+    rng = random.Random(5)
+    documents = [hostile_document(rng) for _ in range(500)]
+    ids = subject.encode(block_of([document.encode() for document in documents]))
+    assert ids.dtype == np.uint32
+    expected: list[int] = []
+    for document in documents:
+        expected += [3 * rank for rank in reference().encode_ordinary(document)]
+        expected.append(200_000)
+    assert ids.tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("eot_id", "dtype"), [(65_533, np.uint16), (65_535, np.uint16), (65_536, np.uint32)]
+)
+def test_dtype_is_uint16_while_every_id_fits(eot_id: int, dtype: type) -> None:
+    ids = NativeEngine(with_ranks(gpt2().ranks, eot_id), "append").encode(block_of([b"hello"]))
+    assert ids.tolist() == [31373, eot_id]
+    assert ids.dtype == dtype
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_other_vocabularies_match(isa: str) -> None:
+    rng = random.Random(6)
+    byte_ids = rng.sample(range(1000), 256)  # ids of bytes need not come first, nor in order
+    ranks = {bytes([byte]): byte_id for byte, byte_id in enumerate(byte_ids)}
+    tokens = ("th", "the", " the", "\u00e9", "aa", "aaaa", "\u00e9\u00e8")
+    ranks |= {token.encode(): rank for rank, token in enumerate(tokens, 1000)}
+    ranks = reachable_only(ranks)
+    made_up = with_ranks(ranks, 5000)
+    subject = NativeEngine(made_up, "none", isa=isa, table_bytes=TINY_TABLE)
+    import tiktoken
+
+    slow = tiktoken.Encoding(
+        name="x", pat_str=made_up.pattern, mergeable_ranks=ranks, special_tokens={"<|e|>": 5000}
+    )
+    documents = [hostile_document(rng) for _ in range(300)]
+    documents.append("the theatre aaaaaaa \u00e9\u00e8 th\u00e9 a the")
+    expected = [token for document in documents for token in slow.encode_ordinary(document)]
+    assert subject.encode(block_of([d.encode() for d in documents])).tolist() == expected
+
+
+def reachable_only(ranks: dict[bytes, int]) -> dict[bytes, int]:
+    """Drop tokens whose halves are no tokens, as a trained vocabulary would never have them."""
+    return {
+        token: rank
+        for token, rank in ranks.items()
+        if len(token) == 1
+        or any(token[:at] in ranks and token[at:] in ranks for at in range(1, len(token)))
+    }
+
+
+def test_vocabularies_that_cannot_be_exact_are_refused() -> None:
+    ranks = gpt2().ranks
+    unreachable = {**ranks, b"qzqzqz": 60_000}
+    no_bytes = {token: rank for token, rank in ranks.items() if token != b"a"}
+    same_id = {**ranks, b"qz": 7}
+    for broken, why in ((unreachable, "reached"), (no_bytes, "byte"), (same_id, "shares its id")):
+        with pytest.raises(KernelUnavailableError, match=why):
+            NativeEngine(with_ranks(broken, 65_000), "append")
+
+
+def test_other_patterns_are_refused() -> None:
+    with pytest.raises(KernelUnavailableError, match="pattern"):
+        NativeEngine(dataclasses.replace(gpt2(), pattern=r"\w+|\W+"), "append")
+
+
+def test_the_environment_chooses_the_instruction_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    for isa in ISAS:
+        monkeypatch.setenv(ISA_VARIABLE, isa)
+        assert NativeEngine(gpt2(), "append").isa == isa
+    monkeypatch.setenv(ISA_VARIABLE, "mmx")
+    with pytest.raises(UsageError, match=r"`mmx` is not available here; available: .*portable"):
+        NativeEngine(gpt2(), "append")
+
+
+def test_a_machine_that_disagrees_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "SELF_TEST_IDS", [1, 2, 3])
+    with pytest.raises(KernelUnavailableError, match="wrong ids on this machine"):
+        NativeEngine(gpt2(), "append")
+
+
+def test_stored_ids_are_those_of_the_reference() -> None:
+    assert reference().encode_ordinary(native.SELF_TEST_TEXT) == native.SELF_TEST_IDS
+
+
+def test_a_missing_module_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "penstock._kernel", None)
+    monkeypatch.delattr("penstock._kernel", raising=False)
+    with pytest.raises(KernelUnavailableError, match="not part of this installation"):
+        NativeEngine(gpt2(), "append")
+
+
+def test_engines_work_side_by_side_in_threads() -> None:
+    rng = random.Random(10)
+    documents = [hostile_document(rng) for _ in range(300)]
+    block, expected = block_of([d.encode() for d in documents]), expected_ids(documents)
+
+    def encode(isa: str) -> list[int]:
+        ids: list[int] = NativeEngine(gpt2(), "none", isa=isa).encode(block).tolist()
+        return ids
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(ids == expected.tolist() for ids in pool.map(encode, ISAS * 2))
+
+
+def test_bad_positions_are_refused() -> None:
+    block = block_of([b"one", b"two"])
+    for starts, ends in (([0, 2], [3, 6]), ([0, 3], [3, 7]), ([-1, 3], [3, 6]), ([3, 3], [2, 6])):
+        with pytest.raises(ValueError, match="document"):
+            engine(ISAS[0]).encode(
+                dataclasses.replace(block, starts=np.array(starts), ends=np.array(ends))
+            )
