@@ -20,6 +20,17 @@ check: $(VENV)/.installed-dev
 bench: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/run.py
 
+# Long runs that prove what a test can only sample: MINUTES of fuzzing against tiktoken, then under
+# AddressSanitizer, then memory over gigabytes.
+MINUTES ?= 10
+soak: $(VENV)/.installed-dev $(VENV)/.installed-bench
+	$(BIN)/python tests/soak/fuzz_kernel.py --minutes $(MINUTES)
+	$(BIN)/cmake -S . -B build/sanitized -DPENSTOCK_KERNEL_TESTS=ON -DPENSTOCK_KERNEL_SANITIZE=ON \
+	  -DPENSTOCK_KERNEL_PYTHON=OFF -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja -G Ninja
+	$(BIN)/cmake --build build/sanitized
+	build/sanitized/src/penstock/kernel/tests/fuzz_kernel src/penstock/vocab/gpt2.tiktoken --rounds 20000
+	$(BIN)/python benchmarks/run.py --quick --flat 8
+
 clean:
 	rm -rf $(VENV) $(DEMO) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 

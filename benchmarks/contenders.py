@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 PLAIN = "plain script"
 GIGATOKEN = "gigatoken in memory"
 FASTOKENS = "fastokens in memory"
+KERNEL = "kernel in memory"
 ONE_WORKER = "penstock -j 1"
 TWO_WORKERS = "penstock -j 2"
+FASTOKENS_WORKER = "penstock -j 1, fastokens"
 
 _HERE = Path(__file__).resolve().parent
 
@@ -81,9 +83,10 @@ def _in_memory(engine: str) -> Callable[[Path, Path], list[str]]:
     return command
 
 
-def _penstock(num_workers: int) -> Callable[[Path, Path], list[str]]:
+def _penstock(num_workers: int, engine: str = "auto") -> Callable[[Path, Path], list[str]]:
     def command(text: Path, output: Path) -> list[str]:
         job = ["tokenize", str(text), "-o", str(output / "tokens"), "-j", str(num_workers)]
+        job += ["--engine", engine]
         manners = ["--priority", "normal", "--no-progress", "--json"]
         return [sys.executable, "-m", "penstock", *job, *manners]
 
@@ -94,6 +97,8 @@ _COMMANDS: dict[str, Callable[[Path, Path], list[str]]] = {
     PLAIN: _plain,
     GIGATOKEN: _in_memory("gigatoken"),
     FASTOKENS: _in_memory("fastokens"),
+    KERNEL: _in_memory("kernel"),
+    FASTOKENS_WORKER: _penstock(1, "fastokens"),
     ONE_WORKER: _penstock(1),
     TWO_WORKERS: _penstock(2),
 }

@@ -1,7 +1,7 @@
 """An engine alone, on one core: text in memory, cut into blocks before the clock starts, no output.
 
-Run as `in_memory.py gigatoken|fastokens TEXT`. The ids of every block are dropped as soon as they
-are counted, so this is the most the engine can give; end-of-text ids are part of the count.
+Run as `in_memory.py gigatoken|fastokens|kernel TEXT`. The ids of every block are dropped as soon as
+they are counted, so this is the most the engine can give; end-of-text ids are part of the count.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from penstock.engines import load_engine
 from penstock.engines.fast import huggingface_json
 from penstock.tokenizer import load_tokenizer
+from penstock.types import Block
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -76,6 +78,24 @@ def load_fastokens(text: bytes) -> tuple[list[Any], Callable[[Any], int]]:
     return [block.split(separator) for block in blocks], encode
 
 
+def load_kernel(text: bytes) -> tuple[list[Any], Callable[[Any], int]]:
+    """Take documents as ranges of bytes; end-of-text ids in place, uint16, as they are written."""
+    engine = load_engine("kernel", load_tokenizer("gpt2"), "append")
+
+    def encode(block: Block) -> int:
+        return len(engine.encode(block))
+
+    return [_block_of(block.removesuffix(EOT)) for block in iter_blocks(text)], encode
+
+
+def _block_of(text: bytes) -> Block:
+    lengths = [len(document) for document in text.split(EOT)]
+    ends = np.cumsum([length + len(EOT) for length in lengths]) - len(EOT)
+    every = np.ones(len(lengths), np.bool_)
+    starts = ends - np.array(lengths, np.int64)
+    return Block(memoryview(text), starts, ends, every, every, ends)
+
+
 @contextmanager
 def one_core() -> Iterator[None]:
     """Stay on one core while a thread pool is made: it gets one thread for each core in reach."""
@@ -88,7 +108,9 @@ def one_core() -> Iterator[None]:
 
 
 def main() -> None:
-    load = {"gigatoken": load_gigatoken, "fastokens": load_fastokens}[sys.argv[1]]
+    load = {"gigatoken": load_gigatoken, "fastokens": load_fastokens, "kernel": load_kernel}[
+        sys.argv[1]
+    ]
     blocks, encode = load(Path(sys.argv[2]).read_bytes())
     started = time.process_time()
     num_tokens = sum(map(encode, blocks))

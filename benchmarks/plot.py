@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
-from contenders import FASTOKENS, GIGATOKEN, ONE_WORKER, PLAIN
+from contenders import FASTOKENS, GIGATOKEN, KERNEL, ONE_WORKER, PLAIN
 
 mpl.use("svg")
 mpl.rcParams["svg.hashsalt"] = "penstock"
@@ -25,13 +25,15 @@ _COLOURS = {
     PLAIN: "#9aa5b1",
     GIGATOKEN: "#c9b27c",
     FASTOKENS: "#8fb996",
+    KERNEL: "#7fb3d5",
     ONE_WORKER: "#1f6f9f",
 }
 _TITLES = {
     PLAIN: "plain script, tiktoken",
     GIGATOKEN: "gigatoken, in memory, nothing written",
     FASTOKENS: "fastokens, in memory, nothing written",
-    ONE_WORKER: "penstock tokenize, end to end",
+    KERNEL: "penstock's kernel, in memory, nothing written",
+    ONE_WORKER: "penstock tokenize, end to end, one core",
 }
 _BAR_WIDTH = 0.8 / len(_COLOURS)
 

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from corpora import Text
     from figures import Figure, Ratio
 
-_LABEL_WIDTH = 44
+_LABEL_WIDTH = 60
 
 
 def machine_line(facts: dict[str, Any], date: str, commit: str) -> str:

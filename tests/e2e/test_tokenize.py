@@ -49,7 +49,7 @@ def test_a_text_becomes_train_and_val(penstock: RunPenstock, corpus: Path, tmp_p
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ["fastokens", "tiktoken"])
+@pytest.mark.parametrize("engine", ["kernel", "fastokens", "tiktoken"])
 @pytest.mark.parametrize("workers", [1, 2, 3])
 def test_engines_and_workers_give_the_same_bytes(tmp_path: Path, engine: str, workers: int) -> None:
     documents = [

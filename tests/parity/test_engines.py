@@ -27,7 +27,7 @@ CORPUS = Path(os.environ.get("PENSTOCK_CORPUS", ROOT.parent / "shared" / "corpus
 CONTEXTS = "a{0}a 1{0}1 {0} '{0} {0}'s {0}{0}\n{0}.{0} x"
 
 
-@pytest.fixture(scope="module", params=["fastokens", "tiktoken"])
+@pytest.fixture(scope="module", params=["kernel", "fastokens", "tiktoken"])
 def engine(request: pytest.FixtureRequest) -> Engine:
     return load_engine(request.param, load_tokenizer("gpt2"), "append")
 

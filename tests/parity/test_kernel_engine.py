@@ -230,3 +230,20 @@ def test_bad_positions_are_refused() -> None:
             engine(ISAS[0]).encode(
                 dataclasses.replace(block, starts=np.array(starts), ends=np.array(ends))
             )
+
+
+def test_one_engine_refuses_two_threads_at_once() -> None:
+    document = "qzxj" * 20_000
+    block = block_of([document.encode()])
+    shared = NativeEngine(gpt2(), "none")
+
+    def outcome(_: int) -> str:
+        try:
+            return str(shared.encode(block).size)
+        except RuntimeError as error:
+            return str(error)
+
+    with ThreadPoolExecutor(2) as pool:
+        outcomes = set(pool.map(outcome, range(200)))
+    refused = "the encoder is at work in another thread"
+    assert outcomes <= {str(expected_ids([document]).size), refused}

@@ -4,6 +4,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <atomic>
 #include <stdexcept>
 
 #include "content_hash.hpp"
@@ -39,6 +40,20 @@ std::vector<Token> tokens_from(const nb::dict& ranks) {
   return tokens;
 }
 
+// Two threads in one encoder would spoil its tables; the second one is told.
+class OneAtATime {
+ public:
+  explicit OneAtATime(std::atomic<bool>& busy) : busy_(busy) {
+    if (busy_.exchange(true)) throw std::runtime_error("the encoder is at work in another thread");
+  }
+  ~OneAtATime() { busy_ = false; }
+  OneAtATime(const OneAtATime&) = delete;
+  OneAtATime& operator=(const OneAtATime&) = delete;
+
+ private:
+  std::atomic<bool>& busy_;
+};
+
 // A thin shell that checks what Python hands over and lets go of the GIL around the work.
 class PyEncoder {
  public:
@@ -62,6 +77,7 @@ class PyEncoder {
                                   std::to_string(encoder_.id_bytes()) + " bytes");
     }
     const Documents documents{starts.data(), ends.data(), begins.data(), closes.data(), count};
+    const OneAtATime alone(busy_);
     const nb::gil_scoped_release released;
     const Outcome outcome =
         encoder_.encode(text.data(), text.size(), documents, out.data(), out.size());
@@ -73,6 +89,7 @@ class PyEncoder {
 
  private:
   Encoder encoder_;
+  std::atomic<bool> busy_{false};
 };
 
 void choose_splits_of(const Text& text, const Positions& starts, const Positions& heads,

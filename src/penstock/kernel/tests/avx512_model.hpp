@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace penstock::kernel::avx512_model {
+namespace penstock::kernel::avx512::model {
 
 template <class T, class Vector>
 struct Lanes {
@@ -151,9 +151,9 @@ inline __m512i from_words(std::initializer_list<int> highest_first) {
   return to.vector();
 }
 
-}  // namespace penstock::kernel::avx512_model
+}  // namespace penstock::kernel::avx512::model
 
-#define M_ ::penstock::kernel::avx512_model::
+#define M_ ::penstock::kernel::avx512::model::
 #define _mm512_loadu_si512(p) M_ load<__m512i>(p)
 #define _mm512_load_si512(p) M_ load<__m512i>(p)
 #define _mm512_storeu_si512(p, v) (void)(*reinterpret_cast<__m512i_u*>(p) = (v))
