@@ -21,11 +21,13 @@ import os
 import re
 import shutil
 import socket
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import psutil
 import xxhash
 
 from penstock.errors import ConflictError, LockedError, PenstockError, UsageError, WriteError
@@ -59,6 +61,7 @@ _RENAMING = "renaming"
 _OWN_NAME = re.compile(r"(train|val)(_shard_\d{5,})?\.bin|manifest\.json|segments\.jsonl")
 _MAX_OPEN_FILES = 4
 _MAX_SHARDS = 100_000
+_ORPHAN_SECONDS = 30.0
 # How much may be written before it is pushed to disk and its pages are given back.
 _GIVE_BACK_BYTES = 64 << 20
 
@@ -231,8 +234,12 @@ class Store:
             self.lock_file = -1
 
     def _take_lock(self) -> int:
-        """Lock the file that is called `lock` now: its last owner may just have deleted it."""
+        """Lock the file that is called `lock` now: its last owner may just have deleted it.
+
+        Workers of an owner that was killed hold it until they notice, a moment later.
+        """
         path = self.work / "lock"
+        deadline = time.monotonic() + _ORPHAN_SECONDS
         while True:
             self.work.mkdir(parents=True, exist_ok=True)
             try:
@@ -247,8 +254,16 @@ class Store:
                 pass
             except BlockingIOError:
                 os.close(lock)
-                raise
+                if self._owner_lives() or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+                continue
             os.close(lock)
+
+    def _owner_lives(self) -> bool:
+        words = self._lock_owner().split()
+        is_here = len(words) == 4 and words[3] == socket.gethostname()
+        return not (is_here and words[1].isdecimal() and not psutil.pid_exists(int(words[1])))
 
     def _lock_owner(self) -> str:
         try:

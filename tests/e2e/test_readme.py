@@ -16,12 +16,14 @@ from support import ROOT
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 
-def run(command: str, folder: Path, path: Path | None = None) -> str:
+def run(
+    command: str, folder: Path, path: Path | None = None, variables: dict[str, str] | None = None
+) -> str:
     """Run a line as a shell would, with `path` first in PATH."""
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")
     }
-    environment["PYTHON"] = sys.executable
+    environment |= {"PYTHON": sys.executable} | (variables or {})
     if path is not None:
         environment["PATH"] = f"{path}{os.pathsep}{environment['PATH']}"
     done = subprocess.run(
@@ -57,6 +59,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "README.md",
         "LICENSE",
         "CHANGELOG.md",
+        "CMakeLists.txt",
     )
     for name in names:
         if (ROOT / name).is_dir():
@@ -99,11 +102,36 @@ def test_the_wheel_runs_the_commands_of_the_readme(
     assert re.fullmatch(r"\d+ uint16\n", printed)
 
 
+def test_without_a_compiler_the_install_works_and_says_so(clone: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "environment"
+    venv.create(folder, with_pip=True)
+    broken = {"CC": "/nonexistent", "CXX": "/nonexistent"}
+    copied = shutil.copytree(
+        clone, tmp_path / "clone", ignore=shutil.ignore_patterns("build", ".venv")
+    )
+    run(f"{folder}/bin/pip install --quiet {copied}", tmp_path, variables=broken)
+    (tmp_path / "text.txt").write_text("some text")
+    said = run("penstock tokenize text.txt", tmp_path, folder / "bin")
+    assert "1 x fastokens" in said or "2 x fastokens" in said
+    assert "the kernel is not part of this installation" in said
+    command = "penstock tokenize text.txt -o other --engine kernel"
+    done = subprocess.run(
+        [folder / "bin" / command.split()[0], *command.split()[1:]],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "pass `--engine auto`" in done.stderr
+
+
 def test_the_wheel_has_its_vocabulary_licence_and_types(installed: Path) -> None:
     (package,) = installed.parent.glob("lib/python*/site-packages/penstock")
     assert (package / "vocab" / "gpt2.tiktoken").exists()
     assert "MIT License" in (package / "vocab" / "LICENSE.gpt2").read_text()
     assert (package / "py.typed").exists()
+    assert list(package.glob("_kernel*.so"))
 
 
 def test_a_script_without_a_main_guard_works(installed: Path, tmp_path: Path) -> None:
