@@ -21,18 +21,30 @@ def run(*command: str | Path) -> str:
     return done.stdout
 
 
-@pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler")
-def test_no_read_or_write_outside_a_buffer(tmp_path: Path) -> None:
-    tools = Path(sys.executable).parent
+TOOLS = Path(sys.executable).parent
+needs_compiler = pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler")
+
+
+def build(folder: Path, *options: str) -> None:
     run(
-        *(tools / "cmake", "-S", ROOT, "-B", tmp_path, "-G", "Ninja"),
-        f"-DCMAKE_MAKE_PROGRAM={tools / 'ninja'}",
+        *(TOOLS / "cmake", "-S", ROOT, "-B", folder, "-G", "Ninja"),
+        f"-DCMAKE_MAKE_PROGRAM={TOOLS / 'ninja'}",
         "-DPENSTOCK_KERNEL_TESTS=ON",
-        "-DPENSTOCK_KERNEL_SANITIZE=ON",
         "-DPENSTOCK_KERNEL_PYTHON=OFF",
+        *options,
     )
-    run(tools / "cmake", "--build", tmp_path)
-    run(tools / "ctest", "--test-dir", tmp_path, "--output-on-failure")
+    run(TOOLS / "cmake", "--build", folder)
+
+
+@needs_compiler
+def test_no_read_or_write_outside_a_buffer(tmp_path: Path) -> None:
+    build(tmp_path, "-DPENSTOCK_KERNEL_SANITIZE=ON")
     fuzzer = tmp_path / "src" / "penstock" / "kernel" / "tests" / "fuzz_kernel"
     ranks = ROOT / "src" / "penstock" / "vocab" / "gpt2.tiktoken"
     run(fuzzer, ranks, "--rounds", "400", "--seed", "1", *sorted(EXAMPLES.glob("*.txt")))
+
+
+@needs_compiler
+def test_instruction_sets_share_no_code_by_name(tmp_path: Path) -> None:
+    build(tmp_path)
+    assert "100% tests passed" in run(TOOLS / "ctest", "--test-dir", tmp_path)
