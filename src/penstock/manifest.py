@@ -8,7 +8,10 @@ the commands that look at an output begin with it.
 from __future__ import annotations
 
 import json
+import os
+import platform
 from dataclasses import asdict, dataclass, fields
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +20,23 @@ from penstock.store import MANIFEST
 from penstock.types import SPLITS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.offsets import Offsets
+    from penstock.plan import Plan
+    from penstock.store import Layout
+    from penstock.tokenizer import Tokenizer
     from penstock.types import Split
 
-__all__ = ["FileRecord", "InputRecord", "Manifest", "SplitRecord", "TokenizerRecord"]
+__all__ = [
+    "FileRecord",
+    "InputRecord",
+    "Manifest",
+    "SplitRecord",
+    "TokenizerRecord",
+    "host_facts",
+    "make_manifest",
+]
 
 _FORMAT, _VERSION = "penstock", 1
 
@@ -157,6 +174,66 @@ class Manifest:
         if self.inputs_digest != inputs_digest:
             differing.append("inputs: other files, sizes or times")
         return differing
+
+
+def make_manifest(
+    *,
+    plan: Plan,
+    tokenizer: Tokenizer,
+    dtype: str,
+    layout: Layout,
+    offsets: Offsets,
+    file_digest: Callable[[Split, int], str],
+    settings: dict[str, Any],
+    run: dict[str, Any],
+) -> Manifest:
+    """Sum up a job whose tokens are all written."""
+    splits = {}
+    for split in SPLITS:
+        total = offsets.tokens[split]
+        sizes = [(idx, layout.shard_size(total, idx)) for idx in range(layout.num_shards(total))]
+        files = [
+            FileRecord(
+                layout.file_name(split, idx),
+                size * layout.token_bytes,
+                size,
+                file_digest(split, idx),
+            )
+            for idx, size in sizes
+        ]
+        splits[split] = SplitRecord(offsets.documents[split], total, files)
+    inputs = [
+        InputRecord(
+            source.path, source.num_bytes, counts.documents, counts.tokens, 0, counts.invalid_utf8
+        )
+        for source, counts in zip(plan.sources, offsets.source_counts, strict=True)
+    ]
+    inputs += [InputRecord(path, 0, 0, 0, 1, 0, why) for path, why in plan.skipped.items()]
+    counts = asdict(offsets.counts) | {"skipped_records": len(plan.skipped)}
+    return Manifest(
+        penstock=version("penstock"),
+        tokenizer=TokenizerRecord(
+            tokenizer.name, tokenizer.vocab_size, tokenizer.eot_id, tokenizer.fingerprint
+        ),
+        dtype=dtype,
+        byte_order="little",
+        splits=splits,
+        inputs=inputs,
+        inputs_digest=plan.inputs_digest(),
+        counts=counts,
+        settings=settings,
+        run=run,
+    )
+
+
+def host_facts() -> dict[str, Any]:
+    """Say what kind of machine this is, without saying which."""
+    return {
+        "python": platform.python_version(),
+        "system": platform.system(),
+        "machine": platform.machine(),
+        "cores": os.cpu_count(),
+    }
 
 
 def _names(record: type) -> list[str]:

@@ -6,11 +6,8 @@ the Python interface both call `run_job`.
 
 from __future__ import annotations
 
-import os
-import platform
 import time
-from dataclasses import asdict, dataclass, field
-from importlib.metadata import version
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -19,13 +16,13 @@ from penstock.engines import ENGINE_MEMORY, choose_engine
 from penstock.errors import ConflictError, DamageError, InputError, UsageError
 from penstock.executors import LocalExecutor
 from penstock.ledger import Ledger
-from penstock.manifest import FileRecord, InputRecord, Manifest, SplitRecord, TokenizerRecord
-from penstock.memory import divide_memory, tree_bytes
+from penstock.manifest import Manifest, host_facts, make_manifest
+from penstock.memory import divide_memory
 from penstock.offsets import Offsets
 from penstock.plan import make_plan
-from penstock.progress import Status
+from penstock.progress import Watch
 from penstock.sources import find_changed
-from penstock.store import LEDGER, MANIFEST, Layout, Store
+from penstock.store import LEDGER, MANIFEST, Layout, Store, write_errors
 from penstock.tokenizer import load_tokenizer
 from penstock.types import SPLITS
 from penstock.worker import WorkerSpec
@@ -39,7 +36,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Outcome", "run_job"]
 
-_TICK_SECONDS = 0.2
 # What the estimate of the output's size is raised by: text is not even.
 _ROOM_MARGIN = 1.1
 
@@ -72,7 +68,7 @@ def run_job(settings: JobSettings, progress: Progress) -> Outcome:
     )
     spec = _worker_spec(settings, plan, engine, dtype, layout, share)
     offsets = Offsets(len(plan.sources), num_empty=plan.num_empty)
-    watch = _Watch(progress, plan, offsets)
+    watch = Watch(progress, plan.input_bytes, plan.num_units, offsets)
 
     with Store(settings.output) as store:
         store.clear_partial()
@@ -101,8 +97,25 @@ def run_job(settings: JobSettings, progress: Progress) -> Outcome:
             watch.tick(executor.pids(), now=True)
         _refuse_nothing(offsets, plan)
         _refuse_changed_inputs(plan)
-        run = _run_facts(started, watch, num_workers, executor.num_replaced, engine)
-        manifest = _make_manifest(settings, plan, tokenizer, dtype, layout, offsets, ledger, run)
+        manifest = make_manifest(
+            plan=plan,
+            tokenizer=tokenizer,
+            dtype=dtype,
+            layout=layout,
+            offsets=offsets,
+            file_digest=ledger.file_digest,
+            settings=_shaping(settings, plan, tokenizer),
+            run={
+                "seconds": round(time.monotonic() - started, 3),
+                "work_seconds": round(watch.work_seconds, 3),
+                "workers": num_workers,
+                "workers_replaced": executor.num_replaced,
+                "peak_memory_bytes": watch.peak_bytes,
+                "resumed": False,
+                "engine": engine,
+                "host": host_facts(),
+            },
+        )
         store.commit(layout, offsets.tokens, manifest.to_json())
     hints = [hint, why_not_kernel and f"slower than it could be: {why_not_kernel}"]
     return Outcome(
@@ -116,7 +129,9 @@ def run_job(settings: JobSettings, progress: Progress) -> Outcome:
 
 def _find_finished(settings: JobSettings, plan: Plan, tokenizer: Tokenizer) -> Manifest | None:
     """Return the manifest if this very job is done already; refuse the output of another one."""
-    if settings.overwrite or not (settings.output / MANIFEST).exists():
+    with write_errors(settings.output):
+        is_there = (settings.output / MANIFEST).exists()
+    if settings.overwrite or not is_there:
         return None
     try:
         manifest = Manifest.load(settings.output)
@@ -198,47 +213,6 @@ def _worker_spec(
     )
 
 
-class _Watch:
-    """Looks at the running job a few times a second: progress and memory."""
-
-    def __init__(self, progress: Progress, plan: Plan, offsets: Offsets) -> None:
-        self.peak_bytes = 0
-        self.work_seconds = 0.0
-        self.num_units_done = 0
-        self._progress = progress
-        self._offsets = offsets
-        self._total_bytes = plan.input_bytes
-        self._num_units = plan.num_units
-        self._started = 0.0
-        self._next = 0.0
-
-    def start(self) -> None:
-        """Start the clock: the workers are ready, the work begins."""
-        self._started = time.monotonic()
-
-    def tick(self, pids: list[int], *, now: bool = False) -> None:
-        """Show where the job is, unless it was shown just now."""
-        self.work_seconds = elapsed = time.monotonic() - self._started
-        if elapsed < self._next and not now:
-            return
-        self._next = elapsed + _TICK_SECONDS
-        memory_bytes = tree_bytes(pids)
-        self.peak_bytes = max(self.peak_bytes, memory_bytes)
-        counts = self._offsets.counts
-        self._progress.update(
-            Status(
-                elapsed_seconds=elapsed,
-                done_bytes=counts.input_bytes,
-                total_bytes=self._total_bytes,
-                num_units_done=self.num_units_done,
-                num_units=self._num_units,
-                num_tokens=counts.tokens,
-                num_documents=counts.documents,
-                memory_bytes=memory_bytes,
-            )
-        )
-
-
 def _refuse_nothing(offsets: Offsets, plan: Plan) -> None:
     if offsets.counts.documents == 0:
         raise InputError(
@@ -256,71 +230,3 @@ def _refuse_changed_inputs(plan: Plan) -> None:
             where=changed.path,
             next_step="wait until nothing writes to it, then run the same command again",
         )
-
-
-def _run_facts(
-    started: float, watch: _Watch, num_workers: int, num_replaced: int, engine: str
-) -> dict[str, Any]:
-    return {
-        "seconds": round(time.monotonic() - started, 3),
-        "work_seconds": round(watch.work_seconds, 3),
-        "workers": num_workers,
-        "workers_replaced": num_replaced,
-        "peak_memory_bytes": watch.peak_bytes,
-        "resumed": False,
-        "engine": engine,
-        "host": {
-            "python": platform.python_version(),
-            "system": platform.system(),
-            "machine": platform.machine(),
-            "cores": os.cpu_count(),
-        },
-    }
-
-
-def _make_manifest(
-    settings: JobSettings,
-    plan: Plan,
-    tokenizer: Tokenizer,
-    dtype: str,
-    layout: Layout,
-    offsets: Offsets,
-    ledger: Ledger,
-    run: dict[str, Any],
-) -> Manifest:
-    splits = {}
-    for split in SPLITS:
-        total = offsets.tokens[split]
-        sizes = [(idx, layout.shard_size(total, idx)) for idx in range(layout.num_shards(total))]
-        files = [
-            FileRecord(
-                layout.file_name(split, idx),
-                size * layout.token_bytes,
-                size,
-                ledger.file_digest(split, idx),
-            )
-            for idx, size in sizes
-        ]
-        splits[split] = SplitRecord(offsets.documents[split], total, files)
-    inputs = [
-        InputRecord(
-            source.path, source.num_bytes, counts.documents, counts.tokens, 0, counts.invalid_utf8
-        )
-        for source, counts in zip(plan.sources, offsets.source_counts, strict=True)
-    ]
-    inputs += [InputRecord(path, 0, 0, 0, 1, 0, why) for path, why in plan.skipped.items()]
-    counts = asdict(offsets.counts) | {"skipped_records": len(plan.skipped)}
-    return Manifest(
-        penstock=version("penstock"),
-        tokenizer=TokenizerRecord(
-            tokenizer.name, tokenizer.vocab_size, tokenizer.eot_id, tokenizer.fingerprint
-        ),
-        dtype=dtype,
-        byte_order="little",
-        splits=splits,
-        inputs=inputs,
-        inputs_digest=plan.inputs_digest(),
-        counts=counts,
-        settings=_shaping(settings, plan, tokenizer),
-        run=run,
-    )

@@ -11,12 +11,15 @@ import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
+from penstock.memory import tree_bytes
 from penstock.quantities import format_bytes, format_count, format_seconds
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from rich.console import Console
+
+    from penstock.offsets import Offsets
 
 __all__ = [
     "JsonProgress",
@@ -25,9 +28,11 @@ __all__ = [
     "SilentProgress",
     "Status",
     "TerminalProgress",
+    "Watch",
 ]
 
 _PLAIN_SECONDS = 30.0
+_TICK_SECONDS = 0.2
 _JSON_SECONDS = 1.0
 
 
@@ -152,3 +157,46 @@ class TerminalProgress:
         """Redraw."""
         fields: dict[str, Any] = {"line": status.line()}
         self._bar.update(self._task, completed=status.fraction, **fields)
+
+
+class Watch:
+    """Looks at the running job a few times a second: progress and memory."""
+
+    def __init__(
+        self, progress: Progress, total_bytes: int, num_units: int, offsets: Offsets
+    ) -> None:
+        self.peak_bytes = 0
+        self.work_seconds = 0.0
+        self.num_units_done = 0
+        self._progress = progress
+        self._offsets = offsets
+        self._total_bytes = total_bytes
+        self._num_units = num_units
+        self._started = 0.0
+        self._next = 0.0
+
+    def start(self) -> None:
+        """Start the clock: the workers are ready, the work begins."""
+        self._started = time.monotonic()
+
+    def tick(self, pids: list[int], *, now: bool = False) -> None:
+        """Show where the job is, unless it was shown just now."""
+        self.work_seconds = elapsed = time.monotonic() - self._started
+        if elapsed < self._next and not now:
+            return
+        self._next = elapsed + _TICK_SECONDS
+        memory_bytes = tree_bytes(pids)
+        self.peak_bytes = max(self.peak_bytes, memory_bytes)
+        counts = self._offsets.counts
+        self._progress.update(
+            Status(
+                elapsed_seconds=elapsed,
+                done_bytes=counts.input_bytes,
+                total_bytes=self._total_bytes,
+                num_units_done=self.num_units_done,
+                num_units=self._num_units,
+                num_tokens=counts.tokens,
+                num_documents=counts.documents,
+                memory_bytes=memory_bytes,
+            )
+        )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from support import EXAMPLES, HEAD_BYTES, HOSTILE_CHARACTERS, expected_splits, run_units
 
 from penstock.readers import borders, text
+from penstock.types import Counts
 
 hostile_text = st.text(st.sampled_from(HOSTILE_CHARACTERS), max_size=200)
 separators = st.sampled_from(
@@ -36,10 +38,13 @@ def patience(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     return 16
 
 
-def fresh(folder: Path) -> Path:
+def run_case(tmp_path: Path, data: bytes, **options: Any) -> tuple[dict[str, list[int]], Counts]:
+    """Tokenize `data` in a fresh folder; one test tries many cases in the same one."""
+    folder = tmp_path / "case"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    return folder
+    (folder / "text.txt").write_bytes(data)
+    return run_units([folder / "text.txt"], folder / "out", **options)
 
 
 @rounds
@@ -53,12 +58,10 @@ def test_separated_documents_equal_the_reference(
     block_bytes: int,
     ends_with_separator: bool,
 ) -> None:
-    folder = fresh(tmp_path / "case")
     data = (separator.join(texts) + separator * ends_with_separator + "end").encode()
-    (folder / "text.txt").write_bytes(data)
-    ids, counts = run_units(
-        [folder / "text.txt"],
-        folder / "out",
+    ids, counts = run_case(
+        tmp_path,
+        data,
         doc_separator=separator,
         unit_bytes=unit_bytes,
         block_bytes=block_bytes,
@@ -85,12 +88,10 @@ def test_separated_documents_equal_the_reference(
 def test_lines_equal_the_reference(
     tmp_path: Path, patience: int, texts: list[str], unit_bytes: int, block_bytes: int, eot: str
 ) -> None:
-    folder = fresh(tmp_path / "case")
     data = "\n".join(texts).removeprefix("\ufeff").encode() + b"\nend"
-    (folder / "text.txt").write_bytes(data)
-    ids, _ = run_units(
-        [folder / "text.txt"],
-        folder / "out",
+    ids, _ = run_case(
+        tmp_path,
+        data,
         docs_by="line",
         unit_bytes=unit_bytes,
         block_bytes=block_bytes,
@@ -106,12 +107,10 @@ def test_lines_equal_the_reference(
 def test_invalid_utf8_is_repaired_like_each_whole_document(
     tmp_path: Path, patience: int, texts: list[bytes], unit_bytes: int, block_bytes: int
 ) -> None:
-    folder = fresh(tmp_path / "case")
     data = b"start" + b"|".join(texts)
-    (folder / "text.txt").write_bytes(data)
-    ids, counts = run_units(
-        [folder / "text.txt"],
-        folder / "out",
+    ids, counts = run_case(
+        tmp_path,
+        data,
         doc_separator="|",
         unit_bytes=unit_bytes,
         block_bytes=block_bytes,
@@ -128,12 +127,10 @@ def test_invalid_utf8_is_repaired_like_each_whole_document(
 def test_invalid_utf8_is_ignored_like_in_each_whole_document(
     tmp_path: Path, patience: int, texts: list[bytes], unit_bytes: int, block_bytes: int
 ) -> None:
-    folder = fresh(tmp_path / "case")
     data = b"start" + b"|".join(texts)
-    (folder / "text.txt").write_bytes(data)
-    ids, _ = run_units(
-        [folder / "text.txt"],
-        folder / "out",
+    ids, _ = run_case(
+        tmp_path,
+        data,
         doc_separator="|",
         unit_bytes=unit_bytes,
         block_bytes=block_bytes,
@@ -149,14 +146,12 @@ def test_invalid_utf8_is_ignored_like_in_each_whole_document(
 def test_stripped_documents_equal_the_reference(
     tmp_path: Path, patience: int, texts: list[str], unit_bytes: int, block_bytes: int
 ) -> None:
-    folder = fresh(tmp_path / "case")
     white = "".join(map(chr, [*range(9, 14), 32, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B)]))
     white += "\u2028\u2029\u202f\u205f\u3000"
     data = ("x" + "|".join(texts)).encode()
-    (folder / "text.txt").write_bytes(data)
-    ids, _ = run_units(
-        [folder / "text.txt"],
-        folder / "out",
+    ids, _ = run_case(
+        tmp_path,
+        data,
         doc_separator="|",
         unit_bytes=unit_bytes,
         block_bytes=block_bytes,
