@@ -182,7 +182,7 @@ def test_extreme_val_fractions(penstock: RunPenstock, tmp_path: Path) -> None:
         assert (tmp_path / fraction / f"{full}.bin").stat().st_size > 0
         assert (tmp_path / fraction / f"{empty}.bin").stat().st_size == 0
     done = penstock("tokenize", "text.txt", "--docs-by", "line", "-o", "default")
-    assert "val is empty" in done.stderr
+    assert "val is empty: too few documents to choose from (3)" in done.stderr
 
 
 def test_another_jobs_output_is_a_conflict(penstock: RunPenstock, tmp_path: Path) -> None:

@@ -163,10 +163,11 @@ def _warnings(outcome: Outcome) -> list[str]:
 
 def _way_to_val(num_documents: int, settings: dict[str, Any]) -> str:
     """Name flags that would give a val split: a larger share, or more and smaller documents."""
-    if num_documents < _FEW_DOCUMENTS and settings["docs_by"] != "line":
+    if num_documents < _FEW_DOCUMENTS:
+        other = "file" if settings["docs_by"] == "line" else "line"
         return (
-            f"{num_documents} documents are too few to choose from; pass `--docs-by line` or "
-            "`--doc-separator` to have smaller ones"
+            f"too few documents to choose from ({num_documents}); pass `--docs-by {other}` or "
+            "`--doc-separator` to tell them apart another way"
         )
     fraction = min(max(round(20 / num_documents, 4), 0.001), 0.5)
     return (
