@@ -8,10 +8,22 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import psutil
 import pytest
+
+from penstock.errors import EngineError
+from penstock.executors import LocalExecutor
+from penstock.memory import MemoryShare
+from penstock.offsets import Offsets
+from penstock.plan import make_plan
+from penstock.quantities import parse_bytes
+from penstock.settings import JobSettings
+from penstock.store import Layout, Store
+from penstock.types import Finished
+from penstock.worker import WorkerSpec
 
 pytestmark = pytest.mark.slow
 
@@ -56,16 +68,22 @@ def random_han(size: int) -> str:
         (random_han, 12_000_000, []),
         (lambda size: "a" * size, 12_000_000, []),
         (lambda size: "x\n" * (size // 2), 4_000_000, ["--docs-by", "line"]),
-        (unique_words, 24_000_000, ["--memory", "512MiB"]),
+        (unique_words, 24_000_000, ["--memory", "300MiB"]),
+        (unique_words, 24_000_000, ["--engine", "fastokens"]),
+        (unique_words, 24_000_000, ["--engine", "fastokens", "--memory", "512MiB"]),
+        (lambda size: "a" * size, 6_000_000, ["--engine", "fastokens", "--memory", "512MiB"]),
     ],
-    ids=["unique words", "random Han", "one word", "one-letter lines", "little memory"],
+    ids=[
+        *("unique words", "random Han", "one word", "one-letter lines", "little memory"),
+        *("fastokens", "fastokens, little memory", "fastokens, one word"),
+    ],
 )
 def test_memory_holds(
     tmp_path: Path, make_text: Callable[[int], str], size: int, flags: list[str]
 ) -> None:
     path = tmp_path / "text.txt"
     path.write_text(make_text(size), encoding="utf-8")
-    limit = 512 << 20 if "512MiB" in flags else 1 << 30
+    limit = parse_bytes(dict(pairwise(flags)).get("--memory", "1GiB"), "--memory")
     assert run(path, tmp_path / "out", *flags) < limit
 
 
@@ -78,3 +96,55 @@ def test_memory_does_not_grow_with_the_input(tmp_path: Path) -> None:
         peaks.append(run(path, tmp_path / f"out{size}", "-j", "1"))
     # The engine's word cache fills within the first unit; after that nothing may grow.
     assert peaks[1] < peaks[0] * 1.15
+
+
+def run_with_share(path: Path, output: Path, limit_bytes: int) -> tuple[list[Finished], int]:
+    """Run fastokens, whose caches grow, in small units with a share as given."""
+    job = JobSettings(inputs=(str(path),), output=output, unit_bytes=500_000, block_bytes=100_000)
+    plan = make_plan(job)
+    spec = WorkerSpec(
+        tokenizer="gpt2",
+        engine="fastokens",
+        rule=plan.rule,
+        eot=job.eot,
+        val_fraction=0.1,
+        seed=0,
+        strip=False,
+        invalid_utf8="replace",
+        dtype="uint16",
+        block_bytes=job.block_bytes,
+        layout=Layout(str(output), 2, None),
+        share=MemoryShare(limit_bytes, block_bytes=0),
+        give_back=True,
+    )
+    offsets = Offsets(len(plan.sources))
+    with Store(output) as store:
+        executor = LocalExecutor(
+            spec,
+            num_workers=2,
+            batch_bytes=job.unit_bytes,
+            priority="low",
+            lock_file=store.lock_file,
+        )
+        with executor:
+            finished = list(executor.run(plan.iter_units(), offsets, lambda: None))
+    return finished, executor.num_replaced
+
+
+def test_workers_that_are_full_are_replaced_and_nothing_differs(tmp_path: Path) -> None:
+    path = tmp_path / "text.txt"
+    path.write_text(unique_words(16_000_000))
+    unlimited, num_replaced = run_with_share(path, tmp_path / "out", 1 << 40)
+    assert num_replaced == 0
+    # What an engine starts with differs from machine to machine: find a share that just fits it.
+    for limit_mib in range(120, 400, 20):
+        try:
+            finished, num_replaced = run_with_share(path, tmp_path / "out", limit_mib << 20)
+        except EngineError as error:
+            assert "needs too much memory" in str(error)  # noqa: PT017 the loop goes on
+            continue
+        break
+    else:
+        pytest.fail("no share fits")
+    assert num_replaced >= 1
+    assert finished == unlimited
