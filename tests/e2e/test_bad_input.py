@@ -298,3 +298,17 @@ def test_short_lines_beside_a_forced_cut_are_quick(penstock: RunPenstock, tmp_pa
     counts = json.loads((tmp_path / "tokens" / "manifest.json").read_text())["counts"]
     assert counts["documents"] == 1_000_001
     assert counts["forced_cuts"] >= 1
+
+
+@pytest.mark.parametrize("size", [1000, 1_500_000])
+def test_a_file_of_white_space_is_an_empty_document_when_stripped(
+    penstock: RunPenstock, tmp_path: Path, size: int
+) -> None:
+    (tmp_path / "blank.txt").write_bytes(b" " * size)
+    (tmp_path / "text.txt").write_text(" some text ")
+    flags = ["--strip", "--docs-by", "file", "--val-fraction", "0"]
+    penstock("tokenize", "blank.txt", "text.txt", *flags)
+    counts = json.loads((tmp_path / "tokens" / "manifest.json").read_text())["counts"]
+    assert (counts["documents"], counts["empty_documents"]) == (1, 1)
+    ids = np.fromfile(tmp_path / "tokens" / "train.bin", "<u2").tolist()
+    assert ids == ids_of(b"some text")

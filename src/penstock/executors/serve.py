@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import traceback
+from functools import partial
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from threading import Thread
@@ -20,6 +21,8 @@ from penstock.errors import EngineError, PenstockError
 from penstock.worker import ShareReachedError, Worker, WorkerSpec
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from penstock.settings import Priority
 
 __all__ = ["main"]
@@ -55,20 +58,26 @@ def _drain(parent: Connection, requests: SimpleQueue[Any]) -> None:
 
 def _serve(parent: Connection, requests: SimpleQueue[Any], spec: WorkerSpec) -> None:
     """Make the worker at once, while others start too; then answer until the parent hangs up."""
-    payload: object = "its start"
+    made, failure = _guarded(lambda: Worker(spec), "its start")
+    while failure is None and (request := requests.get()) is not None:
+        kind, payload = request
+        answer, failure = _guarded(partial(_answer, made, kind, payload), payload)
+        if failure is None:
+            parent.send((kind, answer))
+    if failure is not None:
+        parent.send(failure)
+
+
+def _guarded(work: Callable[[], Any], payload: object) -> tuple[Any, tuple[str, object] | None]:
+    """Do something; return its result, or what to tell the parent before this worker ends."""
     try:
-        worker = Worker(spec)
-        while (request := requests.get()) is not None:
-            kind, payload = request
-            parent.send((kind, _answer(worker, kind, payload)))
+        return work(), None
     except ShareReachedError:
-        parent.send(("full", None))
+        return None, ("full", None)
     except PenstockError as error:
-        parent.send(("error", error))
-    except OSError:
-        raise
+        return None, ("error", error)
     except Exception as error:  # noqa: BLE001 the worker's border: wrap, say where, pass on
-        parent.send(("error", _bug(error, payload)))
+        return None, ("error", _bug(error, payload))
 
 
 def _answer(worker: Worker, kind: str, payload: Any) -> Any:

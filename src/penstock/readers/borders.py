@@ -26,7 +26,7 @@ MAX_RUN_BYTES = 1 << 20
 _PATIENCE_BYTES = 1 << 20
 # What a cut rule must see on both sides of a position: one UTF-8 character.
 _CONTEXT_BYTES = 4
-# Text has a cut every few words: a small first look costs least, measured 8 times less than 4 KiB.
+# Text has a cut every few words: a small first look costs least, a quarter of one of 4 KiB.
 _FIRST_LOOK_BYTES = 1 << 8
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _CONTINUATION_BYTES = bytes(range(0x80, 0xC0))

@@ -55,8 +55,8 @@ class SpanReader:
             if start >= end:
                 return
             left = _previous_border(borders, start)
-            is_end = end >= _next_border(borders, unit.source_end)
-            right = end if is_end else _next_border(borders, end + 1)
+            document_end = _next_border(borders, unit.source_end)
+            right = end if end >= document_end else _next_border(borders, end + 1)
             self._buffer.load(file, left, right)
             self._counts += self._buffer.count_unit(
                 start - left,
@@ -68,20 +68,30 @@ class SpanReader:
             edges = [left, start, *(edge for edge in inner if edge and start < edge < end), end]
             positions = np.array([*edges, right], np.int64) - left
             if self._options.strip:
-                self._trim(positions, is_start=left == borders.text_start, is_end=is_end)
+                positions = self._trim(
+                    positions,
+                    is_start=left == borders.text_start,
+                    is_end=right >= document_end,
+                )
+                if positions[0] == positions[-1] and start == borders.text_start:
+                    self._counts += Counts(empty_documents=1)
             yield from self._iter_spans(positions)
             if self._options.give_back:
                 file.give_back(start, end)
 
-    def _trim(self, edges: NDArray[np.int64], *, is_start: bool, is_end: bool) -> None:
-        """Move the document's own ends, wherever they stand among the edges, past white space."""
+    def _trim(self, edges: NDArray[np.int64], *, is_start: bool, is_end: bool) -> NDArray[np.int64]:
+        """Move the document's own ends past white space; a span of which nothing is left goes.
+
+        Every unit that sees an end moves it, as its own or as its neighbour's.
+        """
         if is_start:
             first = edges[edges > 0][0]
             edges[edges == 0] = self._buffer.trim_left(0, int(first))
-        if is_end:
-            last = edges[-1]
+        last = edges[-1]
+        if is_end and edges[0] < last:
             before = edges[edges < last][-1]
             edges[edges == last] = self._buffer.trim_right(int(before), int(last))
+        return np.concatenate((edges[:1], np.unique(edges[1:-1]), edges[-1:]))
 
     def _iter_spans(self, edges: NDArray[np.int64]) -> Iterator[Block]:
         """Group spans to blocks; the first and last pair of `edges` is the neighbours' span."""

@@ -163,12 +163,14 @@ class TextReader:
         closes = end < region.size or region.closes
         if self._rule.kind == "line" and self._ends_with_return(start, end, region):
             end -= 1
+        # Only what has no forced cut can be told to be empty: the rest may be another unit's.
+        may_be_empty = begins and closes and region.next_forced(start) >= end
         if self._options.strip and begins:
             # Not past a forced cut: on its other side may be another unit, which trims nothing.
             start = self._buffer.trim_left(start, min(region.next_forced(start), end))
         if self._options.strip and closes:
             end = self._buffer.trim_right(region.last_forced(start, end), end)
-        if begins and closes and start == end:
+        if may_be_empty and start == end:
             self._counts += Counts(empty_documents=1)
             return
         limit = np.array([end if closes else start + HEAD_BYTES])
