@@ -16,11 +16,12 @@ import xxhash
 from penstock.cuts import ByteLevelCuts
 from penstock.engines import load_engine
 from penstock.engines.base import Engine
+from penstock.layout import Layout
 from penstock.memory import MemoryShare
 from penstock.offsets import Offsets
 from penstock.plan import make_plan
 from penstock.settings import JobSettings
-from penstock.store import Layout, Store
+from penstock.store import Store
 from penstock.tokenizer import load_tokenizer
 from penstock.types import SPLITS, Counts, EotPlace
 from penstock.worker import Worker, WorkerSpec
@@ -114,8 +115,8 @@ def run_units(
         mock.patch("penstock.worker.ByteLevelCuts", return_value=_cuts()),
     ):
         worker = Worker(spec)
-    offsets = Offsets(len(plan.sources))
-    with Store(output):
+    offsets = Offsets()
+    with Store(layout):
         for unit in plan.iter_units():
             worker.write(offsets.grant(unit, worker.encode(unit)))
         ids: dict[str, list[int]] = {}

@@ -1,61 +1,145 @@
-"""The ledger: one line for each finished unit, in unit order.
+"""The ledger: what a job is, its inputs, and one line for each finished unit, in unit order.
 
-It records and adds up; it decides nothing. The pipeline appends to it while the job runs; the
-store renames it to `segments.jsonl` when the job is done.
+It reads and formats lines, each with a checksum of its own; it writes no file (`checkpoints` does)
+and decides nothing. Reading adds up: at its end the reader holds all that the run held when it
+wrote the last line, so a job can go on from it, and the manifest can be made from it.
+
+    {"format": "penstock ledger", ...}   what shapes the bytes
+    {"input": 0, "path": ...}            an input, before its first unit
+    {"unit": 0, "input": 0, ...}         a finished unit
+    {"run": {...}, "skipped": {...}}     the end of a finished job
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
-from typing import TYPE_CHECKING, TextIO
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import xxhash
 
-from penstock.store import write_errors
+from penstock.errors import DamageError
+from penstock.layout import Layout
+from penstock.offsets import Offsets
+from penstock.types import (
+    SPLITS,
+    Counts,
+    Encoded,
+    Finished,
+    Grant,
+    JobRecord,
+    Receipt,
+    Segment,
+    Source,
+    Split,
+    Unit,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
-    from types import TracebackType
 
-    from penstock.types import Finished, Split
+__all__ = [
+    "Digests",
+    "Ending",
+    "LedgerReader",
+    "format_ending",
+    "format_input",
+    "format_job",
+    "format_unit",
+]
 
-__all__ = ["Ledger"]
+_FORMAT, _VERSION = "penstock ledger", 1
+_CHECK = b',"check":"'
+_Number = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+_Digest = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
 
 
-class Ledger:
-    """An open ledger; use it in a `with`.
+class Digests:
+    """The digest of each output file: an xxh3_128 over the digests of its segments in order.
 
-    The digest of an output file is an xxh3_128 over the digests of its segments in order, so that
-    no token is read a second time to make it.
+    So no token is read a second time to make it.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._digests: dict[tuple[Split, int], xxhash.xxh3_128] = {}
+    def __init__(self) -> None:
+        self._running: dict[tuple[Split, int], xxhash.xxh3_128] = {}
 
-    def __enter__(self) -> Ledger:
-        with write_errors(self._path):
-            self._file: TextIO = self._path.open("w", encoding="utf-8")
-        return self
+    def add(self, receipt: Receipt) -> None:
+        """Cover the next segments; receipts must come in unit order."""
+        for segment in receipt.segments:
+            running = self._running.setdefault((segment.split, segment.shard), xxhash.xxh3_128())
+            running.update(bytes.fromhex(segment.digest))
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        with write_errors(self._path):
-            self._file.close()
+    def of(self, split: Split, shard: int) -> str:
+        """Return the digest of a file over what was covered so far."""
+        return self._running.get((split, shard), xxhash.xxh3_128()).hexdigest()
 
-    def append(self, finished: Finished) -> None:
-        """Record a finished unit; units must come in order.
 
-        The line holds all that `Offsets` took from the unit, so that it can be made from lines.
-        """
-        unit, encoded = finished.unit, finished.encoded
-        counts = {name: count for name, count in asdict(encoded.counts).items() if count}
-        line = {
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """The last line of a finished job: how it ran, and which inputs were skipped."""
+
+    run: dict[str, Any]
+    skipped: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _InputLine:
+    input: _Number
+    path: str
+    bytes: _Number
+    mtime_ns: int
+    edges: str
+    end: _Number
+
+
+@dataclass(frozen=True, slots=True)
+class _PerSplit:
+    train: _Number
+    val: _Number
+
+
+@dataclass(frozen=True, slots=True)
+class _UnitLine:
+    unit: _Number
+    input: _Number
+    start: _Number
+    end: _Number
+    counts: Counts
+    documents: _PerSplit
+    carried: tuple[Split, _Number]
+    carried_special: bool
+    open: Split | None
+    open_special: bool
+    segments: list[tuple[Split, _Number, _Number, _Number, _Digest]]
+
+
+def format_job(job: JobRecord) -> bytes:
+    """Write the first line."""
+    return _checked({"format": _FORMAT, "version": _VERSION, **asdict(job)})
+
+
+def format_input(idx: int, source: Source, end: int) -> bytes:
+    """Write the line of an input; `end` is where the job ends in it."""
+    return _checked(
+        {
+            "input": idx,
+            "path": source.path,
+            "bytes": source.num_bytes,
+            "mtime_ns": source.mtime_ns,
+            "edges": source.edges,
+            "end": end,
+        }
+    )
+
+
+def format_unit(finished: Finished) -> bytes:
+    """Write the line of a unit: all that `Offsets` took from it, and its segments."""
+    unit, encoded = finished.unit, finished.encoded
+    counts = {name: count for name, count in asdict(encoded.counts).items() if count}
+    return _checked(
+        {
             "unit": unit.index,
             "input": unit.source_idx,
             "start": unit.start,
@@ -68,12 +152,171 @@ class Ledger:
             "open_special": encoded.open_special,
             "segments": [list(asdict(segment).values()) for segment in finished.receipt.segments],
         }
-        with write_errors(self._path):
-            self._file.write(json.dumps(line, separators=(",", ":")) + "\n")
-        for segment in finished.receipt.segments:
-            running = self._digests.setdefault((segment.split, segment.shard), xxhash.xxh3_128())
-            running.update(bytes.fromhex(segment.digest))
+    )
 
-    def file_digest(self, split: Split, shard: int) -> str:
-        """Return the digest of an output file over the segments recorded so far."""
-        return self._digests.get((split, shard), xxhash.xxh3_128()).hexdigest()
+
+def format_ending(ending: Ending) -> bytes:
+    """Write the last line of a finished job."""
+    return _checked(asdict(ending))
+
+
+def _checked(content: dict[str, Any]) -> bytes:
+    body = json.dumps(content, separators=(",", ":")).encode()
+    return body[:-1] + _CHECK + xxhash.xxh3_64_hexdigest(body).encode() + b'"}\n'
+
+
+def _body(line: bytes) -> bytes | None:
+    """Return a line without its checksum; None if it is torn or damaged."""
+    at = line.rfind(_CHECK)
+    body = line[:at] + b"}"
+    whole = body[:-1] + _CHECK + xxhash.xxh3_64_hexdigest(body).encode() + b'"}\n'
+    return body if at >= 0 and line == whole else None
+
+
+class LedgerReader:
+    """Walks through a ledger's lines up to the first that is torn or damaged.
+
+    Attributes:
+        job: What shapes the bytes.
+        sources: The inputs met so far.
+        offsets: The totals of the units met so far.
+        digests: The digests of the files, likewise.
+        num_units: How many units were met.
+        valid_bytes: Where the last good line ends, that of the end left out.
+        problem: What is wrong behind it; empty if nothing is there.
+        ending: The last line of a finished job.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open a ledger and read its first line.
+
+        Raises:
+            DamageError: If there is no ledger, or one this version cannot know.
+        """
+        self._path = path
+        self.sources: list[Source] = []
+        self.offsets = Offsets()
+        self.digests = Digests()
+        self.num_units = 0
+        self.valid_bytes = 0
+        self.problem = ""
+        self.ending: Ending | None = None
+        self._ends: list[int] = []
+        self._last: Unit | None = None
+        try:
+            with path.open("rb") as file:
+                first = file.readline()
+        except OSError as error:
+            raise self._damage(f"cannot be read: {error.strerror}") from error
+        try:
+            content = json.loads(_body(first) or b"{}")
+            if content.pop("format", None) != _FORMAT or content.pop("version", None) != _VERSION:
+                raise self._damage("the first line is damaged, or of another version")
+            self.job = msgspec.convert(content, JobRecord)
+        except ValueError as error:
+            raise self._damage("the first line is damaged") from error
+        self._layout = Layout.of_job(path.parent, self.job)
+        self.valid_bytes = len(first)
+
+    def iter_units(self) -> Iterator[Finished]:
+        """Yield the finished units in order; stop at the first line that is not good."""
+        with self._path.open("rb") as file:
+            file.seek(self.valid_bytes)
+            for line in file:
+                body = _body(line)
+                try:
+                    if body is None:
+                        raise ValueError("torn or damaged")
+                    finished = self._take(body)
+                except ValueError as error:
+                    self.problem = f"line at byte {self.valid_bytes}: {error}"
+                    return
+                if self.ending is None:
+                    self.valid_bytes += len(line)
+                if finished is not None:
+                    yield finished
+
+    def _take(self, body: bytes) -> Finished | None:
+        if self.ending is not None:
+            raise ValueError("stands behind the end")
+        if body.startswith(b'{"unit":'):
+            return self._take_unit(msgspec.json.decode(body, type=_UnitLine))
+        content = json.loads(body)
+        if "input" in content:
+            self._take_input(msgspec.convert(content, _InputLine))
+        else:
+            self.ending = msgspec.convert(content, Ending)
+        return None
+
+    def _take_input(self, line: _InputLine) -> None:
+        if line.input != len(self.sources) or line.end > line.bytes:
+            raise ValueError("an input out of order")
+        self.sources.append(Source(line.path, line.bytes, line.mtime_ns, line.edges))
+        self._ends.append(line.end)
+
+    def _take_unit(self, line: _UnitLine) -> Finished:
+        """Rebuild what the run knew of a unit; refuse one that does not follow from those before.
+
+        Whoever can write a ledger can write a checksum, so the numbers are checked too.
+        """
+        unit = self._next_unit(line)
+        segments = tuple(Segment(*fields) for fields in line.segments)
+        carried_split, carried_tokens = line.carried
+        tokens = {
+            split: sum(segment.num_tokens for segment in segments if segment.split == split)
+            for split in SPLITS
+        }
+        tokens[carried_split] -= carried_tokens
+        encoded = Encoded(
+            unit_idx=line.unit,
+            counts=line.counts,
+            tokens=tokens,
+            documents={"train": line.documents.train, "val": line.documents.val},
+            carried_tokens=carried_tokens,
+            carried_special=line.carried_special,
+            open_split=line.open,
+            open_special=line.open_special,
+        )
+        if min(tokens.values()) < 0 or sum(tokens.values()) + carried_tokens != line.counts.tokens:
+            raise ValueError("a unit whose tokens do not add up")
+        self._check_places(self.offsets.place(line.unit), encoded, segments)
+        grant = self.offsets.grant(unit, encoded)
+        receipt = Receipt(line.unit, segments)
+        self.digests.add(receipt)
+        self.num_units += 1
+        self._last = unit
+        return Finished(unit, encoded, grant, receipt)
+
+    def _next_unit(self, line: _UnitLine) -> Unit:
+        idx, start = (self._last.source_idx, self._last.end) if self._last else (0, 0)
+        while idx < len(self._ends) and start == self._ends[idx]:
+            idx, start = idx + 1, 0
+        if (
+            (line.unit, line.input, line.start) != (self.num_units, idx, start)
+            or not line.input < len(self.sources)
+            or not line.start < line.end <= self._ends[line.input]
+        ):
+            raise ValueError("a unit out of order")
+        source = self.sources[line.input]
+        return Unit(line.unit, line.input, source, line.start, line.end, self._ends[line.input])
+
+    def _check_places(self, grant: Grant, encoded: Encoded, segments: tuple[Segment, ...]) -> None:
+        expected: list[tuple[Split, int, int, int]] = []
+        for split in SPLITS:
+            offset = grant.offsets[split]
+            runs = [encoded.tokens[split]]
+            if split == grant.carried_split:
+                runs.insert(0, encoded.carried_tokens)
+            for run in runs:
+                expected += [(split, *place) for place in self._layout.iter_places(offset, run)]
+                offset += run
+        found = [(each.split, each.shard, each.offset_tokens, each.num_tokens) for each in segments]
+        if found != expected:
+            raise ValueError("a unit whose segments are in the wrong place")
+
+    def _damage(self, what: str) -> DamageError:
+        return DamageError(
+            f"the ledger `{self._path.name}` is of no use: {what}",
+            where=str(self._path),
+            next_step="pass `--overwrite` to make the output anew",
+        )

@@ -11,44 +11,34 @@ import json
 import os
 import platform
 from dataclasses import asdict, dataclass, fields
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import xxhash
+
 from penstock.errors import DamageError
-from penstock.store import MANIFEST
-from penstock.types import SPLITS
+from penstock.layout import LEDGER, MANIFEST, WORK, Layout
+from penstock.types import SPLITS, TokenizerRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterable, Sequence
 
+    from penstock.ledger import Digests, Ending
     from penstock.offsets import Offsets
-    from penstock.plan import Plan
-    from penstock.store import Layout
-    from penstock.tokenizer import Tokenizer
-    from penstock.types import Split
+    from penstock.types import Counts, JobRecord, Source, Split
 
 __all__ = [
     "FileRecord",
     "InputRecord",
     "Manifest",
     "SplitRecord",
-    "TokenizerRecord",
+    "digest_inputs",
+    "format_skipped",
     "host_facts",
     "make_manifest",
 ]
 
 _FORMAT, _VERSION = "penstock", 1
-
-
-@dataclass(frozen=True, slots=True)
-class TokenizerRecord:
-    """Which tokenizer made the ids."""
-
-    name: str
-    vocab_size: int
-    eot_id: int
-    fingerprint: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,10 +142,15 @@ class Manifest:
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
+            is_unfinished = (folder / WORK / LEDGER).exists()
             raise DamageError(
-                "there is no finished job here",
+                "the job here is not finished"
+                if is_unfinished
+                else "there is no finished job here",
                 where=str(folder),
-                next_step=f"make one: `penstock tokenize INPUT... -o {folder}`",
+                next_step="run the command that was started here again: it continues"
+                if is_unfinished
+                else f"make one: `penstock tokenize INPUT... -o {folder}`",
             ) from error
         return cls.from_json(text, path)
 
@@ -163,67 +158,68 @@ class Manifest:
         """Return the names of all output files."""
         return [file.path for split in SPLITS for file in self.splits[split].files]
 
-    def differences(self, settings: dict[str, Any], inputs_digest: str) -> list[str]:
-        """Say how another job differs from this one in what shapes the bytes."""
-        mine, theirs = self.settings, settings
-        differing = [
-            f"{name}: {mine.get(name)} there, {theirs.get(name)} here"
-            for name in sorted(mine.keys() | theirs.keys())
-            if mine.get(name) != theirs.get(name)
-        ]
-        if self.inputs_digest != inputs_digest:
-            differing.append("inputs: other files, sizes or times")
-        return differing
-
 
 def make_manifest(
     *,
-    plan: Plan,
-    tokenizer: Tokenizer,
-    dtype: str,
-    layout: Layout,
+    job: JobRecord,
+    sources: Sequence[Source],
     offsets: Offsets,
-    file_digest: Callable[[Split, int], str],
-    settings: dict[str, Any],
-    run: dict[str, Any],
+    digests: Digests,
+    ending: Ending,
 ) -> Manifest:
-    """Sum up a job whose tokens are all written."""
+    """Sum up a job whose tokens are all written: from a run, or from its ledger."""
+    layout = Layout.of_job(Path(), job)
     splits = {}
     for split in SPLITS:
         total = offsets.tokens[split]
-        sizes = [(idx, layout.shard_size(total, idx)) for idx in range(layout.num_shards(total))]
         files = [
             FileRecord(
-                layout.file_name(split, idx),
-                size * layout.token_bytes,
-                size,
-                file_digest(split, idx),
+                layout.file_name(split, shard),
+                layout.shard_size(total, shard) * layout.token_bytes,
+                layout.shard_size(total, shard),
+                digests.of(split, shard),
             )
-            for idx, size in sizes
+            for shard in range(layout.num_shards(total))
         ]
         splits[split] = SplitRecord(offsets.documents[split], total, files)
-    inputs = [
-        InputRecord(
-            source.path, source.num_bytes, counts.documents, counts.tokens, 0, counts.invalid_utf8
-        )
-        for source, counts in zip(plan.sources, offsets.source_counts, strict=True)
-    ]
-    inputs += [InputRecord(path, 0, 0, 0, 1, 0, why) for path, why in plan.skipped.items()]
-    counts = asdict(offsets.counts) | {"skipped_records": len(plan.skipped)}
+    counts = asdict(offsets.counts) | {"skipped_records": len(ending.skipped)}
+    counts["empty_documents"] += sum(1 for source in sources if not source.num_bytes)
     return Manifest(
-        penstock=version("penstock"),
-        tokenizer=TokenizerRecord(
-            tokenizer.name, tokenizer.vocab_size, tokenizer.eot_id, tokenizer.fingerprint
-        ),
-        dtype=dtype,
+        penstock=job.penstock,
+        tokenizer=job.tokenizer,
+        dtype=job.dtype,
         byte_order="little",
         splits=splits,
-        inputs=inputs,
-        inputs_digest=plan.inputs_digest(),
+        inputs=[
+            *(_input_record(source, offsets.of_source(idx)) for idx, source in enumerate(sources)),
+            *(InputRecord(path, 0, 0, 0, 1, 0, why) for path, why in ending.skipped.items()),
+        ],
+        inputs_digest=digest_inputs(sources),
         counts=counts,
-        settings=settings,
-        run=run,
+        settings=job.settings,
+        run=ending.run,
     )
+
+
+def digest_inputs(sources: Iterable[Source]) -> str:
+    """Cover the names, sizes, times and edges of all inputs, to notice a change."""
+    digest = xxhash.xxh3_128()
+    for source in sources:
+        line = f"{source.path}\0{source.num_bytes}\0{source.mtime_ns}\0{source.edges}\n"
+        digest.update(line.encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()
+
+
+def _input_record(source: Source, counts: Counts) -> InputRecord:
+    return InputRecord(
+        source.path, source.num_bytes, counts.documents, counts.tokens, 0, counts.invalid_utf8
+    )
+
+
+def format_skipped(skipped: dict[str, str]) -> str:
+    """Write the inputs that were left out, one a line."""
+    lines = [{"path": path, "position": None, "reason": why} for path, why in skipped.items()]
+    return "".join(json.dumps(line) + "\n" for line in lines)
 
 
 def host_facts() -> dict[str, Any]:

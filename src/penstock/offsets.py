@@ -7,42 +7,63 @@ writes nothing; the executor passes its grants to the workers.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+from penstock.errors import ConflictError
 from penstock.types import SPLITS, Counts, Grant, Split
 
 if TYPE_CHECKING:
-    from penstock.types import Encoded, Unit
+    from collections.abc import Sequence
 
-__all__ = ["Offsets"]
+    from penstock.types import Encoded, Finished, Unit
+
+__all__ = ["GivesPlaces", "Offsets", "RecordedOffsets"]
+
+
+class GivesPlaces(Protocol):
+    """Gives a unit its place, once it is known how many tokens it has."""
+
+    def grant(self, unit: Unit, encoded: Encoded) -> Grant:
+        """Say where the unit's tokens go."""
+        ...
 
 
 class Offsets:
     """Gives out offsets and keeps the running totals; must see every unit, in order."""
 
-    def __init__(self, num_sources: int, *, num_empty: int = 0) -> None:
-        """Start a job of `num_sources` inputs, of which `num_empty` hold nothing."""
+    def __init__(self) -> None:
         self.tokens: dict[Split, int] = dict.fromkeys(SPLITS, 0)
         self.documents: dict[Split, int] = dict.fromkeys(SPLITS, 0)
-        self.counts = Counts(empty_documents=num_empty)
-        self.source_counts = [Counts()] * num_sources
+        self.counts = Counts()
+        self._source_counts: list[Counts] = []
         self._open_split: Split = "train"
         self._open_special = False
 
+    def place(self, unit_idx: int) -> Grant:
+        """Say where the next unit goes."""
+        return Grant(unit_idx, self._open_split, dict(self.tokens))
+
     def grant(self, unit: Unit, encoded: Encoded) -> Grant:
         """Place a unit behind all units before it."""
-        grant = Grant(encoded.unit_idx, self._open_split, dict(self.tokens))
+        grant = self.place(encoded.unit_idx)
         self.tokens[self._open_split] += encoded.carried_tokens
         for split in SPLITS:
             self.tokens[split] += encoded.tokens[split]
             self.documents[split] += encoded.documents[split]
         counts = self._count_special(encoded)
         self.counts += counts
-        self.source_counts[unit.source_idx] += counts
+        while len(self._source_counts) <= unit.source_idx:
+            self._source_counts.append(Counts())
+        self._source_counts[unit.source_idx] += counts
         if encoded.open_split is not None:
             self._open_split = encoded.open_split
             self._open_special = encoded.open_special
         return grant
+
+    def of_source(self, source_idx: int) -> Counts:
+        """Return what was seen in one input."""
+        known = self._source_counts
+        return known[source_idx] if source_idx < len(known) else Counts()
 
     def _count_special(self, encoded: Encoded) -> Counts:
         """Count a document once, however many units its end-of-text strings stand in."""
@@ -51,3 +72,46 @@ class Offsets:
         self._open_special = True
         more = encoded.counts.special_text_documents + 1
         return replace(encoded.counts, special_text_documents=more)
+
+
+class RecordedOffsets:
+    """Gives units that were finished before, and are done again, the places they had."""
+
+    def __init__(self, finished: Sequence[Finished]) -> None:
+        self._finished = {each.unit.index: each for each in finished}
+
+    def grant(self, unit: Unit, encoded: Encoded) -> Grant:
+        """Return the unit's old place.
+
+        Raises:
+            ConflictError: If its text gives something else now.
+        """
+        recorded = self._finished[unit.index]
+        if encoded != recorded.encoded:
+            raise self._changed(unit)
+        return recorded.grant
+
+    def units(self) -> list[Unit]:
+        """Return the units to do again."""
+        return [each.unit for each in self._finished.values()]
+
+    def files(self) -> set[tuple[Split, int]]:
+        """Return the split and shard of every file they are in."""
+        segments = [each.receipt.segments for each in self._finished.values()]
+        return {(segment.split, segment.shard) for run in segments for segment in run}
+
+    def check(self, finished: Finished) -> None:
+        """Refuse tokens that are not those that were there.
+
+        Raises:
+            ConflictError: If a checksum differs.
+        """
+        if finished.receipt != self._finished[finished.unit.index].receipt:
+            raise self._changed(finished.unit)
+
+    def _changed(self, unit: Unit) -> ConflictError:
+        return ConflictError(
+            "the input gives other tokens than it did: it was changed since",
+            where=f"{unit.source.path}, byte {unit.start} to {unit.end}",
+            next_step="restore the input, or make the output anew with `--overwrite`",
+        )

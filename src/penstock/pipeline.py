@@ -7,28 +7,33 @@ the Python interface both call `run_job`.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Literal
 
 import psutil
 
+from penstock.checkpoints import Checkpoints
 from penstock.engines import ENGINE_MEMORY, choose_engine
-from penstock.errors import ConflictError, DamageError, InputError, UsageError
+from penstock.errors import InputError, UsageError
 from penstock.executors import LocalExecutor
-from penstock.ledger import Ledger
-from penstock.manifest import Manifest, host_facts, make_manifest
+from penstock.layout import Layout
+from penstock.ledger import Ending
+from penstock.manifest import Manifest, format_skipped, host_facts, make_manifest
 from penstock.memory import divide_memory
-from penstock.offsets import Offsets
+from penstock.offsets import RecordedOffsets
 from penstock.plan import make_plan
 from penstock.progress import Watch
+from penstock.resume import find_finished, keep_units
 from penstock.sources import find_changed
-from penstock.store import LEDGER, MANIFEST, Layout, Store, write_errors
+from penstock.store import Store
 from penstock.tokenizer import load_tokenizer
-from penstock.types import SPLITS
+from penstock.types import JobRecord, TokenizerRecord
 from penstock.worker import WorkerSpec
 
 if TYPE_CHECKING:
     from penstock.memory import MemoryShare
+    from penstock.offsets import Offsets
     from penstock.plan import Plan
     from penstock.progress import Progress
     from penstock.settings import JobSettings
@@ -52,72 +57,79 @@ class Outcome:
 
 
 def run_job(settings: JobSettings, progress: Progress) -> Outcome:
-    """Tokenize: find the inputs, run the workers, commit the output."""
+    """Tokenize: find the inputs, keep what is done, run the workers, commit the output."""
     started = time.monotonic()
     plan = make_plan(settings)
-    tokenizer = load_tokenizer(settings.tokenizer)
-    finished = _find_finished(settings, plan, tokenizer)
+    job = _describe(settings, plan)
+    finished = None if settings.overwrite else find_finished(settings.output, job, plan)
     if finished is not None:
         return Outcome(finished, is_new=False, skipped=plan.skipped)
 
-    dtype = _choose_dtype(settings, tokenizer)
-    layout = Layout(str(settings.output), int(dtype[4:]) // 8, settings.shard_tokens)
-    engine, why_not_kernel = choose_engine(settings.engine, tokenizer)
+    engine, why_not_kernel = choose_engine(settings.engine, load_tokenizer(settings.tokenizer))
     num_workers, share, hint = divide_memory(
         settings.memory_bytes, ENGINE_MEMORY[engine], len(plan.sources), settings.workers
     )
-    spec = _worker_spec(settings, plan, engine, dtype, layout, share)
-    offsets = Offsets(len(plan.sources), num_empty=plan.num_empty)
-    watch = Watch(progress, plan.input_bytes, plan.num_units, offsets)
-
-    with Store(settings.output) as store:
-        store.clear_partial()
+    layout = Layout.of_job(settings.output, job)
+    spec = _worker_spec(settings, plan, engine, job.dtype, layout, share)
+    with Store(layout) as store:
+        kept = keep_units(
+            store, layout, job, plan, overwrite=settings.overwrite, num_threads=num_workers
+        )
         store.refuse_foreign_files(overwrite=settings.overwrite)
+        plan, job = plan.divided_by(kept.unit_bytes), replace(job, unit_bytes=kept.unit_bytes)
+        offsets, again = kept.offsets, RecordedOffsets(kept.damaged)
+        watch = Watch(progress, plan.input_bytes, plan.num_units, offsets)
         with (
             progress,
-            Ledger(store.work / LEDGER) as ledger,
+            Checkpoints(store, job, plan.sources, kept, give_back=spec.give_back) as checkpoints,
             LocalExecutor(
                 spec,
                 num_workers=num_workers,
-                batch_bytes=settings.unit_bytes,
+                batch_bytes=plan.unit_bytes,
                 priority=settings.priority,
                 lock_file=store.lock_file,
             ) as executor,
         ):
-            num_bytes, num_tokens = executor.check(plan.samples())
-            estimate = round(plan.input_bytes * num_tokens / max(num_bytes, 1) * _ROOM_MARGIN)
+            estimate = _estimate_tokens(plan, *executor.check(plan.samples()))
             store.check_room(estimate * layout.token_bytes)
             layout.check_shards(estimate)
-            watch.start()
-            for finished_unit in executor.run(
-                plan.iter_units(), offsets, lambda: watch.tick(executor.pids())
-            ):
-                ledger.append(finished_unit)
+            watch.start(kept.num_units)
+
+            def on_tick() -> None:
+                watch.tick(executor.pids())
+
+            for unit in executor.run(again.units(), again, on_tick):
+                again.check(unit)
+            store.sync(again.files(), give_back=spec.give_back)
+            for unit in executor.run(plan.iter_units(kept.num_units), offsets, on_tick):
+                checkpoints.append(unit)
                 watch.num_units_done += 1
             watch.tick(executor.pids(), now=True)
-        _refuse_nothing(offsets, plan)
-        _refuse_changed_inputs(plan)
-        manifest = make_manifest(
-            plan=plan,
-            tokenizer=tokenizer,
-            dtype=dtype,
-            layout=layout,
-            offsets=offsets,
-            file_digest=ledger.file_digest,
-            settings=_shaping(settings, plan, tokenizer),
-            run={
+            _refuse_nothing(store, offsets, plan)
+            _refuse_changed_inputs(plan)
+            run = {
                 "seconds": round(time.monotonic() - started, 3),
                 "work_seconds": round(watch.work_seconds, 3),
+                "work_bytes": watch.work_bytes,
                 "workers": num_workers,
                 "workers_replaced": executor.num_replaced,
                 "peak_memory_bytes": watch.peak_bytes,
-                "resumed": False,
+                "resumed": kept.num_units > 0,
+                "units_kept": kept.num_units - len(kept.damaged),
                 "engine": engine,
                 "host": host_facts(),
-            },
+            }
+            ending = Ending(run, plan.skipped)
+            checkpoints.finish(ending)
+        manifest = make_manifest(
+            job=job,
+            sources=plan.sources,
+            offsets=offsets,
+            digests=checkpoints.digests,
+            ending=ending,
         )
-        store.commit(layout, offsets.tokens, manifest.to_json())
-    hints = [hint, why_not_kernel and f"slower than it could be: {why_not_kernel}"]
+        store.commit(offsets.tokens, manifest.to_json(), format_skipped(plan.skipped))
+    hints = [hint, why_not_kernel and f"slower than it could be: {why_not_kernel}", kept.told()]
     return Outcome(
         manifest,
         is_new=True,
@@ -127,57 +139,32 @@ def run_job(settings: JobSettings, progress: Progress) -> Outcome:
     )
 
 
-def _find_finished(settings: JobSettings, plan: Plan, tokenizer: Tokenizer) -> Manifest | None:
-    """Return the manifest if this very job is done already; refuse the output of another one."""
-    with write_errors(settings.output):
-        is_there = (settings.output / MANIFEST).exists()
-    if settings.overwrite or not is_there:
-        return None
-    try:
-        manifest = Manifest.load(settings.output)
-    except DamageError as error:
-        raise ConflictError(
-            f"the output folder holds something else: {error.what}",
-            where=error.where,
-            next_step="choose another `-o`, or pass `--overwrite` to delete what is there",
-        ) from error
-    differing = manifest.differences(_shaping(settings, plan, tokenizer), plan.inputs_digest())
-    if not differing:
-        _refuse_missing_files(settings, manifest)
-        return manifest
-    num_bytes = sum(file.bytes for split in SPLITS for file in manifest.splits[split].files)
-    raise ConflictError(
-        f"the output was made by another job ({'; '.join(differing)})",
-        where=str(settings.output / MANIFEST),
-        next_step="choose another `-o`, or pass `--overwrite` to delete "
-        f"{len(manifest.files())} files ({num_bytes} bytes) and start again",
+def _describe(settings: JobSettings, plan: Plan) -> JobRecord:
+    """Say what shapes the bytes."""
+    tokenizer = load_tokenizer(settings.tokenizer)
+    dtype = _choose_dtype(settings, tokenizer)
+    return JobRecord(
+        penstock=version("penstock"),
+        tokenizer=TokenizerRecord(
+            tokenizer.name, tokenizer.vocab_size, tokenizer.eot_id, tokenizer.fingerprint
+        ),
+        dtype=dtype,
+        unit_bytes=plan.unit_bytes,
+        settings={
+            "tokenizer": tokenizer.fingerprint,
+            "dtype": dtype,
+            **settings.shaping(plan.rule),
+        },
     )
 
 
-def _refuse_missing_files(settings: JobSettings, manifest: Manifest) -> None:
-    """A finished job whose files are not there, or not whole, is not finished."""
-    for split in SPLITS:
-        for file in manifest.splits[split].files:
-            path = settings.output / file.path
-            if not path.is_file() or path.stat().st_size != file.bytes:
-                raise ConflictError(
-                    f"this job is finished, but `{file.path}` is missing or has another size",
-                    where=str(path),
-                    next_step="pass `--overwrite` to make the output anew",
-                )
+def _estimate_tokens(plan: Plan, sample_bytes: int, sample_tokens: int) -> int:
+    return round(plan.input_bytes * sample_tokens / max(sample_bytes, 1) * _ROOM_MARGIN)
 
 
-def _shaping(settings: JobSettings, plan: Plan, tokenizer: Tokenizer) -> dict[str, Any]:
-    return {
-        "tokenizer": tokenizer.fingerprint,
-        "dtype": _choose_dtype(settings, tokenizer),
-        **settings.shaping(plan.rule),
-    }
-
-
-def _choose_dtype(settings: JobSettings, tokenizer: Tokenizer) -> str:
+def _choose_dtype(settings: JobSettings, tokenizer: Tokenizer) -> Literal["uint16", "uint32"]:
     """Take the smallest type that holds every id; refuse a smaller one."""
-    needed = "uint16" if tokenizer.vocab_size <= 1 << 16 else "uint32"
+    needed: Literal["uint16", "uint32"] = "uint16" if tokenizer.vocab_size <= 1 << 16 else "uint32"
     if settings.dtype == "uint16" and needed == "uint32":
         raise UsageError(
             f"uint16 cannot hold {tokenizer.vocab_size} ids",
@@ -213,10 +200,12 @@ def _worker_spec(
     )
 
 
-def _refuse_nothing(offsets: Offsets, plan: Plan) -> None:
+def _refuse_nothing(store: Store, offsets: Offsets, plan: Plan) -> None:
     if offsets.counts.documents == 0:
+        store.clear()
+        num_empty = offsets.counts.empty_documents + plan.num_empty
         raise InputError(
-            f"no document in the input: {offsets.counts.empty_documents} empty ones were dropped",
+            f"no document in the input: {num_empty} empty ones were dropped",
             where=f"{len(plan.sources)} files, from {plan.sources[0].path}",
             next_step="check the text and `--doc-separator`",
         )
@@ -228,5 +217,5 @@ def _refuse_changed_inputs(plan: Plan) -> None:
         raise InputError(
             "the file changed while the job ran",
             where=changed.path,
-            next_step="wait until nothing writes to it, then run the same command again",
+            next_step="wait until nothing writes to it, then pass `--overwrite` to start again",
         )

@@ -6,15 +6,13 @@ dry run prints it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import xxhash
-
 from penstock.errors import InputError
+from penstock.layout import is_own_name
 from penstock.sources import SourceFile, find_sources
-from penstock.store import is_own_name
 from penstock.types import DocumentRule, Unit
 
 if TYPE_CHECKING:
@@ -71,8 +69,12 @@ class Plan:
         """How many units there are."""
         return sum(1 for _ in self.iter_units())
 
-    def iter_units(self) -> Iterator[Unit]:
-        """Yield the units in the order of the output."""
+    def divided_by(self, unit_bytes: int) -> Plan:
+        """Return the same plan with units of another size."""
+        return replace(self, unit_bytes=unit_bytes)
+
+    def iter_units(self, first: int = 0) -> Iterator[Unit]:
+        """Yield the units from the `first` on in the order of the output."""
         left = self.input_bytes
         index = 0
         for source_idx, source in enumerate(self.sources):
@@ -80,7 +82,8 @@ class Plan:
             left -= size
             for start in range(0, size, self.unit_bytes):
                 end = min(start + self.unit_bytes, size)
-                yield Unit(index, source_idx, source, start, end, size)
+                if index >= first:
+                    yield Unit(index, source_idx, source, start, end, size)
                 index += 1
 
     def samples(self) -> list[Sample]:
@@ -93,14 +96,6 @@ class Plan:
                 end = min(start + _SAMPLE_BYTES, source.num_bytes)
                 samples.append(Sample(source, start, end))
         return samples
-
-    def inputs_digest(self) -> str:
-        """Cover the names, sizes and times of all inputs, to notice a change."""
-        digest = xxhash.xxh3_128()
-        for source in self.sources:
-            line = f"{source.path}\0{source.num_bytes}\0{source.mtime_ns}\n"
-            digest.update(line.encode("utf-8", "surrogateescape"))
-        return digest.hexdigest()
 
 
 def make_plan(settings: JobSettings) -> Plan:

@@ -38,14 +38,16 @@ _JSON_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A running job at one moment."""
+    """A running job at one moment; what is `kept` was done by an earlier run."""
 
     elapsed_seconds: float
     done_bytes: int
+    kept_bytes: int
     total_bytes: int
     num_units_done: int
     num_units: int
     num_tokens: int
+    kept_tokens: int
     num_documents: int
     memory_bytes: int
 
@@ -57,12 +59,13 @@ class Status:
     def line(self) -> str:
         """Say it in one line."""
         seconds = max(self.elapsed_seconds, 1e-6)
-        left = seconds * (1 / self.fraction - 1) if self.fraction else None
+        rate = (self.done_bytes - self.kept_bytes) / seconds
+        left = max(self.total_bytes - self.done_bytes, 0) / rate if rate else None
         return "  ".join(
             (
                 f"{self.fraction:4.0%}",
-                f"{format_bytes(self.done_bytes / seconds)}/s",
-                f"{format_count(self.num_tokens / seconds)} tok/s",
+                f"{format_bytes(rate)}/s",
+                f"{format_count((self.num_tokens - self.kept_tokens) / seconds)} tok/s",
                 f"{self.num_units_done}/{self.num_units} units",
                 f"memory {format_bytes(self.memory_bytes)}",
                 f"ETA {'?' if left is None else format_seconds(left)}",
@@ -174,10 +177,18 @@ class Watch:
         self._num_units = num_units
         self._started = 0.0
         self._next = 0.0
+        self._kept = offsets.counts
 
-    def start(self) -> None:
-        """Start the clock: the workers are ready, the work begins."""
+    def start(self, num_units_done: int) -> None:
+        """Start the clock: the workers are ready, the work begins behind what is done."""
         self._started = time.monotonic()
+        self.num_units_done = num_units_done
+        self._kept = self._offsets.counts
+
+    @property
+    def work_bytes(self) -> int:
+        """How much input was done since the start."""
+        return self._offsets.counts.input_bytes - self._kept.input_bytes
 
     def tick(self, pids: list[int], *, now: bool = False) -> None:
         """Show where the job is, unless it was shown just now."""
@@ -192,10 +203,12 @@ class Watch:
             Status(
                 elapsed_seconds=elapsed,
                 done_bytes=counts.input_bytes,
+                kept_bytes=self._kept.input_bytes,
                 total_bytes=self._total_bytes,
                 num_units_done=self.num_units_done,
                 num_units=self._num_units,
                 num_tokens=counts.tokens,
+                kept_tokens=self._kept.tokens,
                 num_documents=counts.documents,
                 memory_bytes=memory_bytes,
             )

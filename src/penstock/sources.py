@@ -13,6 +13,8 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import xxhash
+
 from penstock.errors import InputError, PenstockError, UsageError
 from penstock.types import Source
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["SourceFile", "find_changed", "find_sources", "natural_key"]
 
 _GLOB_CHARACTERS = re.compile(r"[*?\[]")
+_EDGE_BYTES = 1 << 12
 _DIGITS = re.compile(r"(\d+)")
 _MAGIC = {
     b"\x1f\x8b": ("gzip-compressed", "gunzip -k"),
@@ -201,7 +204,7 @@ def _check(path: str) -> Source:
                 next_step="copy its content to a file and pass that",
             )
         with open(path, "rb") as file:  # noqa: PTH123 surrogate paths stay as they are
-            head = file.read(8)
+            head, edges = _read_edges(file.fileno(), status.st_size)
     except OSError as error:
         raise InputError(
             f"cannot be read: {error.strerror}",
@@ -216,7 +219,14 @@ def _check(path: str) -> Source:
                 where=path,
                 next_step=f"{step}, or leave such files out with `--on-error skip`",
             )
-    return Source(path, status.st_size, status.st_mtime_ns)
+    return Source(path, status.st_size, status.st_mtime_ns, edges)
+
+
+def _read_edges(file: int, num_bytes: int) -> tuple[bytes, str]:
+    """Return the first bytes of a file, and a hash of them and the last."""
+    head = os.pread(file, _EDGE_BYTES, 0)
+    tail = os.pread(file, _EDGE_BYTES, max(num_bytes - _EDGE_BYTES, 0))
+    return head, xxhash.xxh3_64_hexdigest(head + tail)
 
 
 def find_changed(sources: Sequence[Source]) -> Source | None:
@@ -290,5 +300,5 @@ class SourceFile:
         return InputError(
             "the file changed while it was read",
             where=f"{self.source.path}, {self.source.num_bytes} bytes when the job was planned",
-            next_step="wait until nothing writes to it, then run the same command again",
+            next_step="wait until nothing writes to it, then pass `--overwrite` to start again",
         )

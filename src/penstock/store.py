@@ -1,216 +1,73 @@
-"""The output folder: temporary name, write at an offset, fsync, rename.
+"""The output folder, from empty to committed: temporary names, fsync, rename.
 
-No other module creates, renames or deletes output. It knows no documents; the worker hands it
-tokens and an offset, the pipeline tells it to commit.
+No other module renames or deletes output. It knows no documents and no units; the pipeline tells
+it when to begin, when data must be on disk, and when to commit.
 
     OUT/.penstock/lock               one job at a time
-    OUT/.penstock/ledger.jsonl       one line for each finished unit, in unit order
+    OUT/.penstock/ledger.jsonl       what is finished; the same command goes on from it
     OUT/.penstock/train.bin.partial  written by offset
-    OUT/.penstock/renaming           stands while files get their final names
+    OUT/.penstock/renaming           stands while files get their final names, or lose them
+    OUT/.penstock/repairing          stands while damaged files are made whole
     OUT/train.bin  OUT/val.bin       appear at the end, by rename
     OUT/segments.jsonl               the finished ledger
+    OUT/skipped.jsonl                inputs that were left out, if any were
     OUT/manifest.json                written last: the job exists when this exists
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
-import fcntl
 import os
-import re
 import shutil
-import socket
-import time
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
-import psutil
-import xxhash
-
-from penstock.errors import ConflictError, LockedError, PenstockError, UsageError, WriteError
+from penstock.errors import ConflictError, PenstockError, WriteError
+from penstock.faults import fault_point
+from penstock.layout import LEDGER, MANIFEST, SEGMENTS, SKIPPED, WORK, is_own_name
+from penstock.lock import take_lock
 from penstock.quantities import format_bytes
-from penstock.types import SPLITS, Segment
+from penstock.segments import write_error, write_errors
+from penstock.types import SPLITS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable
     from types import TracebackType
 
-    from numpy.typing import NDArray
-
+    from penstock.layout import Layout
     from penstock.types import Split
 
-__all__ = [
-    "LEDGER",
-    "MANIFEST",
-    "SEGMENTS",
-    "Layout",
-    "SegmentWriter",
-    "Store",
-    "is_own_name",
-    "write_errors",
-]
+__all__ = ["Store"]
 
-LEDGER = "ledger.jsonl"
-MANIFEST = "manifest.json"
-SEGMENTS = "segments.jsonl"
-_WORK = ".penstock"
 _RENAMING = "renaming"
-_OWN_NAME = re.compile(r"(train|val)(_shard_\d{5,})?\.bin|manifest\.json|segments\.jsonl")
-_MAX_OPEN_FILES = 4
-_MAX_SHARDS = 100_000
-_ORPHAN_SECONDS = 30.0
-# How much may be written before it is pushed to disk and its pages are given back.
-_GIVE_BACK_BYTES = 64 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """Which file and place a token of a split goes to."""
-
-    folder: str
-    token_bytes: int
-    shard_tokens: int | None
-
-    def file_name(self, split: Split, shard: int) -> str:
-        """Return a file's final name."""
-        return f"{split}.bin" if self.shard_tokens is None else f"{split}_shard_{shard:05}.bin"
-
-    def partial_path(self, split: Split, shard: int) -> Path:
-        """Return where a file is written until the job is done."""
-        return Path(self.folder, _WORK, self.file_name(split, shard) + ".partial")
-
-    def final_path(self, split: Split, shard: int) -> Path:
-        """Return where a file stands when the job is done."""
-        return Path(self.folder, self.file_name(split, shard))
-
-    def num_shards(self, num_tokens: int) -> int:
-        """Return how many files a split has; an empty one has one."""
-        return 1 if self.shard_tokens is None else max(-(-num_tokens // self.shard_tokens), 1)
-
-    def shard_size(self, num_tokens: int, shard: int) -> int:
-        """Return how many tokens of a split of `num_tokens` one file holds."""
-        if self.shard_tokens is None:
-            return num_tokens
-        return min(num_tokens - shard * self.shard_tokens, self.shard_tokens)
-
-    def check_shards(self, num_tokens: int) -> None:
-        """Refuse so many shards that their names would no longer sort in order."""
-        if self.shard_tokens and num_tokens // self.shard_tokens >= _MAX_SHARDS:
-            raise UsageError(
-                f"about {num_tokens // self.shard_tokens} shards are too many",
-                where="--shard-tokens",
-                next_step=f"pass `--shard-tokens {num_tokens // 1000 + 1}` or more",
-            )
-
-    def iter_places(self, offset: int, num_tokens: int) -> Iterator[tuple[int, int, int]]:
-        """Divide a run of tokens at shard borders: (shard, offset inside it, tokens)."""
-        size = self.shard_tokens or max(offset + num_tokens, 1)
-        while num_tokens > 0:
-            shard, inside = divmod(offset, size)
-            fitting = min(num_tokens, size - inside)
-            yield shard, inside, fitting
-            offset, num_tokens = offset + fitting, num_tokens - fitting
-
-
-def is_own_name(path: Path, folder: Path) -> bool:
-    """Tell whether a path is one that a job writes in its output folder."""
-    return bool(_OWN_NAME.fullmatch(path.name)) and path.parent.resolve() == folder.resolve()
-
-
-@contextlib.contextmanager
-def write_errors(path: Path) -> Iterator[None]:
-    """Turn what the system says when a write fails into an error that says what to do."""
-    try:
-        yield
-    except OSError as error:
-        raise _write_error(error, path) from error
-
-
-class SegmentWriter:
-    """The worker's side: writes runs of tokens into the partial files."""
-
-    def __init__(self, layout: Layout, *, give_back: bool) -> None:
-        self._layout = layout
-        self._give_back = give_back
-        self._files: dict[Path, int] = {}
-        self._unsynced_bytes = 0
-
-    def write(
-        self, split: Split, offset: int, tokens: NDArray[np.unsignedinteger[Any]]
-    ) -> list[Segment]:
-        """Write tokens at an offset of their split; a run across shards is several segments."""
-        segments = []
-        for shard, inside, count in self._layout.iter_places(offset, len(tokens)):
-            data = tokens[:count].view(np.uint8).data
-            self._write_at(
-                self._layout.partial_path(split, shard), data, inside * self._layout.token_bytes
-            )
-            digest = xxhash.xxh3_128_hexdigest(data)
-            segments.append(Segment(split, shard, inside, count, digest))
-            tokens = tokens[count:]
-        return segments
-
-    def close(self) -> None:
-        """Close the files."""
-        while self._files:
-            os.close(self._files.popitem()[1])
-
-    def _write_at(self, path: Path, data: memoryview, position: int) -> None:
-        try:
-            file = self._open(path)
-            done = 0
-            while done < len(data):
-                done += os.pwrite(file, data[done:], position + done)
-            self._unsynced_bytes += len(data)
-            if self._give_back and self._unsynced_bytes >= _GIVE_BACK_BYTES:
-                self._push_out()
-        except OSError as error:
-            raise _write_error(error, path) from error
-
-    def _open(self, path: Path) -> int:
-        if path not in self._files:
-            if len(self._files) >= _MAX_OPEN_FILES:
-                self.close()
-            self._files[path] = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        return self._files[path]
-
-    def _push_out(self) -> None:
-        for file in self._files.values():
-            os.fsync(file)
-            if hasattr(os, "posix_fadvise"):
-                os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
-        self._unsynced_bytes = 0
+_REPAIRING = "repairing"
+_UNIT_LINE = b'{"unit":'
 
 
 class Store:
-    """The parent's side: one locked output folder, from empty to committed."""
+    """One locked output folder; use it in a `with`.
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.work = folder / _WORK
+    What is recorded in the ledger stays when the `with` ends, whatever ended it; everything else
+    that is not finished goes.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self.folder = Path(layout.folder)
+        self.work = self.folder / WORK
+        self.ledger = self.work / LEDGER
         self.lock_file = -1
+        self._layout = layout
         self._is_new = False
 
     def __enter__(self) -> Store:
-        """Take the folder; a run that was killed leaves a lock nobody holds, which is free."""
+        """Take the folder, and end what a run was killed in the middle of."""
         try:
             self._is_new = not self.folder.exists()
-            self.lock_file = self._take_lock()
-            os.truncate(self.lock_file, 0)
-            owner = f"pid {os.getpid()} on {socket.gethostname()}\n"
-            os.pwrite(self.lock_file, owner.encode(), 0)
-        except BlockingIOError as error:
-            raise LockedError(
-                f"another run is writing here ({self._lock_owner()})",
-                where=str(self.folder),
-                next_step="wait for it, or choose another `-o`",
-            ) from error
+            self.lock_file = take_lock(self.work / "lock")
+            self._recover()
         except OSError as error:
             self._let_go()
-            raise _write_error(error, self.folder) from error
+            raise write_error(error, self.folder) from error
         return self
 
     def __exit__(
@@ -219,65 +76,44 @@ class Store:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Let the folder go, with nothing unfinished in it."""
+        """Let the folder go."""
         self._let_go()
 
-    def _let_go(self) -> None:
-        with contextlib.suppress(OSError, PenstockError):
-            self.clear_partial()
-            (self.work / "lock").unlink(missing_ok=True)
-            self.work.rmdir()
-            if self._is_new:
-                self.folder.rmdir()
-        if self.lock_file >= 0:
-            os.close(self.lock_file)
-            self.lock_file = -1
+    @property
+    def is_finished(self) -> bool:
+        """Whether the folder holds a finished job."""
+        return (self.folder / MANIFEST).exists()
 
-    def _take_lock(self) -> int:
-        """Lock the file that is called `lock` now: its last owner may just have deleted it.
-
-        Workers of an owner that was killed hold it until they notice, a moment later.
-        """
-        path = self.work / "lock"
-        deadline = time.monotonic() + _ORPHAN_SECONDS
-        while True:
-            self.work.mkdir(parents=True, exist_ok=True)
-            try:
-                lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            except FileNotFoundError:
-                continue
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if os.fstat(lock).st_ino == path.stat().st_ino:
-                    return lock
-            except FileNotFoundError:
-                pass
-            except BlockingIOError:
-                os.close(lock)
-                if self._owner_lives() or time.monotonic() > deadline:
-                    raise
-                time.sleep(0.05)
-                continue
-            os.close(lock)
-
-    def _owner_lives(self) -> bool:
-        words = self._lock_owner().split()
-        is_here = len(words) == 4 and words[3] == socket.gethostname()
-        return not (is_here and words[1].isdecimal() and not psutil.pid_exists(int(words[1])))
-
-    def _lock_owner(self) -> str:
+    @property
+    def has_units(self) -> bool:
+        """Whether an unfinished run recorded anything."""
         try:
-            return (self.work / "lock").read_text(encoding="utf-8").strip() or "owner unknown"
-        except OSError:
-            return "owner unknown"
+            with self.ledger.open("rb") as lines:
+                return any(line.startswith(_UNIT_LINE) for line in lines)
+        except FileNotFoundError:
+            return False
 
-    def clear_partial(self) -> None:
-        """Delete what a run that did not finish left behind, also one killed while it renamed."""
-        if (self.work / _RENAMING).exists() and not (self.folder / MANIFEST).exists():
-            for path in filter(Path.is_file, self._own_names()):
-                path.unlink()
-        for path in [*self.work.glob("*.partial"), self.work / LEDGER, self.work / _RENAMING]:
-            path.unlink(missing_ok=True)
+    def clear(self) -> None:
+        """Delete what an unfinished run left."""
+        with write_errors(self.work):
+            for path in self.work.iterdir():
+                if path.name != "lock":
+                    path.unlink()
+
+    def reopen(self) -> None:
+        """Turn a finished job into an unfinished one whose units are all done, to add to it."""
+        with write_errors(self.folder):
+            copy = self.work / f"{SEGMENTS}.partial"
+            shutil.copyfile(self.folder / SEGMENTS, copy)
+            _sync(copy)
+            copy.replace(self.ledger)
+            fault_point("finished ledger copied")
+            self._mark(_RENAMING)
+            fault_point("reopening begins")
+            (self.folder / MANIFEST).unlink()
+            _sync(self.folder)
+            fault_point("manifest withdrawn")
+            self._recover()
 
     def refuse_foreign_files(self, *, overwrite: bool) -> None:
         """Refuse a folder in which this job's names are taken by somebody else.
@@ -293,60 +129,167 @@ class Store:
                 + ", ".join(f"`{path.name}`" for path in taken[:5]),
             )
 
-    def _own_names(self) -> list[Path]:
-        """List what carries a name that a job writes; the manifest first."""
-        names = sorted(path for path in self.folder.iterdir() if _OWN_NAME.fullmatch(path.name))
-        return sorted(names, key=lambda path: path.name != MANIFEST)
-
     def check_room(self, needed_bytes: int) -> None:
-        """Refuse to start what cannot fit."""
+        """Refuse to start what cannot fit; what is written already needs no more room."""
+        written = sum(path.stat().st_blocks * 512 for path in self.work.glob("*.partial"))
         free = shutil.disk_usage(self.folder).free
-        if free < needed_bytes:
+        if free < needed_bytes - written:
             raise WriteError(
-                f"too little disk: about {format_bytes(needed_bytes)} needed, "
+                f"too little disk: about {format_bytes(needed_bytes - written)} needed, "
                 f"{format_bytes(free)} free",
                 where=str(self.folder),
                 next_step="make room, or choose another `-o`",
             )
 
-    def commit(self, layout: Layout, tokens: dict[Split, int], manifest: str) -> None:
+    def sync(self, files: Iterable[tuple[Split, int]], *, give_back: bool) -> None:
+        """Push the written tokens of some files to disk; give their pages back if asked."""
+        for split, shard in sorted(files):
+            path = self._layout.partial_path(split, shard)
+            with write_errors(path):
+                _sync(path, give_back=give_back)
+
+    def commit(self, tokens: dict[Split, int], manifest: str, skipped: str) -> None:
         """Make the job exist: data, then names, then the manifest.
 
         What an older job left under these names goes now, its manifest first; until here it was
         whole.
         """
-        try:
-            files = [
-                (split, shard, layout.shard_size(tokens[split], shard))
-                for split in SPLITS
-                for shard in range(layout.num_shards(tokens[split]))
-            ]
-            for split, shard, num_tokens in files:
-                _finish(layout.partial_path(split, shard), num_tokens * layout.token_bytes)
-            _sync(self.work / LEDGER)
-            (self.work / _RENAMING).touch()
-            _sync(self.work)
-            for path in self._own_names():
-                path.unlink()
+        with write_errors(self.folder):
+            self._finish_files(tokens)
+            self._delete_older()
+            self._mark(_RENAMING)
+            fault_point("renaming begins")
+            for split, shard, _ in self._files(tokens):
+                self._layout.partial_path(split, shard).replace(
+                    self._layout.final_path(split, shard)
+                )
+                fault_point("one file renamed")
+            self.ledger.replace(self.folder / SEGMENTS)
+            fault_point("ledger renamed")
+            if skipped:
+                self._write(SKIPPED, skipped)
             _sync(self.folder)
-            for split, shard, _ in files:
-                layout.partial_path(split, shard).replace(layout.final_path(split, shard))
-            (self.work / LEDGER).replace(self.folder / SEGMENTS)
-            _sync(self.folder)
-            temporary = self.work / f"{MANIFEST}.partial"
-            temporary.write_text(manifest, encoding="utf-8")
-            _sync(temporary)
-            temporary.replace(self.folder / MANIFEST)
+            self.write_manifest(manifest)
+            (self.work / _RENAMING).unlink()
+
+    def write_manifest(self, manifest: str) -> None:
+        """Write the manifest: from now on the job exists."""
+        with write_errors(self.folder):
+            self._write(MANIFEST, manifest)
             _sync(self.folder)
             _sync(self.folder.absolute().parent)
-            (self.work / _RENAMING).unlink()
-        except OSError as error:
-            raise _write_error(error, self.folder) from error
+            fault_point("manifest renamed")
+
+    def take_aside(self, files: Iterable[tuple[Split, int]]) -> None:
+        """Take damaged files back under their partial names, to be made whole there."""
+        with write_errors(self.folder):
+            self._mark(_REPAIRING)
+            for split, shard in files:
+                self._take_back(self._layout.final_path(split, shard))
+                fault_point("one damaged file taken aside")
+            _sync(self.folder)
+
+    def put_back(self, files: Iterable[tuple[Split, int]], tokens: dict[Split, int]) -> None:
+        """Give repaired files their size and their final names again."""
+        with write_errors(self.folder):
+            for split, shard in files:
+                partial = self._layout.partial_path(split, shard)
+                size = self._layout.shard_size(tokens[split], shard)
+                _finish(partial, size * self._layout.token_bytes)
+                fault_point("one file repaired")
+                partial.replace(self._layout.final_path(split, shard))
+            _sync(self.folder)
+            (self.work / _REPAIRING).unlink()
+
+    def _recover(self) -> None:
+        """End what a kill interrupted: files that were getting their final names, or losing them.
+
+        With a manifest the job is finished. Without one all files go back under their partial
+        names, where the ledger says what they hold.
+        """
+        if not (self.work / _RENAMING).exists():
+            return
+        if self.is_finished:
+            self.clear()
+            return
+        if not self.ledger.exists():
+            (self.folder / SEGMENTS).replace(self.ledger)
+        for path in self._own_names():
+            if path.name in (SEGMENTS, SKIPPED):
+                path.unlink()
+            else:
+                self._take_back(path)
+            fault_point("one file taken back")
+        _sync(self.folder)
+        _sync(self.work)
+        (self.work / _RENAMING).unlink()
+
+    def _take_back(self, path: Path) -> None:
+        partial = self.work / f"{path.name}.partial"
+        if path.exists() and not partial.exists():
+            path.replace(partial)
+
+    def _finish_files(self, tokens: dict[Split, int]) -> None:
+        for split, shard, num_tokens in self._files(tokens):
+            path = self._layout.partial_path(split, shard)
+            _finish(path, num_tokens * self._layout.token_bytes)
+        _sync(self.ledger)
+        _sync(self.work)
+        fault_point("files have their size")
+
+    def _delete_older(self) -> None:
+        for path in self._own_names():
+            path.unlink()
+            fault_point("one older file deleted")
+        _sync(self.folder)
+
+    def _files(self, tokens: dict[Split, int]) -> list[tuple[Split, int, int]]:
+        """List split, shard and number of tokens of every file."""
+        return [
+            (split, shard, self._layout.shard_size(tokens[split], shard))
+            for split in SPLITS
+            for shard in range(self._layout.num_shards(tokens[split]))
+        ]
+
+    def _own_names(self) -> list[Path]:
+        """List what carries a name that a job writes; the manifest first."""
+        names = sorted(path for path in self.folder.iterdir() if is_own_name(path, self.folder))
+        return sorted(names, key=lambda path: path.name != MANIFEST)
+
+    def _mark(self, name: str) -> None:
+        (self.work / name).touch()
+        _sync(self.work)
+
+    def _write(self, name: str, text: str) -> None:
+        """Write a small file whole or not at all."""
+        temporary = self.work / f"{name}.partial"
+        temporary.write_text(text, encoding="utf-8")
+        _sync(temporary)
+        fault_point(f"{name} written")
+        temporary.replace(self.folder / name)
+
+    def _let_go(self) -> None:
+        with contextlib.suppress(OSError, PenstockError):
+            if self.lock_file >= 0 and not self._is_worth_keeping():
+                self.clear()
+                (self.work / "lock").unlink(missing_ok=True)
+            # Only if they are empty.
+            self.work.rmdir()
+            if self._is_new:
+                self.folder.rmdir()
+        if self.lock_file >= 0:
+            os.close(self.lock_file)
+            self.lock_file = -1
+
+    def _is_worth_keeping(self) -> bool:
+        """Tell whether a later run can go on from what is here."""
+        is_half_way = any((self.work / mark).exists() for mark in (_RENAMING, _REPAIRING))
+        return is_half_way or self.has_units
 
 
 def _finish(path: Path, num_bytes: int) -> None:
     """Give a file its size and push it to disk."""
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     try:
         os.ftruncate(file, num_bytes)
         os.fsync(file)
@@ -354,20 +297,11 @@ def _finish(path: Path, num_bytes: int) -> None:
         os.close(file)
 
 
-def _sync(path: Path) -> None:
+def _sync(path: Path, *, give_back: bool = False) -> None:
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(file)
+        if give_back and hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
     finally:
         os.close(file)
-
-
-def _write_error(error: OSError, path: Path) -> WriteError:
-    full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-    return WriteError(
-        "the disk is full" if full else f"cannot be written: {error.strerror}",
-        where=str(path),
-        next_step="make room, then run the same command again"
-        if full
-        else "check the folder with `ls -ld` and `df`, or choose another `-o`",
-    )

@@ -7,7 +7,7 @@ takes and returns these; the glossary in `docs/concepts/glossary.md` has the wor
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,11 +23,13 @@ __all__ = [
     "Finished",
     "Grant",
     "InvalidUtf8",
+    "JobRecord",
     "MemoryNeeds",
     "Receipt",
     "Segment",
     "Source",
     "Split",
+    "TokenizerRecord",
     "Unit",
 ]
 
@@ -47,11 +49,40 @@ class MemoryNeeds:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One input file, as it was when the job was planned."""
+    """One input file, as it was when the job was planned.
+
+    `edges` is a hash of its first and last bytes: with size and time, what a change would show in.
+    """
 
     path: str
     num_bytes: int
     mtime_ns: int
+    edges: str
+
+
+@dataclass(frozen=True, slots=True)
+class TokenizerRecord:
+    """Which tokenizer makes the ids."""
+
+    name: str
+    vocab_size: int
+    eot_id: int
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """What a job is, apart from its inputs: recorded before its first unit.
+
+    `settings` is everything that shapes the bytes; two runs with the same ones and the same inputs
+    are the same job. Units of `unit_bytes` are how this one was divided.
+    """
+
+    penstock: str
+    tokenizer: TokenizerRecord
+    dtype: Literal["uint16", "uint32"]
+    unit_bytes: int
+    settings: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

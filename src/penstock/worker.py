@@ -18,15 +18,16 @@ from penstock.errors import EngineError
 from penstock.readers import Readers
 from penstock.readers.base import TextOptions
 from penstock.repair import repair_block
+from penstock.segments import SegmentWriter
 from penstock.sources import SourceFile
 from penstock.splits import CARRIED, TRAIN, VAL, Splitter
-from penstock.store import Layout, SegmentWriter
 from penstock.tokenizer import load_tokenizer
 from penstock.types import SPLITS, Block, Counts, Encoded, Receipt
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from penstock.layout import Layout
     from penstock.memory import MemoryShare
     from penstock.plan import Sample
     from penstock.types import DocumentRule, EotPlace, Grant, InvalidUtf8, Segment, Split, Unit
@@ -77,7 +78,7 @@ class Worker:
         self._readers = Readers(spec.rule, ByteLevelCuts(tokenizer), options)
         self._splitter = Splitter(spec.val_fraction, spec.seed, find_split_chooser())
         self._engine = load_engine(spec.engine, tokenizer, spec.eot)
-        self._writer = SegmentWriter(spec.layout, give_back=spec.give_back)
+        self._writer = SegmentWriter(spec.layout)
         self._waiting: dict[int, _UnitTokens] = {}
         self._spare: list[_UnitTokens] = []
 

@@ -16,12 +16,13 @@ import pytest
 
 from penstock.errors import EngineError
 from penstock.executors import LocalExecutor
+from penstock.layout import Layout
 from penstock.memory import MemoryShare
 from penstock.offsets import Offsets
 from penstock.plan import make_plan
 from penstock.quantities import parse_bytes
 from penstock.settings import JobSettings
-from penstock.store import Layout, Store
+from penstock.store import Store
 from penstock.types import Finished
 from penstock.worker import WorkerSpec
 
@@ -117,8 +118,8 @@ def run_with_share(path: Path, output: Path, limit_bytes: int) -> tuple[list[Fin
         share=MemoryShare(limit_bytes, block_bytes=0),
         give_back=True,
     )
-    offsets = Offsets(len(plan.sources))
-    with Store(output) as store:
+    offsets = Offsets()
+    with Store(spec.layout) as store:
         executor = LocalExecutor(
             spec,
             num_workers=2,

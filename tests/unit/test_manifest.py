@@ -11,8 +11,8 @@ from penstock.manifest import (
     InputRecord,
     Manifest,
     SplitRecord,
-    TokenizerRecord,
 )
+from penstock.types import TokenizerRecord
 
 FILE = FileRecord("train.bin", 4, 2, "00")
 MANIFEST = Manifest(
@@ -66,11 +66,3 @@ def test_paths_that_leave_the_folder_are_refused(name: str) -> None:
     text = MANIFEST.to_json().replace('"train.bin"', json.dumps(name))
     with pytest.raises(DamageError, match="outside its folder"):
         Manifest.from_json(text, Path("m"))
-
-
-def test_differences_are_named() -> None:
-    assert MANIFEST.differences({"seed": 0}, "00") == []
-    assert MANIFEST.differences({"seed": 1}, "11") == [
-        "seed: 0 there, 1 here",
-        "inputs: other files, sizes or times",
-    ]

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import InputError, PenstockError
+from penstock.layout import is_own_name
 from penstock.sources import SourceFile, find_changed, find_sources, natural_key
-from penstock.store import is_own_name
 from penstock.types import Source
 
 
@@ -55,7 +55,7 @@ def test_names_that_are_no_utf8_are_kept(tmp_path: Path) -> None:
 def test_a_file_that_changes_size_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "text.txt"
     path.write_text("text")
-    source = Source(str(path), 4, path.stat().st_mtime_ns)
+    source = Source(str(path), 4, path.stat().st_mtime_ns, "")
     assert find_changed([source]) is None
     with SourceFile(source) as opened:
         path.write_text("te")
@@ -71,7 +71,7 @@ def test_a_file_that_changes_size_is_refused(tmp_path: Path) -> None:
 def test_reads_stay_inside_the_file(tmp_path: Path) -> None:
     path = tmp_path / "text.txt"
     path.write_text("0123456789")
-    with SourceFile(Source(str(path), 10, 0)) as opened:
+    with SourceFile(Source(str(path), 10, 0, "")) as opened:
         assert opened.read_at(-5, 3) == b"012"
         assert opened.read_at(8, 99) == b"89"
         assert opened.read_at(20, 30) == b""

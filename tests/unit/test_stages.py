@@ -16,7 +16,7 @@ from penstock.splits import CARRIED, Splitter
 from penstock.types import Block, Counts, Encoded, MemoryNeeds, Source, Unit
 
 NEEDS = MemoryNeeds(least_bytes=400 << 20, block_bytes=100 << 20)
-UNIT = Unit(0, 0, Source("text.txt", 9, 0), 0, 9, 9)
+UNIT = Unit(0, 0, Source("text.txt", 9, 0, ""), 0, 9, 9)
 
 
 def block_of(*pieces: bytes, begins: list[bool] | None = None) -> Block:
@@ -87,7 +87,7 @@ def encoded(**changes: object) -> Encoded:
 
 
 def test_offsets_follow_unit_order_and_the_open_document() -> None:
-    offsets = Offsets(1)
+    offsets = Offsets()
     assert offsets.grant(UNIT, encoded(open_split="val")).offsets == {"train": 0, "val": 0}
     grant = offsets.grant(UNIT, encoded(carried_tokens=10))
     assert grant.carried_split == "val"
@@ -98,7 +98,7 @@ def test_offsets_follow_unit_order_and_the_open_document() -> None:
 
 
 def test_a_document_with_special_text_counts_once() -> None:
-    offsets = Offsets(1)
+    offsets = Offsets()
     offsets.grant(UNIT, encoded(open_split="val"))
     for _ in range(3):
         offsets.grant(UNIT, encoded(carried_special=True))

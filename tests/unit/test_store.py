@@ -7,13 +7,13 @@ import pytest
 import xxhash
 
 from penstock.errors import ConflictError, LockedError, WriteError
-from penstock.ledger import Ledger
-from penstock.store import LEDGER, Layout, SegmentWriter, Store
-from penstock.types import Counts, Encoded, Finished, Grant, Receipt, Source, Unit
+from penstock.layout import Layout
+from penstock.segments import SegmentReader, SegmentWriter
+from penstock.store import Store
 
-NOTHING = {"train": 0, "val": 0}
-ENCODED = Encoded(0, Counts(), NOTHING, NOTHING, 0, False, None, False)  # type: ignore[arg-type]
-GRANT = Grant(0, "train", NOTHING)  # type: ignore[arg-type]
+
+def open_store(folder: Path) -> Store:
+    return Store(Layout(str(folder), 2, None))
 
 
 def test_a_run_is_divided_at_shard_borders() -> None:
@@ -34,8 +34,8 @@ def test_shards_have_names_and_sizes() -> None:
 
 def test_segments_carry_the_checksum_of_their_bytes(tmp_path: Path) -> None:
     layout = Layout(str(tmp_path), 2, 4)
-    with Store(tmp_path):
-        writer = SegmentWriter(layout, give_back=True)
+    with open_store(tmp_path):
+        writer = SegmentWriter(layout)
         tokens = np.arange(6, dtype=np.uint16)
         segments = writer.write("train", 2, tokens)
         writer.close()
@@ -46,34 +46,37 @@ def test_segments_carry_the_checksum_of_their_bytes(tmp_path: Path) -> None:
         assert segments[1].digest == xxhash.xxh3_128_hexdigest(tokens[2:].tobytes())
         written = layout.partial_path("train", 1).read_bytes()
         assert written == tokens[2:].tobytes()
+        reader = SegmentReader(layout.partial_path, 2)
+        assert all(map(reader.is_whole, segments))
+        layout.partial_path("train", 1).write_bytes(b"\0" * 8)
+        assert [reader.is_whole(segment) for segment in segments] == [True, False]
+        reader.close()
+
+
+def test_a_planted_link_leads_no_write_out_of_the_folder(tmp_path: Path) -> None:
+    layout = Layout(str(tmp_path / "out"), 2, None)
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    with open_store(tmp_path / "out"):
+        layout.partial_path("train", 0).symlink_to(victim)
+        with pytest.raises(WriteError):
+            SegmentWriter(layout).write("train", 0, np.arange(3, dtype=np.uint16))
+    assert victim.read_text() == "mine"
 
 
 def test_many_shards_do_not_need_many_open_files(tmp_path: Path) -> None:
     layout = Layout(str(tmp_path), 2, 1)
-    with Store(tmp_path):
-        writer = SegmentWriter(layout, give_back=False)
+    with open_store(tmp_path):
+        writer = SegmentWriter(layout)
         assert len(writer.write("val", 0, np.arange(3000, dtype=np.uint16))) == 3000
         writer.close()
 
 
-def test_the_digest_of_a_file_covers_its_segments(tmp_path: Path) -> None:
-    unit = Unit(0, 0, Source("a", 1, 0), 0, 1, 1)
-    with Store(tmp_path) as store:
-        writer = SegmentWriter(Layout(str(tmp_path), 2, None), give_back=False)
-        segments = writer.write("train", 0, np.arange(5, dtype=np.uint16))
-        writer.close()
-        with Ledger(store.work / LEDGER) as ledger:
-            ledger.append(Finished(unit, ENCODED, GRANT, Receipt(0, tuple(segments))))
-            digest = bytes.fromhex(segments[0].digest)
-            assert ledger.file_digest("train", 0) == xxhash.xxh3_128_hexdigest(digest)
-            assert ledger.file_digest("val", 0) == xxhash.xxh3_128_hexdigest(b"")
-
-
 def test_one_job_at_a_time(tmp_path: Path) -> None:
     with (
-        Store(tmp_path / "out"),
+        open_store(tmp_path / "out"),
         pytest.raises(LockedError, match="another run"),
-        Store(tmp_path / "out"),
+        open_store(tmp_path / "out"),
     ):
         pass
     assert not (tmp_path / "out").exists()
@@ -82,14 +85,14 @@ def test_one_job_at_a_time(tmp_path: Path) -> None:
 def test_a_lock_nobody_holds_is_free(tmp_path: Path) -> None:
     (tmp_path / ".penstock").mkdir()
     (tmp_path / ".penstock" / "lock").write_text("pid 1 on elsewhere")
-    with Store(tmp_path):
+    with open_store(tmp_path):
         assert "elsewhere" not in (tmp_path / ".penstock" / "lock").read_text()
     assert tmp_path.exists()
 
 
 def test_files_of_somebody_else_are_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.md").touch()
-    with Store(tmp_path) as store:
+    with open_store(tmp_path) as store:
         store.refuse_foreign_files(overwrite=False)
         (tmp_path / "val_shard_00000.bin").touch()
         with pytest.raises(ConflictError, match="val_shard_00000"):
@@ -97,7 +100,7 @@ def test_files_of_somebody_else_are_refused(tmp_path: Path) -> None:
 
 
 def test_too_little_disk_is_said_before_the_start(tmp_path: Path) -> None:
-    with Store(tmp_path) as store:
+    with open_store(tmp_path) as store:
         store.check_room(1)
         with pytest.raises(WriteError, match="too little disk"):
             store.check_room(1 << 60)

@@ -49,8 +49,8 @@ def errors_reported(*, as_json: bool = False, verbose: bool = False) -> Iterator
         yield
     except KeyboardInterrupt:
         stopped = InterruptedRunError(
-            "interrupted; nothing unfinished was left behind",
-            next_step="run the same command again",
+            "interrupted; what is finished is kept",
+            next_step="run the same command again: it continues",
         )
         _report(stopped, as_json=as_json)
         raise typer.Exit(stopped.exit_code) from None

@@ -35,7 +35,7 @@ def summary_lines(outcome: Outcome, settings: JobSettings) -> list[str]:
     lines = [
         f"wrote {_split(manifest, 'train')} and {_split(manifest, 'val')} to {settings.output}/",
         f"  {format_bytes(counts['input_bytes'])} of text in {format_seconds(run['seconds'])} "
-        f"({format_bytes(counts['input_bytes'] / max(run['work_seconds'], 1e-3))}/s after "
+        f"({format_bytes(run['work_bytes'] / max(run['work_seconds'], 1e-3))}/s after "
         f"{format_seconds(run['seconds'] - run['work_seconds'])} of start and finish), "
         f"{counts['input_bytes'] / max(counts['tokens'], 1):.2f} bytes per token; "
         f"{run['workers']} x {run['engine']}, peak memory {format_bytes(run['peak_memory_bytes'])}",

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from types import TracebackType
 
-    from penstock.offsets import Offsets
+    from penstock.offsets import GivesPlaces
     from penstock.plan import Sample
     from penstock.settings import Priority
     from penstock.types import Encoded, Grant, Receipt, Unit
@@ -78,7 +78,7 @@ class _Process:
 class _Order:
     """What must happen in unit order: giving out batches, offsets and receipts."""
 
-    def __init__(self, batches: Iterator[_Batch], offsets: Offsets) -> None:
+    def __init__(self, batches: Iterator[_Batch], offsets: GivesPlaces) -> None:
         self._batches = batches
         self._offsets = offsets
         self._again: deque[_Batch] = deque()
@@ -182,7 +182,7 @@ class LocalExecutor:
         )
 
     def run(
-        self, units: Iterable[Unit], offsets: Offsets, on_tick: Callable[[], None]
+        self, units: Iterable[Unit], offsets: GivesPlaces, on_tick: Callable[[], None]
     ) -> Iterator[Finished]:
         """Do all units; yield what became of them in unit order.
 

@@ -1,0 +1,235 @@
+"""What is in the output folder already, and what of it this job can keep.
+
+It compares and checks; it encodes nothing and writes nothing but what the store does for it. The
+pipeline asks it first: is the job finished, unfinished, another one, or not there?
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import islice
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import ConflictError, DamageError
+from penstock.layout import MANIFEST, SEGMENTS
+from penstock.ledger import Digests, LedgerReader
+from penstock.manifest import Manifest, digest_inputs
+from penstock.offsets import Offsets
+from penstock.segments import SegmentReader, write_errors
+from penstock.types import SPLITS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from penstock.layout import Layout
+    from penstock.plan import Plan
+    from penstock.store import Store
+    from penstock.types import Finished, JobRecord, Source
+
+__all__ = ["Kept", "find_finished", "keep_units"]
+
+# Units are checked this many at a time; with more damaged ones than that, those behind the first
+# are done again as if they had never been.
+_BATCH_UNITS = 256
+_MAX_DAMAGED = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What an earlier run of the same job has done.
+
+    Attributes:
+        unit_bytes: How that run divided the inputs; this one must do the same.
+        num_units: How many units are recorded.
+        num_inputs: How many inputs are.
+        ledger_bytes: Where the good lines of the ledger end.
+        damaged: Recorded units whose tokens are no longer what was written.
+        problem: What is wrong with the ledger behind its good lines.
+    """
+
+    unit_bytes: int
+    num_units: int = 0
+    num_inputs: int = 0
+    ledger_bytes: int = 0
+    offsets: Offsets = field(default_factory=Offsets)
+    digests: Digests = field(default_factory=Digests)
+    damaged: list[Finished] = field(default_factory=list)
+    problem: str = ""
+
+    def told(self) -> str:
+        """Say what was done again and why; empty if nothing was."""
+        if self.damaged:
+            return f"{len(self.damaged)} units of an earlier run were damaged and are done anew"
+        if self.problem:
+            return f"the ledger of an earlier run was good up to unit {self.num_units} only"
+        return ""
+
+
+def find_finished(folder: Path, job: JobRecord, plan: Plan) -> Manifest | None:
+    """Return the manifest if this very job is done already.
+
+    None means that there is something to do: all of it, or what was added to the inputs.
+
+    Raises:
+        ConflictError: If the folder holds the output of another job.
+    """
+    with write_errors(folder):
+        is_there = (folder / MANIFEST).exists()
+    if not is_there:
+        return None
+    try:
+        manifest = Manifest.load(folder)
+    except DamageError as error:
+        raise ConflictError(
+            f"the output folder holds something else: {error.what}",
+            where=error.where,
+            next_step="choose another `-o`, or pass `--overwrite` to delete what is there",
+        ) from error
+    differing = _settings_differences(manifest.settings, job.settings)
+    if not differing:
+        _refuse_missing_files(folder, manifest)
+        if manifest.inputs_digest == digest_inputs(plan.sources):
+            return manifest
+        differing = _input_differences(_recorded_sources(folder / SEGMENTS), plan.sources)
+    if not differing:
+        return None
+    num_bytes = sum(file.bytes for split in SPLITS for file in manifest.splits[split].files)
+    raise ConflictError(
+        f"the output was made by another job ({'; '.join(differing)})",
+        where=str(folder / MANIFEST),
+        next_step="choose another `-o`, or pass `--overwrite` to delete "
+        f"{len(manifest.files())} files ({num_bytes} bytes) and start again",
+    )
+
+
+def keep_units(
+    store: Store, layout: Layout, job: JobRecord, plan: Plan, *, overwrite: bool, num_threads: int
+) -> Kept:
+    """Find the units an earlier run has done, after a look at their checksums.
+
+    Raises:
+        ConflictError: If they belong to another job; with `overwrite` they are deleted instead.
+    """
+    if store.is_finished and not overwrite and find_finished(store.folder, job, plan) is None:
+        store.reopen()
+    nothing = Kept(job.unit_bytes)
+    if not store.ledger.exists():
+        store.clear()
+        return nothing
+    try:
+        reader = LedgerReader(store.ledger)
+        _refuse_other_job(store, reader, job, plan)
+    except (ConflictError, DamageError) as error:
+        if not overwrite and store.has_units:
+            raise ConflictError(error.what, where=error.where, next_step=_START_AGAIN) from error
+        store.clear()
+        return nothing
+    reader = LedgerReader(store.ledger)
+    damaged = _find_damaged(reader.iter_units(), layout, num_threads)
+    if len(damaged) > _MAX_DAMAGED:
+        reader = LedgerReader(store.ledger)
+        for _ in islice(reader.iter_units(), damaged[0].unit.index):
+            pass
+        damaged = []
+    return Kept(
+        unit_bytes=reader.job.unit_bytes,
+        num_units=reader.num_units,
+        num_inputs=len(reader.sources),
+        ledger_bytes=reader.valid_bytes,
+        offsets=reader.offsets,
+        digests=reader.digests,
+        damaged=damaged,
+        problem=reader.problem,
+    )
+
+
+_START_AGAIN = (
+    "run the command that was started here, choose another `-o`, or pass `--overwrite` to drop "
+    "what is done and start again"
+)
+
+
+def _refuse_other_job(store: Store, reader: LedgerReader, job: JobRecord, plan: Plan) -> None:
+    differing = _settings_differences(reader.job.settings, job.settings)
+    if not differing:
+        for _ in reader.iter_units():
+            pass
+        differing = _input_differences(reader.sources, plan.sources)
+    if differing:
+        raise ConflictError(
+            f"another job is unfinished here ({'; '.join(differing)})", where=str(store.ledger)
+        )
+
+
+def _recorded_sources(path: Path) -> list[Source]:
+    reader = LedgerReader(path)
+    for _ in reader.iter_units():
+        pass
+    return reader.sources
+
+
+def _settings_differences(there: dict[str, Any], here: dict[str, Any]) -> list[str]:
+    """Say what shapes the bytes and differs."""
+    return [
+        f"{name}: {there.get(name)} there, {here.get(name)} here"
+        for name in sorted(there.keys() | here.keys())
+        if there.get(name) != here.get(name)
+    ]
+
+
+def _input_differences(there: Sequence[Source], here: Sequence[Source]) -> list[str]:
+    """Say how the first inputs differ from those that were used; more behind them may follow."""
+    for old, new in zip(there, here, strict=False):
+        if old.path != new.path:
+            if old.path in {source.path for source in here}:
+                return [f"input `{new.path}` is new, and comes before `{old.path}`, which is done"]
+            return [f"input `{old.path}` is no longer there"]
+        if old.num_bytes != new.num_bytes:
+            return [f"input `{old.path}`: {old.num_bytes} bytes there, {new.num_bytes} here"]
+        if old.edges != new.edges:
+            return [f"input `{old.path}` holds other text"]
+        if old.mtime_ns != new.mtime_ns:
+            return [f"input `{old.path}` was modified since"]
+    if len(there) > len(here):
+        return [f"input `{there[len(here)].path}` is no longer there"]
+    return []
+
+
+def _refuse_missing_files(folder: Path, manifest: Manifest) -> None:
+    """A finished job whose files are not there, or not whole, is not finished."""
+    for split in SPLITS:
+        for file in manifest.splits[split].files:
+            path = folder / file.path
+            if not path.is_file() or path.stat().st_size != file.bytes:
+                raise ConflictError(
+                    f"this job is finished, but `{file.path}` is missing or has another size",
+                    where=str(path),
+                    next_step=f"`penstock verify {folder} --repair` makes what is damaged anew",
+                )
+
+
+def _find_damaged(units: Iterable[Finished], layout: Layout, num_threads: int) -> list[Finished]:
+    """Read the tokens of units back, and return those that are not what was written."""
+    readers: SimpleQueue[SegmentReader] = SimpleQueue()
+    for _ in range(num_threads):
+        readers.put(SegmentReader(layout.partial_path, layout.token_bytes))
+
+    def is_whole(finished: Finished) -> bool:
+        reader = readers.get()
+        try:
+            return all(map(reader.is_whole, finished.receipt.segments))
+        finally:
+            readers.put(reader)
+
+    damaged: list[Finished] = []
+    waiting = iter(units)
+    with ThreadPoolExecutor(num_threads) as pool:
+        while batch := list(islice(waiting, _BATCH_UNITS)):
+            answers = zip(batch, pool.map(is_whole, batch), strict=True)
+            damaged += [finished for finished, whole in answers if not whole]
+    while not readers.empty():
+        readers.get().close()
+    return damaged

@@ -1,0 +1,177 @@
+"""Runs of tokens inside output files: written at an offset, read back, looked at.
+
+It knows no documents and no order, and renames nothing. The worker writes through it; resume and
+verify read through it. A file is partial until its job is done, final after that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xxhash
+
+from penstock.errors import DamageError, WriteError
+from penstock.faults import fault_point
+from penstock.types import Segment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from penstock.layout import Layout
+    from penstock.types import Split
+
+__all__ = ["OpenFiles", "SegmentReader", "SegmentWriter", "write_error", "write_errors"]
+
+_MAX_OPEN_FILES = 4
+# Read back in pieces that stay in the processor's cache while they are hashed and looked at.
+_READ_BYTES = 1 << 20
+
+
+class OpenFiles:
+    """The last few files that were used, kept open."""
+
+    def __init__(self, flags: int) -> None:
+        # A link planted under a partial name must not lead a write out of the folder.
+        self._flags = flags | os.O_CLOEXEC
+        self._files: dict[Path, int] = {}
+
+    def get(self, path: Path) -> int:
+        """Return an open file for a path."""
+        if path not in self._files:
+            if len(self._files) >= _MAX_OPEN_FILES:
+                self.close()
+            self._files[path] = os.open(path, self._flags, 0o644)
+        return self._files[path]
+
+    def close(self) -> None:
+        """Close all of them."""
+        while self._files:
+            os.close(self._files.popitem()[1])
+
+
+class SegmentWriter:
+    """Writes runs of tokens into partial files."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._files = OpenFiles(os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW)
+
+    def write(
+        self, split: Split, offset: int, tokens: NDArray[np.unsignedinteger[Any]]
+    ) -> list[Segment]:
+        """Write tokens at an offset of their split; a run across shards is several segments."""
+        segments = []
+        for shard, inside, count in self._layout.iter_places(offset, len(tokens)):
+            data = tokens[:count].view(np.uint8).data
+            path = self._layout.partial_path(split, shard)
+            with write_errors(path):
+                self._write_at(path, data, inside * self._layout.token_bytes)
+            digest = xxhash.xxh3_128_hexdigest(data)
+            segments.append(Segment(split, shard, inside, count, digest))
+            tokens = tokens[count:]
+        return segments
+
+    def close(self) -> None:
+        """Close the files."""
+        self._files.close()
+
+    def _write_at(self, path: Path, data: memoryview, position: int) -> None:
+        file = self._files.get(path)
+        done = 0
+        while done < len(data):
+            done += os.pwrite(file, data[done:], position + done)
+            fault_point("worker wrote some tokens")
+
+
+class SegmentReader:
+    """Reads runs of tokens back; one reader serves one thread."""
+
+    def __init__(self, path_of: Callable[[Split, int], Path], token_bytes: int) -> None:
+        """Take where the files are: `layout.partial_path` or `layout.final_path`."""
+        self._path_of = path_of
+        self._token_bytes = token_bytes
+        self._dtype = np.dtype(f"<u{token_bytes}")
+        self._files = OpenFiles(os.O_RDONLY)
+        self._buffer = bytearray(_READ_BYTES)
+
+    def iter_tokens(self, segment: Segment) -> Iterator[NDArray[np.unsignedinteger[Any]]]:
+        """Yield a segment's tokens in pieces; a piece is valid until the next is asked for.
+
+        Raises:
+            DamageError: If the file is missing, ends too early, or cannot be read.
+        """
+        path = self._path_of(segment.split, segment.shard)
+        position = segment.offset_tokens * self._token_bytes
+        end = position + segment.num_tokens * self._token_bytes
+        while position < end:
+            piece = memoryview(self._buffer)[: min(end - position, _READ_BYTES)]
+            self._fill(piece, path, position)
+            yield np.frombuffer(piece, self._dtype)
+            position += len(piece)
+
+    def digest(self, segment: Segment) -> str:
+        """Return the checksum of what stands in a segment's place."""
+        running = xxhash.xxh3_128()
+        for piece in self.iter_tokens(segment):
+            running.update(piece.data)
+        return running.hexdigest()
+
+    def is_whole(self, segment: Segment) -> bool:
+        """Tell whether a segment's place holds what was written there."""
+        try:
+            return self.digest(segment) == segment.digest
+        except DamageError:
+            return False
+
+    def close(self) -> None:
+        """Close the files."""
+        self._files.close()
+
+    def _fill(self, piece: memoryview, path: Path, position: int) -> None:
+        try:
+            file = self._files.get(path)
+            done = 0
+            while done < len(piece):
+                count = os.preadv(file, [piece[done:]], position + done)
+                if count == 0:
+                    raise _unreadable(f"`{path.name}` ends too early", path, position + done)
+                done += count
+        except OSError as error:
+            what = "is missing" if isinstance(error, FileNotFoundError) else str(error.strerror)
+            raise _unreadable(f"`{path.name}` {what}", path, position) from error
+
+
+def _unreadable(what: str, path: Path, position: int) -> DamageError:
+    return DamageError(
+        what,
+        where=f"{path}, byte {position}",
+        next_step=f"`penstock verify {path.parent} --repair`",
+    )
+
+
+@contextlib.contextmanager
+def write_errors(path: Path) -> Iterator[None]:
+    """Turn what the system says when a write fails into an error that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        raise write_error(error, path) from error
+
+
+def write_error(error: OSError, path: Path) -> WriteError:
+    """Say that a write failed, and that what is finished is kept."""
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    return WriteError(
+        "the disk is full" if full else f"cannot be written: {error.strerror}",
+        where=str(path),
+        next_step="make room, then run the same command again: it continues"
+        if full
+        else "check the folder with `ls -ld` and `df`, then run the same command again",
+    )
