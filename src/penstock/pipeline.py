@@ -26,7 +26,7 @@ from penstock.plan import make_plan
 from penstock.progress import Watch
 from penstock.resume import find_finished, keep_units
 from penstock.sources import find_changed
-from penstock.store import Store
+from penstock.store import Store, tidy
 from penstock.tokenizer import load_tokenizer
 from penstock.types import JobRecord, TokenizerRecord
 from penstock.worker import WorkerSpec
@@ -61,15 +61,16 @@ def run_job(settings: JobSettings, progress: Progress) -> Outcome:
     started = time.monotonic()
     plan = make_plan(settings)
     job = _describe(settings, plan)
+    layout = Layout.of_job(settings.output, job)
     finished = None if settings.overwrite else find_finished(settings.output, job, plan)
     if finished is not None:
+        tidy(layout)
         return Outcome(finished, is_new=False, skipped=plan.skipped)
 
     engine, why_not_kernel = choose_engine(settings.engine, load_tokenizer(settings.tokenizer))
     num_workers, share, hint = divide_memory(
         settings.memory_bytes, ENGINE_MEMORY[engine], len(plan.sources), settings.workers
     )
-    layout = Layout.of_job(settings.output, job)
     spec = _worker_spec(settings, plan, engine, job.dtype, layout, share)
     with Store(layout) as store:
         kept = keep_units(

@@ -93,7 +93,7 @@ def find_finished(folder: Path, job: JobRecord, plan: Plan) -> Manifest | None:
         _refuse_missing_files(folder, manifest)
         if manifest.inputs_digest == digest_inputs(plan.sources):
             return manifest
-        differing = _input_differences(_recorded_sources(folder / SEGMENTS), plan.sources)
+        differing = _input_differences(_recorded_sources(folder), plan.sources)
     if not differing:
         return None
     num_bytes = sum(file.bytes for split in SPLITS for file in manifest.splits[split].files)
@@ -113,7 +113,13 @@ def keep_units(
     Raises:
         ConflictError: If they belong to another job; with `overwrite` they are deleted instead.
     """
-    if store.is_finished and not overwrite and find_finished(store.folder, job, plan) is None:
+    if store.is_finished and not overwrite:
+        if find_finished(store.folder, job, plan) is not None:
+            raise ConflictError(
+                "another run has finished this job just now",
+                where=str(store.folder),
+                next_step=f"see what it made: `penstock info {store.folder}`",
+            )
         store.reopen()
     nothing = Kept(job.unit_bytes)
     if not store.ledger.exists():
@@ -164,11 +170,21 @@ def _refuse_other_job(store: Store, reader: LedgerReader, job: JobRecord, plan: 
         )
 
 
-def _recorded_sources(path: Path) -> list[Source]:
-    reader = LedgerReader(path)
-    for _ in reader.iter_units():
-        pass
-    return reader.sources
+def _recorded_sources(folder: Path) -> list[Source]:
+    try:
+        reader = LedgerReader(folder / SEGMENTS)
+        for _ in reader.iter_units():
+            pass
+        if reader.ending is not None:
+            return reader.sources
+        what = f"`{SEGMENTS}` is damaged: {reader.problem or 'it ends too early'}"
+    except DamageError as error:
+        what = error.what
+    raise ConflictError(
+        f"the inputs are not those of the finished job here, and {what}",
+        where=str(folder / SEGMENTS),
+        next_step=f"`penstock verify {folder} --repair`, then run the same command again",
+    )
 
 
 def _settings_differences(there: dict[str, Any], here: dict[str, Any]) -> list[str]:

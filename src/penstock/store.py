@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from penstock.layout import Layout
     from penstock.types import Split
 
-__all__ = ["Store"]
+__all__ = ["Store", "tidy"]
 
 _RENAMING = "renaming"
 _REPAIRING = "repairing"
@@ -265,7 +265,7 @@ class Store:
         temporary = self.work / f"{name}.partial"
         temporary.write_text(text, encoding="utf-8")
         _sync(temporary)
-        fault_point(f"{name} written")
+        fault_point("small file written")
         temporary.replace(self.folder / name)
 
     def _let_go(self) -> None:
@@ -285,6 +285,13 @@ class Store:
         """Tell whether a later run can go on from what is here."""
         is_half_way = any((self.work / mark).exists() for mark in (_RENAMING, _REPAIRING))
         return is_half_way or self.has_units
+
+
+def tidy(layout: Layout) -> None:
+    """Delete what a run that was killed at its very end left beside its finished job."""
+    if Path(layout.folder, WORK).exists():
+        with contextlib.suppress(PenstockError), Store(layout):
+            pass
 
 
 def _finish(path: Path, num_bytes: int) -> None:

@@ -6,13 +6,12 @@ import contextlib
 import json
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
+from processes import command_line, start, wait_for, workers_of, write_corpus
 
 import penstock as library
 from penstock.layout import LEDGER
@@ -23,43 +22,11 @@ pytestmark = [pytest.mark.crash, pytest.mark.slow]
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
     """Some 12 MB, enough to be interrupted anywhere."""
-    path = tmp_path / "corpus.txt"
-    path.write_text(
-        "<|endoftext|>".join(f"document {idx}: " + "word " * 400 for idx in range(6000))
-    )
-    return path
+    return write_corpus(tmp_path / "corpus.txt", 6000)
 
 
-# The program with units of 200 kB instead of 16 MiB: 60 of them, so that every worker is busy.
-SMALL_UNITS = """
-import sys, penstock.settings as s
-from penstock.cli import main
-defaults = s.JobSettings.__init__.__kwdefaults__
-defaults["unit_bytes"], defaults["block_bytes"] = 200_000, 50_000
-sys.argv[0] = "penstock"
-main()
-"""
-
-
-def command_line(corpus: Path, output: Path) -> list[str]:
-    command = [sys.executable, "-c", SMALL_UNITS, "tokenize", str(corpus), "-o", str(output)]
-    return [*command, "--engine", "tiktoken", "-j", "2"]
-
-
-def start(corpus: Path, output: Path, *flags: str) -> subprocess.Popen[str]:
-    command = [*command_line(corpus, output), *flags]
-    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-
-
-def wait_for(condition: Callable[[], bool], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.01)
-
-
-def workers_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
-    return list(psutil.Process(process.pid).children())
+def start_job(corpus: Path, output: Path, *flags: str) -> subprocess.Popen[str]:
+    return start("tokenize", corpus, "-o", output, "-j", "2", *flags)
 
 
 @pytest.fixture
@@ -69,7 +36,7 @@ def unbroken(corpus: Path, tmp_path: Path) -> bytes:
 
 
 def finish(corpus: Path, output: Path) -> bytes:
-    again = start(corpus, output)
+    again = start_job(corpus, output)
     again.communicate(timeout=120)
     assert again.returncode == 0
     assert not (output / ".penstock").exists()
@@ -81,7 +48,7 @@ def test_a_signal_stops_at_once_and_leaves_nothing(
     corpus: Path, unbroken: bytes, tmp_path: Path, number: signal.Signals
 ) -> None:
     output = tmp_path / "out"
-    process = start(corpus, output, "--limit", "9MB")
+    process = start_job(corpus, output, "--limit", "9MB")
     wait_for(lambda: len(workers_of(process)) == 2)
     workers = workers_of(process)
     process.send_signal(number)
@@ -97,7 +64,7 @@ def test_a_killed_parent_takes_its_workers_along(
     corpus: Path, unbroken: bytes, tmp_path: Path
 ) -> None:
     output = tmp_path / "out"
-    process = start(corpus, output)
+    process = start_job(corpus, output)
     wait_for(lambda: len(workers_of(process)) == 2)
     workers = workers_of(process)
     process.kill()
@@ -120,7 +87,7 @@ def test_killed_workers_are_replaced(
     corpus: Path, unbroken: bytes, tmp_path: Path, after_units: int, victims: int
 ) -> None:
     output = tmp_path / "out"
-    process = start(corpus, output)
+    process = start_job(corpus, output)
     wait_for(lambda: len(workers_of(process)) == 2)
     wait_for(lambda: process.poll() is not None or written_units(output) >= after_units)
     for worker in workers_of(process)[:victims]:
@@ -134,7 +101,7 @@ def test_killed_workers_are_replaced(
 
 def test_text_that_kills_every_worker_stops_the_job(corpus: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
-    process = start(corpus, output)
+    process = start_job(corpus, output)
     deadline = time.monotonic() + 60
     while process.poll() is None and time.monotonic() < deadline:
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -163,9 +130,9 @@ def test_many_long_names_do_not_block_the_pipes(tmp_path: Path) -> None:
 
 def test_two_jobs_on_one_output_do_not_mix(corpus: Path, unbroken: bytes, tmp_path: Path) -> None:
     output = tmp_path / "out"
-    first = start(corpus, output)
+    first = start_job(corpus, output)
     wait_for((output / ".penstock" / LEDGER).exists)
-    second = start(corpus, output)
+    second = start_job(corpus, output)
     _, said = second.communicate(timeout=60)
     assert second.returncode == 7
     assert f"pid {first.pid}" in said
@@ -181,8 +148,9 @@ def test_a_full_disk_is_said_and_the_job_continues(
     # A limit on file sizes fails a write as a full disk does, in the real system call: of the
     # lock, of the first tokens, of later ones.
     output = tmp_path / "out"
+    command = command_line("tokenize", corpus, "-o", output)
     process = subprocess.Popen(
-        ["sh", "-c", f'ulimit -f {blocks}; exec "$@"', "sh", *command_line(corpus, output)],
+        ["sh", "-c", f'ulimit -f {blocks}; exec "$@"', "sh", *command],
         stderr=subprocess.PIPE,
         text=True,
     )
@@ -196,7 +164,7 @@ def test_a_full_disk_is_said_and_the_job_continues(
 
 def test_an_input_that_grows_is_noticed(corpus: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
-    process = start(corpus, output)
+    process = start_job(corpus, output)
     wait_for((output / ".penstock" / LEDGER).exists)
     with corpus.open("a") as file:
         file.write("more")

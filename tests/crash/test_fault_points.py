@@ -1,0 +1,152 @@
+"""A run is killed at every named fault point; the same command then ends with the same bytes."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import re
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from processes import contents, run, start, write_corpus
+from support import ROOT
+
+pytestmark = [pytest.mark.crash, pytest.mark.slow]
+
+# Each scenario leads a run to the fault points below it; `NAME:3` is the third time.
+FRESH = [
+    "worker wrote some tokens",
+    "worker wrote some tokens:7",
+    "tokens not on disk",
+    "tokens not on disk:2",
+    "tokens on disk",
+    "tokens on disk:2",
+    "ledger line torn",
+    "ledger line torn:2",
+    "ledger line torn:3",
+    "ledger not on disk",
+    "ledger not on disk:3",
+    "ledger on disk",
+    "ledger on disk:2",
+    "files have their size",
+    "renaming begins",
+    "one file renamed",
+    "one file renamed:2",
+    "ledger renamed",
+    "small file written",
+    "small file written:2",
+    "manifest renamed",
+]
+OVERWRITING = ["one older file deleted", "one older file deleted:2", "one older file deleted:4"]
+EXTENDING = [
+    "finished ledger copied",
+    "reopening begins",
+    "manifest withdrawn",
+    "one file taken back",
+    "one file taken back:2",
+    "tokens on disk",
+    "renaming begins",
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Inputs of 3 MB, one of which is skipped, and the output of an unbroken run."""
+    folder = tmp_path_factory.mktemp("faults")
+    (folder / "in").mkdir()
+    write_corpus(folder / "in" / "a.txt", 700)
+    write_corpus(folder / "in" / "b.txt", 800)
+    (folder / "in" / "c.png").write_bytes(b"\x89PNG")
+    assert run(*job(folder, folder / "unbroken"))[0] == 3
+    return folder
+
+
+def job(folder: Path, output: Path, *flags: str) -> tuple[str | Path, ...]:
+    flags = ("--on-error", "skip", "--val-fraction", "0.1", *flags)
+    return ("tokenize", folder / "in", "-o", output, *flags)
+
+
+def make_fresh(folder: Path, output: Path) -> None:
+    """Leave no output at all."""
+
+
+def make_older(folder: Path, output: Path) -> None:
+    """Leave a finished job with other settings."""
+    assert run(*job(folder, output, "--seed", "7", "--shard-tokens", "100K"))[0] == 3
+
+
+def make_shorter(folder: Path, output: Path) -> None:
+    """Leave a finished job on the first input alone."""
+    flags = ("--val-fraction", "0.1", "--doc-separator", "<|endoftext|>")
+    assert run("tokenize", folder / "in" / "a.txt", "-o", output, *flags)[0] == 0
+
+
+SCENARIOS = {"fresh": make_fresh, "overwriting": make_older, "extending": make_shorter}
+CASES = [
+    *(("fresh", fault) for fault in FRESH),
+    *(("overwriting", fault) for fault in OVERWRITING),
+    *(("extending", fault) for fault in EXTENDING),
+]
+
+
+def command_of(scenario: str, folder: Path, output: Path) -> tuple[str | Path, ...]:
+    flags = ["--overwrite"] if scenario == "overwriting" else []
+    return job(folder, output, *flags)
+
+
+@pytest.mark.parametrize(("scenario", "fault"), CASES)
+def test_a_kill_here_costs_nothing(folder: Path, tmp_path: Path, scenario: str, fault: str) -> None:
+    output = tmp_path / "out"
+    SCENARIOS[scenario](folder, output)
+    command = command_of(scenario, folder, output)
+    exit_code, said = run(*command, fault=fault)
+    # A killed worker is replaced, or stops the run; all other faults kill the parent.
+    assert exit_code in ((1, 3) if fault.startswith("worker") else (-signal.SIGKILL,)), said
+    exit_code, said = run(*command)
+    assert exit_code == 3, said
+    assert contents(output) == contents(folder / "unbroken")
+    assert not (output / ".penstock").exists()
+
+
+def test_every_fault_point_is_tested() -> None:
+    sources = (ROOT / "src" / "penstock").rglob("*.py")
+    named = {
+        name
+        for path in sources
+        for name in re.findall(r'fault_point\("([^"]+)"\)', path.read_text(encoding="utf-8"))
+    }
+    tests = "".join(path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("*.py"))
+    assert len(named) > 15
+    assert [name for name in sorted(named) if f'"{name}"' not in tests] == []
+
+
+def test_killed_while_it_resumes_from_a_kill(folder: Path, tmp_path: Path) -> None:
+    pairs = random.Random(4)
+    for number in range(16):
+        output = tmp_path / str(number)
+        for fault in pairs.sample(FRESH, 2):
+            run(*job(folder, output), fault=fault)
+        assert run(*job(folder, output))[0] == 3
+        assert contents(output) == contents(folder / "unbroken")
+        shutil.rmtree(output)
+
+
+def test_hundreds_of_kills_lose_nothing(folder: Path, tmp_path: Path) -> None:
+    kills = 0
+    chance = random.Random(2026)
+    output = tmp_path / "out"
+    while kills < 200:
+        workers = str(chance.randint(1, 4))
+        process = start(*job(folder, output, "-j", workers))
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.communicate(timeout=chance.uniform(0.2, 0.9))
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+            kills += 1
+        elif (output / "manifest.json").exists():
+            assert contents(output) == contents(folder / "unbroken")
+            shutil.rmtree(output)

@@ -1,0 +1,67 @@
+"""Runs of the real program with small units, for the tests that kill it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+
+# The program with units of 200 kB instead of 16 MiB, so that a few megabytes keep workers busy, and
+# checkpoints every 0.05 s instead of every second, so that there are several.
+SMALL_UNITS = """
+import sys, penstock.checkpoints, penstock.settings as s
+from penstock.cli import main
+penstock.checkpoints._SYNC_SECONDS = 0.05
+defaults = s.JobSettings.__init__.__kwdefaults__
+defaults["unit_bytes"], defaults["block_bytes"] = 200_000, 50_000
+sys.argv[0] = "penstock"
+main()
+"""
+
+
+def write_corpus(path: Path, num_documents: int) -> Path:
+    """Write some 2 kB a document."""
+    documents = (f"document {idx}: " + "word " * 400 for idx in range(num_documents))
+    path.write_text("<|endoftext|>".join(documents))
+    return path
+
+
+def command_line(*arguments: str | Path) -> list[str]:
+    command = [sys.executable, "-c", SMALL_UNITS, *map(str, arguments)]
+    return [*command, "--engine", "tiktoken"] if arguments[0] == "tokenize" else command
+
+
+def start(*arguments: str | Path, fault: str = "") -> subprocess.Popen[str]:
+    environment = {**os.environ, "PENSTOCK_FAULT": fault}
+    return subprocess.Popen(
+        command_line(*arguments), stderr=subprocess.PIPE, text=True, env=environment
+    )
+
+
+def run(*arguments: str | Path, fault: str = "") -> tuple[int, str]:
+    """Run to the end; return the exit code and what was said."""
+    process = start(*arguments, fault=fault)
+    _, said = process.communicate(timeout=120)
+    assert "Traceback" not in said, said
+    return process.returncode, said
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.01)
+
+
+def workers_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    return list(psutil.Process(process.pid).children())
+
+
+def contents(output: Path) -> dict[str, bytes]:
+    """Return all that a job made which depends on inputs and settings alone."""
+    return {path.name: path.read_bytes() for path in sorted(output.glob("*.bin"))}
