@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from penstock.offsets import Offsets
     from penstock.plan import Plan
     from penstock.progress import Progress
+    from penstock.resume import Kept
     from penstock.settings import JobSettings
     from penstock.tokenizer import Tokenizer
 
@@ -68,7 +69,7 @@ def run_job(settings: JobSettings, progress: Progress) -> Outcome:
         return Outcome(finished, is_new=False, skipped=plan.skipped)
 
     engine, why_not_kernel = choose_engine(settings.engine, load_tokenizer(settings.tokenizer))
-    num_workers, share, hint = divide_memory(
+    num_workers, share, idle = divide_memory(
         settings.memory_bytes, ENGINE_MEMORY[engine], len(plan.sources), settings.workers
     )
     spec = _worker_spec(settings, plan, engine, job.dtype, layout, share)
@@ -78,35 +79,26 @@ def run_job(settings: JobSettings, progress: Progress) -> Outcome:
         )
         store.refuse_foreign_files(overwrite=settings.overwrite)
         plan, job = plan.divided_by(kept.unit_bytes), replace(job, unit_bytes=kept.unit_bytes)
-        offsets, again = kept.offsets, RecordedOffsets(kept.damaged)
-        watch = Watch(progress, plan.input_bytes, plan.num_units, offsets)
-        with (
-            progress,
-            Checkpoints(store, job, plan.sources, kept, give_back=spec.give_back) as checkpoints,
-            LocalExecutor(
-                spec,
-                num_workers=num_workers,
-                batch_bytes=plan.unit_bytes,
-                priority=settings.priority,
-                lock_file=store.lock_file,
-            ) as executor,
-        ):
-            estimate = _estimate_tokens(plan, *executor.check(plan.samples()))
-            store.check_room(estimate * layout.token_bytes)
-            layout.check_shards(estimate)
+        watch = Watch(progress, plan.input_bytes, plan.num_units, kept.offsets)
+        executor = LocalExecutor(
+            spec,
+            num_workers=num_workers,
+            batch_bytes=plan.unit_bytes,
+            priority=settings.priority,
+            lock_file=store.lock_file,
+        )
+        checkpoints = Checkpoints(store, job, plan.sources, kept, give_back=spec.give_back)
+        with progress, checkpoints, executor:
+            _check_before_start(plan, layout, store, executor)
             watch.start(kept.num_units)
-
-            def on_tick() -> None:
-                watch.tick(executor.pids())
-
-            for unit in executor.run(again.units(), again, on_tick):
-                again.check(unit)
-            store.sync(again.files(), give_back=spec.give_back)
-            for unit in executor.run(plan.iter_units(kept.num_units), offsets, on_tick):
+            _do_again(kept, store, executor, watch)
+            for unit in executor.run(
+                plan.iter_units(kept.num_units), kept.offsets, lambda: watch.tick(executor.pids())
+            ):
                 checkpoints.append(unit)
                 watch.num_units_done += 1
             watch.tick(executor.pids(), now=True)
-            _refuse_nothing(store, offsets, plan)
+            _refuse_nothing(store, kept.offsets, plan)
             _refuse_changed_inputs(plan)
             run = {
                 "seconds": round(time.monotonic() - started, 3),
@@ -125,12 +117,12 @@ def run_job(settings: JobSettings, progress: Progress) -> Outcome:
         manifest = make_manifest(
             job=job,
             sources=plan.sources,
-            offsets=offsets,
+            offsets=kept.offsets,
             digests=checkpoints.digests,
             ending=ending,
         )
-        store.commit(offsets.tokens, manifest.to_json(), format_skipped(plan.skipped))
-    hints = [hint, why_not_kernel and f"slower than it could be: {why_not_kernel}", kept.told()]
+        store.commit(kept.offsets.tokens, manifest.to_json(), format_skipped(plan.skipped))
+    hints = [idle, why_not_kernel and f"slower than it could be: {why_not_kernel}", kept.told()]
     return Outcome(
         manifest,
         is_new=True,
@@ -159,8 +151,20 @@ def _describe(settings: JobSettings, plan: Plan) -> JobRecord:
     )
 
 
-def _estimate_tokens(plan: Plan, sample_bytes: int, sample_tokens: int) -> int:
-    return round(plan.input_bytes * sample_tokens / max(sample_bytes, 1) * _ROOM_MARGIN)
+def _check_before_start(plan: Plan, layout: Layout, store: Store, executor: LocalExecutor) -> None:
+    """Compare the engine with the reference on the user's text, and see that the output fits."""
+    num_bytes, num_tokens = executor.check(plan.samples())
+    estimate = round(plan.input_bytes * num_tokens / max(num_bytes, 1) * _ROOM_MARGIN)
+    store.check_room(estimate * layout.token_bytes)
+    layout.check_shards(estimate)
+
+
+def _do_again(kept: Kept, store: Store, executor: LocalExecutor, watch: Watch) -> None:
+    """Make recorded units anew whose tokens are not what was written."""
+    places = RecordedOffsets(kept.damaged)
+    for unit in executor.run(places.units(), places, lambda: watch.tick(executor.pids())):
+        places.check(unit)
+    store.sync(places.files(), give_back=False)
 
 
 def _choose_dtype(settings: JobSettings, tokenizer: Tokenizer) -> Literal["uint16", "uint32"]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 import signal
 import subprocess
 import time
@@ -172,3 +173,60 @@ def test_an_input_that_grows_is_noticed(corpus: Path, tmp_path: Path) -> None:
     assert process.returncode == 4, said
     assert "changed while" in said
     assert not (output / "train.bin").exists()
+
+
+def test_a_really_full_disk_loses_nothing(corpus: Path, unbroken: bytes, tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", disk], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("no right to mount a small disk here; the limit on file sizes stands for it")
+    try:
+        output = disk / "out"
+        process = start_job(corpus, output)
+        wait_for((output / ".penstock" / LEDGER).exists)
+        wait_for(lambda: written_units(output) >= 10)
+        # Somebody else fills the disk while the job runs.
+        with contextlib.suppress(OSError), (disk / "filler").open("wb", buffering=0) as filler:
+            while True:
+                filler.write(bytes(4096))
+        _, said = process.communicate(timeout=120)
+        assert process.returncode == 8, said
+        assert "the disk is full" in said
+        assert "it continues" in said
+        (disk / "filler").unlink()
+        assert finish(corpus, output) == unbroken
+        assert json.loads((output / "manifest.json").read_text())["run"]["units_kept"] >= 10
+    finally:
+        subprocess.run(["umount", "-l", disk], check=True)
+
+
+def test_too_small_a_disk_is_refused_before_the_start(corpus: Path, tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", disk], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("no right to mount a small disk here")
+    try:
+        process = start_job(corpus, disk / "out")
+        _, said = process.communicate(timeout=120)
+        assert process.returncode == 8
+        assert "too little disk" in said
+        assert list(disk.iterdir()) == []
+    finally:
+        subprocess.run(["umount", "-l", disk], check=True)
+
+
+def test_an_output_that_goes_away_is_said(corpus: Path, unbroken: bytes, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    process = start_job(corpus, output)
+    wait_for(lambda: written_units(output) >= 3)
+    shutil.rmtree(output)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 8, said
+    assert "cannot be written: No such file or directory" in said
+    assert finish(corpus, output) == unbroken

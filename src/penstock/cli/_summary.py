@@ -34,17 +34,25 @@ def summary_lines(outcome: Outcome, settings: JobSettings) -> list[str]:
     run, counts = manifest.run, manifest.counts
     lines = [
         f"wrote {_split(manifest, 'train')} and {_split(manifest, 'val')} to {settings.output}/",
-        f"  {format_bytes(counts['input_bytes'])} of text in {format_seconds(run['seconds'])} "
+        f"  {format_bytes(run['work_bytes'])} of text in {format_seconds(run['seconds'])} "
         f"({format_bytes(run['work_bytes'] / max(run['work_seconds'], 1e-3))}/s after "
         f"{format_seconds(run['seconds'] - run['work_seconds'])} of start and finish), "
         f"{counts['input_bytes'] / max(counts['tokens'], 1):.2f} bytes per token; "
         f"{run['workers']} x {run['engine']}, peak memory {format_bytes(run['peak_memory_bytes'])}",
+        *_continued(run, counts),
         f"  documents: {_rule(manifest.settings)}",
         *(f"  {note}" for note in _notes(counts, manifest.settings)),
         *skipped,
         *(f"  warning: {warning}" for warning in _warnings(outcome)),
     ]
     return [*lines, *(f"  hint: {hint}" for hint in outcome.hints), _next(settings)]
+
+
+def _continued(run: dict[str, Any], counts: dict[str, int]) -> list[str]:
+    if not run["resumed"]:
+        return []
+    kept_bytes = counts["input_bytes"] - run["work_bytes"]
+    return [f"  continued: {format_bytes(kept_bytes)} ({run['units_kept']} units) were done before"]
 
 
 def summary_json(outcome: Outcome, settings: JobSettings) -> dict[str, Any]:
