@@ -55,7 +55,9 @@ def run_job(settings: JobSettings, progress: Progress) -> Outcome:
     """Tokenize: find the inputs, run the workers, commit the output."""
     started = time.monotonic()
     plan = make_plan(settings)
-    tokenizer = load_tokenizer(settings.tokenizer)
+    tokenizer = load_tokenizer(
+        settings.tokenizer, eot_token=settings.eot_token, pattern=settings.pattern
+    )
     finished = _find_finished(settings, plan, tokenizer)
     if finished is not None:
         return Outcome(finished, is_new=False, skipped=plan.skipped)
@@ -66,7 +68,7 @@ def run_job(settings: JobSettings, progress: Progress) -> Outcome:
     num_workers, share, hint = divide_memory(
         settings.memory_bytes, ENGINE_MEMORY[engine], len(plan.sources), settings.workers
     )
-    spec = _worker_spec(settings, plan, engine, dtype, layout, share)
+    spec = _worker_spec(settings, plan, tokenizer, engine, dtype, layout, share)
     offsets = Offsets(len(plan.sources), num_empty=plan.num_empty)
     watch = Watch(progress, plan.input_bytes, plan.num_units, offsets)
 
@@ -190,13 +192,14 @@ def _choose_dtype(settings: JobSettings, tokenizer: Tokenizer) -> str:
 def _worker_spec(
     settings: JobSettings,
     plan: Plan,
+    tokenizer: Tokenizer,
     engine: str,
     dtype: str,
     layout: Layout,
     share: MemoryShare,
 ) -> WorkerSpec:
     return WorkerSpec(
-        tokenizer=settings.tokenizer,
+        tokenizer=tokenizer,
         engine=engine,
         rule=plan.rule,
         eot=settings.eot,

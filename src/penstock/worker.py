@@ -21,7 +21,6 @@ from penstock.repair import repair_block
 from penstock.sources import SourceFile
 from penstock.splits import CARRIED, TRAIN, VAL, Splitter
 from penstock.store import Layout, SegmentWriter
-from penstock.tokenizer import load_tokenizer
 from penstock.types import SPLITS, Block, Counts, Encoded, Receipt
 
 if TYPE_CHECKING:
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 
     from penstock.memory import MemoryShare
     from penstock.plan import Sample
+    from penstock.tokenizer import Tokenizer
     from penstock.types import DocumentRule, EotPlace, Grant, InvalidUtf8, Segment, Split, Unit
 
 __all__ = ["ShareReachedError", "Worker", "WorkerSpec"]
@@ -45,7 +45,7 @@ class ShareReachedError(Exception):
 class WorkerSpec:
     """Everything a worker is made from; the same for all workers of a job."""
 
-    tokenizer: str
+    tokenizer: Tokenizer
     engine: str
     rule: DocumentRule
     eot: EotPlace
@@ -64,7 +64,7 @@ class Worker:
     """Turns units into tokens on one core."""
 
     def __init__(self, spec: WorkerSpec) -> None:
-        tokenizer = load_tokenizer(spec.tokenizer)
+        tokenizer = spec.tokenizer
         eot_text = tokenizer.eot_text.encode()
         options = TextOptions(
             block_bytes=spec.block_bytes,
