@@ -38,7 +38,7 @@ class FastEngine:
             self._fast = fastokens.Tokenizer.from_json_str(huggingface_json(tokenizer.ranks))
             self._fast.encode_batch_flat(["the first call", "makes the thread pool"])
 
-    def encode(self, block: Block) -> NDArray[np.uint32]:
+    def encode(self, block: Block, room: object = None) -> NDArray[np.uint32]:
         """Return the ids of all pieces, with the end-of-text ids in place."""
         ids, offsets = self._fast.encode_batch_flat(decode_pieces(block))
         bounds = np.frombuffer(offsets, np.uint64).astype(np.int64)
