@@ -20,10 +20,12 @@ check: $(VENV)/.installed-dev
 bench: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/run.py
 
-# Long runs that prove what a test can only sample: MINUTES of fuzzing against tiktoken, then under
-# AddressSanitizer, then memory over gigabytes.
+# Long runs that prove what a test can only sample: GB of text through one worker, MINUTES of fuzzing
+# against tiktoken, then under AddressSanitizer, then the memory of the whole command over 8 GB.
 MINUTES ?= 10
+GB ?= 10
 soak: $(VENV)/.installed-dev $(VENV)/.installed-bench
+	$(BIN)/python tests/soak/stream_worker.py --gb $(GB)
 	$(BIN)/python tests/soak/fuzz_kernel.py --minutes $(MINUTES)
 	$(BIN)/cmake -S . -B build/sanitized -DPENSTOCK_KERNEL_TESTS=ON -DPENSTOCK_KERNEL_SANITIZE=ON \
 	  -DPENSTOCK_KERNEL_PYTHON=OFF -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja -G Ninja

@@ -19,6 +19,7 @@ PLAIN = "plain script"
 GIGATOKEN = "gigatoken in memory"
 FASTOKENS = "fastokens in memory"
 KERNEL = "kernel in memory"
+PORTABLE = "kernel, portable"
 ONE_WORKER = "penstock -j 1"
 TWO_WORKERS = "penstock -j 2"
 FASTOKENS_WORKER = "penstock -j 1, fastokens"
@@ -98,6 +99,7 @@ _COMMANDS: dict[str, Callable[[Path, Path], list[str]]] = {
     GIGATOKEN: _in_memory("gigatoken"),
     FASTOKENS: _in_memory("fastokens"),
     KERNEL: _in_memory("kernel"),
+    PORTABLE: _in_memory("portable"),
     FASTOKENS_WORKER: _penstock(1, "fastokens"),
     ONE_WORKER: _penstock(1),
     TWO_WORKERS: _penstock(2),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import random
 import sysconfig
 from dataclasses import dataclass
 from itertools import islice, product
@@ -27,6 +28,7 @@ EOT = b"<|endoftext|>"
 
 _ROOT = Path(__file__).resolve().parent.parent
 _START_UP_DOCUMENTS = 5
+_HOSTILE_BYTES = 2 * 10**6
 # After so many the changes of the letters begin again.
 _NUM_COPIES = 1680
 _VOWELS = b"aeiou"
@@ -62,6 +64,11 @@ def write_start_up(text: Text, folder: Path) -> Text:
     return _write_text("start-up", documents, folder)
 
 
+def write_hostile(folder: Path) -> list[Text]:
+    """Write texts that no table of words helps with, and that the pattern hardly divides."""
+    return [_write_text(name, documents, folder) for name, documents in _hostile_texts().items()]
+
+
 def write_long(name: str, texts: list[Text], num_bytes: int, folder: Path) -> Text:
     """Write `num_bytes` made of the texts, then of copies with other words."""
     path = folder / f"{name}.txt"
@@ -78,6 +85,24 @@ def write_long(name: str, texts: list[Text], num_bytes: int, folder: Path) -> Te
                 break
         _flush(file)
         return Text(name, path, file.tell(), num_documents)
+
+
+def _hostile_texts() -> dict[str, list[bytes]]:
+    rng = random.Random(1)
+    size = _HOSTILE_BYTES
+
+    def letters(alphabet: str, count: int) -> str:
+        return "".join(rng.choices(alphabet, k=count))
+
+    words = (letters("abcdefghijklmnopqrstuvwxyz", rng.randrange(4, 13)) for _ in range(size // 9))
+    han = "".join(map(chr, range(0x4E00, 0x9FA6)))
+    return {
+        "one letter": [b"a" * size],
+        "DNA": [letters("ACGT", size).encode()],
+        "new words": [" ".join(words).encode()],
+        "random Han": [letters(han, size // 3).encode()],
+        "spaces": [b" " * size],
+    }
 
 
 def _change(text: bytes, copy: int) -> bytes:

@@ -18,6 +18,7 @@ from contenders import (
     KERNEL,
     ONE_WORKER,
     PLAIN,
+    PORTABLE,
     TWO_WORKERS,
 )
 
@@ -38,6 +39,10 @@ _KERNEL_MARKS = {
     "avx512": {"web": 2.0, "multi": 4.5, "code": 2.0},
     "avx2": {"web": 1.3, "multi": 3.0, "code": 1.3},
 }
+_HOSTILE_MARK = 3.0
+_HARD_TEXTS = ("one letter", "DNA", "new words", "random Han")
+# Below it `--engine auto` would be wrong to take the kernel on a machine without AVX2.
+_PORTABLE_MARK = 1.0
 _ENGINE_MARK = 0.8
 _WORKERS_MARK = 1.85
 _FLAT_MARK = 1.05
@@ -113,9 +118,10 @@ class Ratio:
 class Figures:
     """All runs of one benchmark, and what they amount to."""
 
-    def __init__(self, runs: list[Run], texts: list[Text]) -> None:
+    def __init__(self, runs: list[Run], texts: list[Text], hostile: list[Text]) -> None:
         self._runs = runs
         self._texts = texts
+        self._hostile = hostile
 
     def figures(self) -> list[Figure]:
         """Return a figure for each contender and corpus."""
@@ -124,9 +130,13 @@ class Figures:
     def ratios(self) -> list[Ratio]:
         """Return everything that DESIGN sets a mark for, and gigatoken."""
         engine_marks = {text.name: _ENGINE_MARK for text in self._texts}
+        portable_marks = {text.name: _PORTABLE_MARK for text in self._texts}
+        hostile_marks = dict.fromkeys(_HARD_TEXTS, _HOSTILE_MARK)
         kernel_marks = _KERNEL_MARKS.get(available_isas()[0], {})
         return [
             *self._against(KERNEL, GIGATOKEN, kernel_marks),
+            *self._against(KERNEL, GIGATOKEN, hostile_marks, self._hostile),
+            *self._against(PORTABLE, FASTOKENS, portable_marks),
             *self._against(ONE_WORKER, PLAIN, _PLAIN_MARKS),
             *self._against(ONE_WORKER, GIGATOKEN, _GIGATOKEN_MARKS),
             *self._against(ONE_WORKER, KERNEL, engine_marks),
@@ -170,11 +180,13 @@ class Figures:
             peak_mib=self._peak_mib(contender, text.name),
         )
 
-    def _against(self, ours_name: str, rival: str, marks: dict[str, float]) -> list[Ratio]:
-        """Compare the CPU time of two contenders on each corpus."""
+    def _against(
+        self, ours_name: str, rival: str, marks: dict[str, float], texts: list[Text] | None = None
+    ) -> list[Ratio]:
+        """Compare the CPU time of two contenders on each corpus, or on the texts given."""
         label = f"CPU: {ours_name} against {rival}"
         ratios = []
-        for name in (text.name for text in self._texts):
+        for name in (text.name for text in texts or self._texts):
             theirs, ours = self._steady_cpu(rival, name), self._steady_cpu(ours_name, name)
             ratios.append(_time_ratio(label, name, theirs, ours, marks.get(name)))
         return ratios

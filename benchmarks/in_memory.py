@@ -1,6 +1,7 @@
 """An engine alone, on one core: text in memory, cut into blocks before the clock starts, no output.
 
-Run as `in_memory.py gigatoken|fastokens|kernel TEXT`. The ids of every block are dropped as soon as
+Run as `in_memory.py gigatoken|fastokens|kernel|portable TEXT`; `portable` is the kernel without the
+instructions of this machine. The ids of every block are dropped as soon as
 they are counted, so this is the most the engine can give; end-of-text ids are part of the count.
 """
 
@@ -11,14 +12,15 @@ import os
 import sys
 import time
 from contextlib import contextmanager
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.engines import load_engine
 from penstock.engines.fast import huggingface_json
+from penstock.engines.native import NativeEngine
 from penstock.tokenizer import load_tokenizer
 from penstock.types import Block
 
@@ -78,9 +80,9 @@ def load_fastokens(text: bytes) -> tuple[list[Any], Callable[[Any], int]]:
     return [block.split(separator) for block in blocks], encode
 
 
-def load_kernel(text: bytes) -> tuple[list[Any], Callable[[Any], int]]:
+def load_kernel(text: bytes, isa: str | None = None) -> tuple[list[Any], Callable[[Any], int]]:
     """Take documents as ranges of bytes; end-of-text ids in place, uint16, as they are written."""
-    engine = load_engine("kernel", load_tokenizer("gpt2"), "append")
+    engine = NativeEngine(load_tokenizer("gpt2"), "append", isa=isa)
 
     def encode(block: Block) -> int:
         return len(engine.encode(block))
@@ -108,9 +110,13 @@ def one_core() -> Iterator[None]:
 
 
 def main() -> None:
-    load = {"gigatoken": load_gigatoken, "fastokens": load_fastokens, "kernel": load_kernel}[
-        sys.argv[1]
-    ]
+    loaders: dict[str, Callable[[bytes], tuple[list[Any], Callable[[Any], int]]]] = {
+        "gigatoken": load_gigatoken,
+        "fastokens": load_fastokens,
+        "kernel": load_kernel,
+        "portable": partial(load_kernel, isa="portable"),
+    }
+    load = loaders[sys.argv[1]]
     blocks, encode = load(Path(sys.argv[2]).read_bytes())
     started = time.process_time()
     num_tokens = sum(map(encode, blocks))

@@ -16,8 +16,23 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from contenders import CONTENDERS, ONE_WORKER, TWO_WORKERS, run_contender
-from corpora import CORPORA, STAND_IN, find_corpora, write_corpus, write_long, write_start_up
+from contenders import (
+    CONTENDERS,
+    GIGATOKEN,
+    KERNEL,
+    ONE_WORKER,
+    TWO_WORKERS,
+    run_contender,
+)
+from corpora import (
+    CORPORA,
+    STAND_IN,
+    find_corpora,
+    write_corpus,
+    write_hostile,
+    write_long,
+    write_start_up,
+)
 from figures import LARGE, LONG, SHORT, Figures
 from machine import find_commit, machine_facts
 from table import figure_lines, machine_line, ratio_lines
@@ -46,8 +61,10 @@ def main() -> int:
         folder = Path(name)
         texts = _write_corpora(options, folder)
         long_texts = _write_long(options, texts, folder)
+        hostile = write_hostile(folder)
         runs = _run_corpora(options, texts, folder) + _run_long(options, long_texts, folder)
-    figures = Figures(runs, texts)
+        runs += _run_in_turn(hostile, (GIGATOKEN, KERNEL), options.repeats, folder)
+    figures = Figures(runs, texts, hostile)
     result = {
         "date": date.isoformat(timespec="seconds"),
         "commit": commit,
@@ -55,6 +72,7 @@ def main() -> int:
         "machine": facts,
         "texts": [_describe(text) for text in texts],
         "long_texts": [_describe(text) for text in long_texts],
+        "hostile_texts": [_describe(text) for text in hostile],
         "figures": [asdict(figure) for figure in figures.figures()],
         "ratios": [asdict(ratio) | {"verdict": ratio.verdict} for ratio in figures.ratios()],
         "differences": figures.differences(),

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from corpora import Text
     from figures import Figure, Ratio
 
-_LABEL_WIDTH = 60
+_LABEL_WIDTH = 58
 
 
 def machine_line(facts: dict[str, Any], date: str, commit: str) -> str:
@@ -34,7 +34,7 @@ def figure_lines(text: Text, figures: list[Figure]) -> list[str]:
 
 def ratio_lines(ratios: list[Ratio]) -> list[str]:
     """Lay out every ratio beside its mark."""
-    lines = ["", f"{'marks':{_LABEL_WIDTH}}{'text':8}{'here':>10}{'spread':>8}{'mark':>18}"]
+    lines = ["", f"{'marks':{_LABEL_WIDTH}}{'text':11}{'here':>10}{'spread':>8}{'mark':>18}"]
     shown = ""
     for ratio in ratios:
         lines.append(_ratio_line(ratio, "" if ratio.label == shown else ratio.label))
@@ -60,5 +60,5 @@ def _ratio_line(ratio: Ratio, label: str) -> str:
     spread = f"{ratio.spread:.0%}" if ratio.spread else ""
     bound = "at most" if ratio.is_limit else "at least"
     mark = "none" if ratio.mark is None else f"{bound} {ratio.mark:g}{ratio.unit}"
-    line = f"{label:{_LABEL_WIDTH}}{ratio.text:8}{value:>10}{spread:>8}{mark:>18}"
+    line = f"{label:{_LABEL_WIDTH}}{ratio.text:11}{value:>10}{spread:>8}{mark:>18}"
     return f"{line}  {ratio.verdict}".rstrip()

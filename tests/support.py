@@ -95,7 +95,7 @@ def run_units(
     plan = make_plan(job)
     layout = Layout(str(output), 2, job.shard_tokens)
     spec = WorkerSpec(
-        tokenizer="gpt2",
+        tokenizer=load_tokenizer("gpt2"),
         engine="tiktoken",
         rule=plan.rule,
         eot=job.eot,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import psutil
@@ -77,7 +78,13 @@ def divide_memory(
 
 def own_bytes() -> int:
     """Return the resident memory of this process."""
-    return int(psutil.Process().memory_info().rss)
+    return int(_process(os.getpid()).memory_info().rss)
+
+
+@lru_cache(maxsize=1)
+def _process(pid: int) -> psutil.Process:
+    """Keep the handle of this process: making it costs ten times the question."""
+    return psutil.Process(pid)
 
 
 def tree_bytes(worker_pids: Iterable[int]) -> int:

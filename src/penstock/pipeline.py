@@ -61,18 +61,21 @@ def run_job(settings: JobSettings, progress: Progress) -> Outcome:
     """Tokenize: find the inputs, keep what is done, run the workers, commit the output."""
     started = time.monotonic()
     plan = make_plan(settings)
-    job = _describe(settings, plan)
+    tokenizer = load_tokenizer(
+        settings.tokenizer, eot_token=settings.eot_token, pattern=settings.pattern
+    )
+    job = _describe(settings, plan, tokenizer)
     layout = Layout.of_job(settings.output, job)
     finished = None if settings.overwrite else find_finished(settings.output, job, plan)
     if finished is not None:
         tidy(layout)
         return Outcome(finished, is_new=False, skipped=plan.skipped)
 
-    engine, why_not_kernel = choose_engine(settings.engine, load_tokenizer(settings.tokenizer))
+    engine, why_not_kernel = choose_engine(settings.engine, tokenizer)
     num_workers, share, idle = divide_memory(
         settings.memory_bytes, ENGINE_MEMORY[engine], len(plan.sources), settings.workers
     )
-    spec = _worker_spec(settings, plan, engine, job.dtype, layout, share)
+    spec = _worker_spec(settings, plan, tokenizer, engine, job.dtype, layout, share)
     with Store(layout) as store:
         kept = keep_units(
             store, layout, job, plan, overwrite=settings.overwrite, num_threads=num_workers
@@ -132,9 +135,8 @@ def run_job(settings: JobSettings, progress: Progress) -> Outcome:
     )
 
 
-def _describe(settings: JobSettings, plan: Plan) -> JobRecord:
+def _describe(settings: JobSettings, plan: Plan, tokenizer: Tokenizer) -> JobRecord:
     """Say what shapes the bytes."""
-    tokenizer = load_tokenizer(settings.tokenizer)
     dtype = _choose_dtype(settings, tokenizer)
     return JobRecord(
         penstock=version("penstock"),
@@ -182,13 +184,14 @@ def _choose_dtype(settings: JobSettings, tokenizer: Tokenizer) -> Literal["uint1
 def _worker_spec(
     settings: JobSettings,
     plan: Plan,
+    tokenizer: Tokenizer,
     engine: str,
     dtype: str,
     layout: Layout,
     share: MemoryShare,
 ) -> WorkerSpec:
     return WorkerSpec(
-        tokenizer=settings.tokenizer,
+        tokenizer=tokenizer,
         engine=engine,
         rule=plan.rule,
         eot=settings.eot,

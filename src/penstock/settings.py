@@ -42,6 +42,8 @@ class JobSettings:
     inputs: tuple[str, ...]
     output: Path = Path("tokens")
     tokenizer: str = "gpt2"
+    eot_token: str | None = None
+    pattern: str | None = None
     engine: EngineChoice = "auto"
     doc_separator: str | None = None
     docs_by: DocsBy = "auto"

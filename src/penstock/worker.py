@@ -13,7 +13,8 @@ import numpy as np
 
 from penstock.cuts import ByteLevelCuts
 from penstock.engines import load_engine
-from penstock.engines.native import find_split_chooser
+from penstock.engines.base import most_tokens
+from penstock.engines.native import find_native
 from penstock.errors import EngineError
 from penstock.readers import Readers
 from penstock.readers.base import TextOptions
@@ -21,7 +22,6 @@ from penstock.repair import repair_block
 from penstock.segments import SegmentWriter
 from penstock.sources import SourceFile
 from penstock.splits import CARRIED, TRAIN, VAL, Splitter
-from penstock.tokenizer import load_tokenizer
 from penstock.types import SPLITS, Block, Counts, Encoded, Receipt
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from penstock.layout import Layout
     from penstock.memory import MemoryShare
     from penstock.plan import Sample
+    from penstock.tokenizer import Tokenizer
     from penstock.types import DocumentRule, EotPlace, Grant, InvalidUtf8, Segment, Split, Unit
 
 __all__ = ["ShareReachedError", "Worker", "WorkerSpec"]
@@ -46,7 +47,7 @@ class ShareReachedError(Exception):
 class WorkerSpec:
     """Everything a worker is made from; the same for all workers of a job."""
 
-    tokenizer: str
+    tokenizer: Tokenizer
     engine: str
     rule: DocumentRule
     eot: EotPlace
@@ -65,18 +66,19 @@ class Worker:
     """Turns units into tokens on one core."""
 
     def __init__(self, spec: WorkerSpec) -> None:
-        tokenizer = load_tokenizer(spec.tokenizer)
+        tokenizer = spec.tokenizer
         eot_text = tokenizer.eot_text.encode()
         options = TextOptions(
             block_bytes=spec.block_bytes,
             special_text=b"" if spec.rule.separator == eot_text else eot_text,
             strip=spec.strip,
             give_back=spec.give_back,
+            find_all=find_native("find_all"),
         )
         self._spec = spec
         self._tokenizer = tokenizer
         self._readers = Readers(spec.rule, ByteLevelCuts(tokenizer), options)
-        self._splitter = Splitter(spec.val_fraction, spec.seed, find_split_chooser())
+        self._splitter = Splitter(spec.val_fraction, spec.seed, find_native("choose_splits"))
         self._engine = load_engine(spec.engine, tokenizer, spec.eot)
         self._writer = SegmentWriter(spec.layout)
         self._waiting: dict[int, _UnitTokens] = {}
@@ -94,7 +96,7 @@ class Worker:
                 chosen = splits == code
                 if chosen.any():
                     kept = block if chosen.all() else block.select(chosen)
-                    kept, ids = self._encode_block(kept, unit, tally)
+                    kept, ids = self._encode_block(kept, unit, tally, tokens.room(code, kept))
                     tokens.append(code, ids)
                     tally.add(code, kept)
             tally.end_block(block, splits)
@@ -141,10 +143,10 @@ class Worker:
         return num_bytes, num_tokens
 
     def _encode_block(
-        self, block: Block, unit: Unit, tally: _Tally
+        self, block: Block, unit: Unit, tally: _Tally, room: NDArray[np.unsignedinteger[Any]]
     ) -> tuple[Block, NDArray[np.unsignedinteger[Any]]]:
         try:
-            return block, self._engine.encode(block)
+            return block, self._engine.encode(block, room)
         except UnicodeDecodeError:
             policy, path = self._spec.invalid_utf8, unit.source.path
             repaired, counts = repair_block(block, policy, path)
@@ -161,15 +163,27 @@ class _UnitTokens:
         self._arrays = {code: np.empty(1 << 12, dtype) for code in (TRAIN, VAL, CARRIED)}
         self._counts = dict.fromkeys(self._arrays, 0)
 
+    def room(self, code: int, block: Block) -> NDArray[np.unsignedinteger[Any]]:
+        """Return where the ids of a block go, with room for the most there can be.
+
+        Most of it is never written, and what is not takes no memory.
+        """
+        return self._reserve(code, most_tokens(block))
+
     def append(self, code: int, ids: NDArray[np.unsignedinteger[Any]]) -> None:
-        """Add ids, narrowed to the output's dtype on the way (which holds every id there is)."""
+        """Keep ids that the engine put into their room; copy others, narrowed to the dtype."""
+        place = self._reserve(code, len(ids))[: len(ids)]
+        if not np.may_share_memory(place, ids):
+            place[:] = ids
+        self._counts[code] += len(ids)
+
+    def _reserve(self, code: int, num_tokens: int) -> NDArray[np.unsignedinteger[Any]]:
         count, array = self._counts[code], self._arrays[code]
-        if count + len(ids) > len(array):
-            grown = np.empty(max(2 * len(array), count + len(ids)), array.dtype)
+        if count + num_tokens > len(array):
+            grown = np.empty(max(2 * len(array), count + num_tokens), array.dtype)
             grown[:count] = array[:count]
             self._arrays[code] = array = grown
-        array[count : count + len(ids)] = ids
-        self._counts[code] += len(ids)
+        return array[count:]
 
     def of(self, code: int) -> NDArray[np.unsignedinteger[Any]]:
         return self._arrays[code][: self._counts[code]]

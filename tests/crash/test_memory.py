@@ -23,6 +23,7 @@ from penstock.plan import make_plan
 from penstock.quantities import parse_bytes
 from penstock.settings import JobSettings
 from penstock.store import Store
+from penstock.tokenizer import load_tokenizer
 from penstock.types import Finished
 from penstock.worker import WorkerSpec
 
@@ -104,7 +105,7 @@ def run_with_share(path: Path, output: Path, limit_bytes: int) -> tuple[list[Fin
     job = JobSettings(inputs=(str(path),), output=output, unit_bytes=500_000, block_bytes=100_000)
     plan = make_plan(job)
     spec = WorkerSpec(
-        tokenizer="gpt2",
+        tokenizer=load_tokenizer("gpt2"),
         engine="fastokens",
         rule=plan.rule,
         eot=job.eot,

@@ -24,6 +24,7 @@ from parity.kernel_cases import (
 from support import reference
 
 from penstock.engines import native
+from penstock.engines.base import most_tokens
 from penstock.engines.native import ISA_VARIABLE, KernelUnavailableError, NativeEngine
 from penstock.errors import UsageError
 
@@ -247,3 +248,17 @@ def test_one_engine_refuses_two_threads_at_once() -> None:
         outcomes = set(pool.map(outcome, range(200)))
     refused = "the encoder is at work in another thread"
     assert outcomes <= {str(expected_ids([document]).size), refused}
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_ids_are_written_where_the_caller_wants_them(isa: str) -> None:
+    subject, block = engine(isa), block_of([b"hello there", b"", b"x" * 5000])
+    room = np.full(most_tokens(block) + 10, 7, np.uint16)
+    ids = subject.encode(block, room)
+    assert np.shares_memory(ids, room)
+    assert ids.tolist() == subject.encode(block).tolist()
+    assert room[-10:].tolist() == [7] * 10
+    # Of another type they stand elsewhere; too little room is refused.
+    assert not np.shares_memory(subject.encode(block, room.astype(np.uint32)), room)
+    with pytest.raises(ValueError, match="no room for the ids"):
+        subject.encode(block, room[:100])

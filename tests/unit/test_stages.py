@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import pickle
+import random
 
 import numpy as np
 import pytest
 
 from penstock.engines.eot import place_eot
+from penstock.engines.native import find_native
 from penstock.errors import InputError, PenstockError, UsageError
 from penstock.memory import divide_memory
 from penstock.offsets import Offsets
+from penstock.readers.buffer import UnitBuffer
 from penstock.repair import repair_block
 from penstock.splits import CARRIED, Splitter
 from penstock.types import Block, Counts, Encoded, MemoryNeeds, Source, Unit
@@ -128,3 +131,22 @@ def test_errors_cross_process_borders_whole() -> None:
 
 def test_counts_add_up() -> None:
     assert Counts(documents=1) + Counts(documents=2, tokens=3) == Counts(documents=3, tokens=3)
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_separators_are_found_wherever_they_stand(native: bool) -> None:
+    find_all = find_native("find_all") if native else None
+    rng = random.Random(1)
+    for wanted in (b"<|endoftext|>", b"\n", b"ab", b"\xe3\x80\x82", b"x"):
+        for _ in range(60):
+            parts = rng.choices((wanted, wanted[:-1], wanted[1:], b"<", b"|", b" a\n"), k=30)
+            data = b"".join(parts)
+            start, end = sorted(rng.choices(range(len(data) + 1), k=2))
+            most = rng.choice((1, 3, 1000))
+            expected, at = [], start
+            while (at := data.find(wanted, at, end)) >= 0:
+                expected.append(at)
+                at += len(wanted)
+            buffer = UnitBuffer(find_all)
+            buffer.view = memoryview(data)
+            assert buffer.find_all(wanted, start, end, most).tolist() == expected[:most]

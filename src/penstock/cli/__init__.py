@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated
 
@@ -51,4 +52,6 @@ def main() -> None:
     # A name that is not valid UTF-8 must not break a message.
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    # Else numpy starts a thread for each core, which spin until they are given something to do.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     app()

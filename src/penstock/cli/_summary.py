@@ -43,7 +43,7 @@ def summary_lines(outcome: Outcome, settings: JobSettings) -> list[str]:
         f"  documents: {_rule(manifest.settings)}",
         *(f"  {note}" for note in _notes(counts, manifest.settings)),
         *skipped,
-        *(f"  warning: {warning}" for warning in _warnings(outcome)),
+        *(f"  warning: {warning}" for warning in _warnings(outcome, _eot_text(settings))),
     ]
     return [*lines, *(f"  hint: {hint}" for hint in outcome.hints), _next(settings)]
 
@@ -66,7 +66,7 @@ def summary_json(outcome: Outcome, settings: JobSettings) -> dict[str, Any]:
         "counts": manifest.counts,
         "run": manifest.run,
         "skipped": outcome.skipped,
-        "warnings": _warnings(outcome),
+        "warnings": _warnings(outcome, _eot_text(settings)),
         "hints": outcome.hints,
     }
 
@@ -79,7 +79,10 @@ def plan_json(settings: JobSettings) -> dict[str, Any]:
     from penstock.tokenizer import load_tokenizer
 
     plan = make_plan(settings)
-    engine, why_not_kernel = choose_engine(settings.engine, load_tokenizer(settings.tokenizer))
+    tokenizer = load_tokenizer(
+        settings.tokenizer, eot_token=settings.eot_token, pattern=settings.pattern
+    )
+    engine, why_not_kernel = choose_engine(settings.engine, tokenizer)
     num_workers, share, hint = divide_memory(
         settings.memory_bytes, ENGINE_MEMORY[engine], len(plan.sources), settings.workers
     )
@@ -147,14 +150,14 @@ def _notes(counts: dict[str, int], settings: dict[str, Any]) -> list[str]:
     return [f"{counts[name]:,} {text}" for name, text in notes.items() if counts[name]]
 
 
-def _warnings(outcome: Outcome) -> list[str]:
+def _warnings(outcome: Outcome, eot_text: str) -> list[str]:
     manifest = outcome.manifest
     warnings = []
     counts, settings = manifest.counts, manifest.settings
     if counts["special_text_documents"]:
         warnings.append(
-            f"{counts['special_text_documents']:,} documents hold the text `<|endoftext|>`, taken "
-            "as ordinary text; if it parts documents, pass `--doc-separator '<|endoftext|>'`"
+            f"{counts['special_text_documents']:,} documents hold the text `{eot_text}`, taken "
+            f"as ordinary text; if it parts documents, pass `--doc-separator '{eot_text}'`"
         )
     num_texts = sum(record.bytes > 0 for record in manifest.inputs)
     was_given = settings["docs_by"] == "separator" and not outcome.found_separator
@@ -167,6 +170,12 @@ def _warnings(outcome: Outcome) -> list[str]:
     if manifest.splits["train"].tokens == 0:
         warnings.append("train is empty: pass a smaller `--val-fraction`")
     return warnings
+
+
+def _eot_text(settings: JobSettings) -> str:
+    """Name the text that was looked for in documents; an id alone does not say it."""
+    asked = settings.eot_token
+    return "<|endoftext|>" if asked is None or asked.isdecimal() else asked
 
 
 def _way_to_val(num_documents: int, settings: dict[str, Any]) -> str:

@@ -68,8 +68,12 @@ def _lines(dataset: Dataset) -> list[str]:
 
 
 def _shown(dataset: Dataset, split: Split, start: int) -> str:
-    from penstock.tokenizer import load_tokenizer
+    from penstock.errors import UsageError
+    from penstock.tokenizer import load_recorded_tokenizer
 
     ids = dataset.read(split, start, _SHOWN_TOKENS).tolist()
-    text = load_tokenizer(dataset.manifest.tokenizer.name).decode_bytes(ids)
+    try:
+        text = load_recorded_tokenizer(dataset.manifest.tokenizer).decode_bytes(ids)
+    except UsageError as error:
+        return f"{ids}  (no text: {error.what})"
     return escape(repr(text.decode(errors="replace"))) + f"  {ids}"

@@ -26,7 +26,7 @@ def show(
     with errors_reported():
         from penstock.dataset import open_dataset
         from penstock.errors import UsageError
-        from penstock.tokenizer import load_tokenizer
+        from penstock.tokenizer import load_recorded_tokenizer
         from penstock.types import SPLITS
 
         if split not in SPLITS:
@@ -48,5 +48,5 @@ def show(
         if ids:
             typer.echo(" ".join(map(str, found)))
             return
-        text = load_tokenizer(dataset.manifest.tokenizer.name).decode_bytes(found)
+        text = load_recorded_tokenizer(dataset.manifest.tokenizer).decode_bytes(found)
         typer.echo(escape(text.decode(errors="replace")))

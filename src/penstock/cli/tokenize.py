@@ -35,8 +35,30 @@ def tokenize(
         Path, _option("-o", "--output", panel=_OUTPUT, text="Folder to write to.")
     ] = Path("tokens"),
     tokenizer: Annotated[
-        str, _option("-t", "--tokenizer", panel=_TOKENIZER, text="Name of the tokenizer.")
+        str,
+        _option(
+            "-t",
+            "--tokenizer",
+            panel=_TOKENIZER,
+            text="gpt2, or a file: tokenizer.json (or its folder), .tiktoken.",
+        ),
     ] = "gpt2",
+    eot_token: Annotated[
+        str | None,
+        _option(
+            "--eot-token",
+            panel=_TOKENIZER,
+            text="Text or id of the end-of-text token. Default: <|endoftext|>.",
+        ),
+    ] = None,
+    pattern: Annotated[
+        str | None,
+        _option(
+            "--pattern",
+            panel=_TOKENIZER,
+            text="What divides text before merging, for a .tiktoken file: gpt2.",
+        ),
+    ] = None,
     engine: Annotated[
         str,
         _option(
@@ -144,6 +166,8 @@ def tokenize(
             inputs=tuple(inputs),
             output=output,
             tokenizer=tokenizer,
+            eot_token=eot_token,
+            pattern=pattern,
             doc_separator=None if doc_separator is None else _unescape(doc_separator),
             strip=strip,
             val_fraction=val_fraction,

@@ -43,7 +43,7 @@ def choose_engine(name: str, tokenizer: Tokenizer) -> tuple[str, str]:
 
     try:
         # Made once here, so that a machine on which it fails its self-test is known at once.
-        NativeEngine(tokenizer, "append")
+        NativeEngine(tokenizer, "append", table_bytes=1 << 16)
     except KernelUnavailableError as error:
         if name == "kernel":
             raise

@@ -10,7 +10,17 @@ if TYPE_CHECKING:
 
     from penstock.types import Block
 
-__all__ = ["Engine"]
+__all__ = ["Engine", "most_tokens"]
+
+# What the kernel may write past the last id.
+_SLACK_TOKENS = 128
+
+
+def most_tokens(block: Block) -> int:
+    """Return how many places the ids of a block can take: one a byte, and the end-of-text ids."""
+    if not len(block.starts):
+        return _SLACK_TOKENS
+    return int(block.ends[-1] - block.starts[0]) + len(block.starts) + _SLACK_TOKENS
 
 
 class Engine(Protocol):
@@ -18,10 +28,13 @@ class Engine(Protocol):
 
     name: ClassVar[str]
 
-    def encode(self, block: Block) -> NDArray[np.unsignedinteger[Any]]:
+    def encode(
+        self, block: Block, room: NDArray[np.unsignedinteger[Any]] | None = None
+    ) -> NDArray[np.unsignedinteger[Any]]:
         """Return the ids of all pieces, with the end-of-text ids in place.
 
-        The result is valid until the next call. Text that is not valid UTF-8 raises
-        `UnicodeDecodeError`; the worker repairs it and asks again.
+        An engine that can writes them to the start of `room`, which holds `most_tokens(block)`, and
+        returns that part of it. Else the result is valid until the next call. Text that is not
+        valid UTF-8 raises `UnicodeDecodeError`; the worker repairs it and asks again.
         """
         ...

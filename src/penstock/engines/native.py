@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from penstock.engines.base import most_tokens
 from penstock.errors import EngineError, UsageError
+from penstock.types import Block
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -20,14 +22,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.tokenizer import Tokenizer
-    from penstock.types import Block, EotPlace
+    from penstock.types import EotPlace
 
 __all__ = [
     "ISA_VARIABLE",
     "KernelUnavailableError",
     "NativeEngine",
     "available_isas",
-    "find_split_chooser",
+    "find_native",
 ]
 
 ISA_VARIABLE = "PENSTOCK_KERNEL_ISA"
@@ -53,10 +55,10 @@ def available_isas() -> list[str]:
     return names
 
 
-def find_split_chooser() -> Any:
-    """Return the kernel's hash of documents; None where the kernel is not built."""
+def find_native(name: str) -> Any:
+    """Return a function of the kernel that other stages use; None where it is not built."""
     try:
-        return _import_kernel().choose_splits
+        return getattr(_import_kernel(), name)
     except KernelUnavailableError:
         return None
 
@@ -64,8 +66,8 @@ def find_split_chooser() -> Any:
 class NativeEngine:
     """Encodes with the kernel, on one core, in a fixed amount of memory (about 30 MB).
 
-    What `encode` returns is a view of a buffer that the next call overwrites. One engine serves one
-    thread at a time; there may be as many engines as one likes.
+    Without `room`, what `encode` returns is a view of a buffer that the next call overwrites. One
+    engine serves one thread at a time; there may be as many engines as one likes.
     """
 
     name: ClassVar[str] = "kernel"
@@ -104,7 +106,6 @@ class NativeEngine:
                 where="--engine",
                 next_step="pass `--engine auto`",
             ) from error
-        self._room_for = kernel.room_for
         self._dtype = np.dtype(np.uint16 if max(*ranks.values(), eot_id) <= 0xFFFF else np.uint32)
         self._out = np.empty(0, np.dtype(f"u{self._encoder.id_bytes}"))
         _check_stored_ids(self, ranks)
@@ -115,31 +116,28 @@ class NativeEngine:
         isa: str = self._encoder.isa
         return isa
 
-    def encode(self, block: Block) -> NDArray[np.unsignedinteger[Any]]:
-        """Return the ids of all pieces, with the end-of-text ids in place."""
-        return self._encode(block.text, block.starts, block.ends, block.begins, block.closes)
-
-    def _encode(
-        self,
-        text: memoryview,
-        starts: NDArray[np.int64],
-        ends: NDArray[np.int64],
-        begins: NDArray[np.bool_],
-        closes: NDArray[np.bool_],
+    def encode(
+        self, block: Block, room: NDArray[np.unsignedinteger[Any]] | None = None
     ) -> NDArray[np.unsignedinteger[Any]]:
-        # Room for the pieces, not for all that stands in the buffer behind them.
-        first, last = (int(starts[0]), int(ends[-1])) if len(starts) else (0, 0)
-        room = self._room_for(last - first, len(starts))
-        if len(self._out) < room:
-            self._out = np.empty(room, self._out.dtype)
-        content = np.frombuffer(text, np.uint8)[first:last]
+        """Return the ids of all pieces, with the end-of-text ids in place.
+
+        They stand in `room` if it has the type that the kernel writes.
+        """
+        text, starts, ends = block.text, block.starts, block.ends
+        out = self._own_room(block) if room is None or room.dtype != self._out.dtype else room
         count = self._encoder.encode(
-            content, starts - first, ends - first, begins, closes, self._out
+            np.frombuffer(text, np.uint8), starts, ends, block.begins, block.closes, out
         )
         if count < 0:
             piece = -1 - count
             raise _decode_error(text[int(starts[piece]) : int(ends[piece])])
-        return self._out[:count].astype(self._dtype, copy=False)
+        return out[:count].astype(self._dtype, copy=False)
+
+    def _own_room(self, block: Block) -> NDArray[np.unsignedinteger[Any]]:
+        needed = most_tokens(block)
+        if len(self._out) < needed:
+            self._out = np.empty(needed, self._out.dtype)
+        return self._out
 
 
 def _import_kernel() -> ModuleType:
@@ -215,9 +213,8 @@ def _check_stored_ids(engine: NativeEngine, ranks: dict[bytes, int]) -> None:
     """
     text = SELF_TEST_TEXT.encode()
     inside = np.zeros(1, np.bool_)  # the middle of a document: no end-of-text id
-    ids = engine._encode(
-        memoryview(text), np.array([0]), np.array([len(text)]), inside, inside
-    ).tolist()
+    end = np.array([len(text)])
+    ids = engine.encode(Block(memoryview(text), np.array([0]), end, inside, inside, end)).tolist()
     if all(ranks.get(token) == rank for token, rank in _GPT2_TOKENS.items()):
         agrees = ids == SELF_TEST_IDS
     else:

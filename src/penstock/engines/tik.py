@@ -35,7 +35,7 @@ class TikEngine:
             special_tokens={tokenizer.eot_text: tokenizer.eot_id},
         )
 
-    def encode(self, block: Block) -> NDArray[np.uint32]:
+    def encode(self, block: Block, room: object = None) -> NDArray[np.uint32]:
         """Return the ids of all pieces, with the end-of-text ids in place."""
         pieces = [self._encode_text(text) for text in decode_pieces(block)]
         ends = np.cumsum([len(piece) for piece in pieces])

@@ -9,6 +9,7 @@
 
 #include "content_hash.hpp"
 #include "encoder.hpp"
+#include "find.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -19,6 +20,7 @@ namespace {
 using Flags = nb::ndarray<const bool, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Positions = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Text = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Places = nb::ndarray<int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Codes = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Room = nb::ndarray<nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
@@ -63,6 +65,9 @@ class PyEncoder {
 
   std::string isa() const { return name_of(encoder_.isa()); }
   size_t id_bytes() const { return encoder_.id_bytes(); }
+  bool is_free_junction(uint8_t left, uint8_t right) const {
+    return encoder_.is_free_junction(left, right);
+  }
 
   int64_t encode(const Text& text, const Positions& starts, const Positions& ends,
                  const Flags& begins, const Flags& closes, const Room& out) {
@@ -108,6 +113,15 @@ void choose_splits_of(const Text& text, const Positions& starts, const Positions
                 out.data());
 }
 
+size_t find_all_of(const Text& text, size_t start, size_t end, const nb::bytes& wanted,
+                   const Places& out) {
+  if (end > text.size()) throw std::invalid_argument("the end lies outside the text");
+  const auto* bytes = reinterpret_cast<const uint8_t*>(wanted.c_str());
+  const size_t wanted_bytes = wanted.size();
+  const nb::gil_scoped_release released;
+  return find_all(text.data(), start, end, bytes, wanted_bytes, out.data(), out.size());
+}
+
 std::vector<std::string> names_of_available_isas() {
   std::vector<std::string> names;
   for (Isa isa : available_isas()) names.emplace_back(name_of(isa));
@@ -124,16 +138,22 @@ NB_MODULE(_kernel, module) {
       "isa", [] { return std::string(name_of(choose_isa(""))); },
       "The instruction set an encoder uses unless told otherwise.");
   module.def("room_for", &Encoder::room_for, "text_bytes"_a, "num_documents"_a,
-             "How many ids the array given to `encode` must have room for.");
+             "How many ids the array given to `encode` must have room for; `text_bytes` is from the "
+             "first document to the last.");
   module.def("choose_splits", choose_splits_of, "text"_a, "starts"_a, "heads"_a, "seed"_a,
              "threshold"_a, "out"_a,
              "Set out[i] to 1 where xxh3_64(text[starts[i]:heads[i]], seed) is below the threshold.");
+  module.def("find_all", find_all_of, "text"_a, "start"_a, "end"_a, "wanted"_a, "out"_a,
+             "Write the places of `wanted` inside text[start:end] to `out` until it is full, and "
+             "return their number.");
   nb::class_<PyEncoder>(module, "Encoder")
       .def(nb::init<const nb::dict&, uint32_t, const std::string&, size_t, const std::string&>(),
            "ranks"_a, "eot_id"_a, "eot"_a = "append", "table_bytes"_a = kDefaultTableBytes,
            "isa"_a = "", "Prove that the vocabulary can be encoded exactly and build its tables.")
       .def_prop_ro("isa", &PyEncoder::isa)
       .def_prop_ro("id_bytes", &PyEncoder::id_bytes, "2 or 4: how wide the ids are written.")
+      .def("is_free_junction", &PyEncoder::is_free_junction, "left"_a, "right"_a,
+           "Whether no token holds the two bytes side by side.")
       .def("encode", &PyEncoder::encode, "text"_a, "starts"_a, "ends"_a, "begins"_a, "closes"_a,
            "out"_a,
            "Write the ids to `out` and return their number, or -1 - i if document i is no UTF-8.");

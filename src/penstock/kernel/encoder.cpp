@@ -40,6 +40,11 @@ void check_documents(const Documents& documents, size_t size) {
   }
 }
 
+size_t bytes_spanned(const Documents& documents) {
+  if (documents.count == 0) return 0;
+  return static_cast<size_t>(documents.ends[documents.count - 1] - documents.starts[0]);
+}
+
 }  // namespace
 
 Encoder::Encoder(std::vector<Token> tokens, const EncoderOptions& options)
@@ -63,14 +68,21 @@ size_t Encoder::id_bytes() const {
   return std::holds_alternative<Engine<uint16_t>>(engine_) ? 2 : 4;
 }
 
+bool Encoder::is_free_junction(uint8_t left, uint8_t right) const {
+  return std::visit(
+      [&](const auto& engine) { return !engine.state->junctions.bytes_touch(left, right); },
+      engine_);
+}
+
 Outcome Encoder::encode(const uint8_t* text, size_t size, const Documents& documents, void* out,
                         size_t room) {
   if (size > kLargestText) throw std::invalid_argument("a block holds at most 4 GiB of text");
-  if (room < room_for(size, documents.count)) {
-    throw std::invalid_argument("no room for the ids: " + std::to_string(room) + " places, " +
-                                std::to_string(room_for(size, documents.count)) + " needed");
-  }
   check_documents(documents, size);
+  const size_t needed = room_for(bytes_spanned(documents), documents.count);
+  if (room < needed) {
+    throw std::invalid_argument("no room for the ids: " + std::to_string(room) + " places, " +
+                                std::to_string(needed) + " needed");
+  }
   return std::visit(
       [&](auto& engine) {
         using Id = std::remove_pointer_t<decltype(engine.state->characters()->ids + 0)>;

@@ -29,7 +29,10 @@ class Encoder {
   Isa isa() const { return isa_; }
   size_t id_bytes() const;  // 2 or 4: how ids are written to `out`
 
-  // How many ids `out` must have room for.
+  // Can no token hold `left` followed by `right`? Then text may be divided between them.
+  bool is_free_junction(uint8_t left, uint8_t right) const;
+
+  // How many ids `out` must have room for; the text is that from the first document to the last.
   static size_t room_for(size_t text_bytes, size_t num_documents) {
     return text_bytes + num_documents + 1 + kWriteSlack;
   }

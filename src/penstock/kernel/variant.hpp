@@ -24,7 +24,7 @@ struct Request {
   Documents documents;
   EotMode eot_mode;
   Id eot_id;
-  Id* out;  // room for size + documents.count + kWriteSlack ids
+  Id* out;  // room for Encoder::room_for ids
 };
 
 struct Outcome {

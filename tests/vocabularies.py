@@ -1,0 +1,59 @@
+"""Vocabularies for tests: trained here by `tokenizers`, as a user would, and written as files."""
+
+from __future__ import annotations
+
+import functools
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+from support import EXAMPLES
+from tokenizers import models, pre_tokenizers, trainers
+
+from penstock.engines.fast import huggingface_json
+from penstock.tokenizer import load_tokenizer
+
+EOT_TEXT = "<|endoftext|>"
+
+
+def example_texts() -> list[str]:
+    return [path.read_text(encoding="utf-8") for path in sorted(EXAMPLES.glob("*.txt"))]
+
+
+@functools.cache
+def train(size: int, *special: str) -> tokenizers.Tokenizer:
+    """Train a byte-level BPE on the examples; on many made-up words too if it is large."""
+    texts = example_texts()
+    if size > 10_000:
+        rng = random.Random(1)
+        letters = "abcdefghijklmnopqrstuvwxyz\u00e9\u0436\u5b57"
+        words = ["".join(rng.choices(letters, k=rng.randrange(3, 9))) for _ in range(size)]
+        texts.append(" ".join(rng.choices(words, k=6 * size)))
+    made = tokenizers.Tokenizer(models.BPE())
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.train_from_iterator(
+        texts,
+        trainers.BpeTrainer(
+            vocab_size=size,
+            show_progress=False,
+            special_tokens=list(special or (EOT_TEXT,)),
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        ),
+    )
+    return made
+
+
+def write_json(folder: Path, content: str | dict[str, Any], name: str = "tokenizer.json") -> str:
+    text = content if isinstance(content, str) else json.dumps(content)
+    (folder / name).write_text(text, encoding="utf-8")
+    return str(folder / name)
+
+
+def gpt2_json() -> dict[str, Any]:
+    """GPT-2 as a `tokenizer.json`, the way `tokenizers` would save it."""
+    content: dict[str, Any] = json.loads(huggingface_json(load_tokenizer("gpt2").ranks))
+    content["added_tokens"] = [{"id": 50256, "content": EOT_TEXT, "special": True}]
+    content["model"]["vocab"][EOT_TEXT] = 50256
+    return content
