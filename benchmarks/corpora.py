@@ -56,12 +56,12 @@ def write_corpus(name: str, folder: Path, limit_bytes: int | None) -> Text:
     return _write_text(name, _iter_head(documents, limit_bytes), folder)
 
 
-def write_start_up(text: Text, folder: Path) -> Text:
+def write_start_up(text: Text, name: str, folder: Path) -> Text:
     """Write a few documents: what a contender spends on them is its start-up."""
     with text.path.open("rb") as file:
         head = file.read(16 << 20)
     documents = islice(head.split(EOT), min(_START_UP_DOCUMENTS, head.count(EOT)))
-    return _write_text("start-up", documents, folder)
+    return _write_text(name, documents, folder)
 
 
 def write_hostile(folder: Path) -> list[Text]:

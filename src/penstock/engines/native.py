@@ -85,8 +85,8 @@ class NativeEngine:
         Args:
             tokenizer: Must be byte-level, with the GPT-2 pattern.
             eot: Where end-of-text ids go.
-            isa: `avx512`, `avx2` or `portable`; by default what `PENSTOCK_KERNEL_ISA` says, else
-                the fastest the machine has.
+            isa: `avx512`, `avx2`, `neon` or `portable`; by default what `PENSTOCK_KERNEL_ISA` says,
+                else the fastest the machine has.
             table_bytes: Size of the piece table. More than 16 MiB stops helping.
         """
         if tokenizer.pattern not in GPT2_PATTERNS:

@@ -20,6 +20,10 @@ Variant<Id> variant_for(Isa isa) {
     case Isa::avx2:
       return avx2::variant<Id>();
 #endif
+#if defined(PENSTOCK_WITH_NEON)
+    case Isa::neon:
+      return neon::variant<Id>();
+#endif
     default:
       return portable::variant<Id>();
   }

@@ -41,6 +41,8 @@ const char* name_of(Isa isa) {
       return "avx512";
     case Isa::avx2:
       return "avx2";
+    case Isa::neon:
+      return "neon";
     case Isa::portable:
       break;
   }
@@ -54,6 +56,9 @@ std::vector<Isa> available_isas() {
 #endif
 #if defined(PENSTOCK_WITH_AVX2)
   if (machine_has_avx2()) isas.push_back(Isa::avx2);
+#endif
+#if defined(PENSTOCK_WITH_NEON)
+  isas.push_back(Isa::neon);  // every AArch64 machine has it
 #endif
   isas.push_back(Isa::portable);
   return isas;

@@ -6,7 +6,7 @@
 
 namespace penstock::kernel {
 
-enum class Isa { portable, avx2, avx512 };
+enum class Isa { portable, neon, avx2, avx512 };
 
 const char* name_of(Isa isa);
 

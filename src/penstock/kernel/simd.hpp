@@ -10,6 +10,10 @@
 #define PENSTOCK_ISA avx2
 #define PENSTOCK_HAS_LANES 1
 #include "simd_avx2.hpp"
+#elif defined(PENSTOCK_ISA_NEON)
+#define PENSTOCK_ISA neon
+#define PENSTOCK_HAS_LANES 0
+#include "simd_neon.hpp"
 #else
 #define PENSTOCK_ISA portable
 #define PENSTOCK_HAS_LANES 0

@@ -5,6 +5,7 @@
 
 #include "block_masks.hpp"
 #include "bytes.hpp"
+#include "half_byte_tables.hpp"
 #include "piece_table.hpp"
 #include "state.hpp"
 #include "unicode_classes.hpp"
@@ -51,12 +52,6 @@ struct Bytes64 {
   }
 };
 
-// A byte's class out of two tables of 16: one entry for its low half, one for its high half, and
-// the bits that both have. Each bit stands for one (set of high halves) x (set of low halves).
-struct HalfByteTables {
-  alignas(16) uint8_t low[16], high[16];
-};
-
 PENSTOCK_INLINE __m256i look_up(const HalfByteTables& tables, __m256i v) {
   const __m256i low =
       _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(tables.low)));
@@ -69,63 +64,6 @@ PENSTOCK_INLINE __m256i look_up(const HalfByteTables& tables, __m256i v) {
 }
 PENSTOCK_INLINE Bytes64 look_up(const HalfByteTables& tables, const Bytes64& v) {
   return {look_up(tables, v.low), look_up(tables, v.high)};
-}
-
-// Bits 0 and 1: letters; 2: numbers; 3 and 4: white space (4: the blank alone); 5: apostrophe.
-constexpr HalfByteTables make_ascii_tables() {
-  HalfByteTables tables{};
-  for (unsigned low = 0; low < 16; ++low) {
-    tables.low[low] = static_cast<uint8_t>((low >= 1 ? 1 : 0) | (low <= 10 ? 2 : 0) |
-                                           (low <= 9 ? 4 : 0) | (low >= 9 && low <= 13 ? 8 : 0) |
-                                           (low == 0 ? 16 : 0) | (low == 7 ? 32 : 0));
-  }
-  tables.high[0] = 8;
-  tables.high[2] = 16 | 32;
-  tables.high[3] = 4;
-  tables.high[4] = tables.high[6] = 1;
-  tables.high[5] = tables.high[7] = 2;
-  return tables;
-}
-
-// The kinds of lead bytes (unicode_classes.inc). Letters with a high half of C, E, D: bits 0, 1, 2;
-// mixed ones with a high half of C, D, E, F: bits 4, 5, 6, 7.
-constexpr HalfByteTables make_lead_tables() {
-  HalfByteTables tables{};
-  for (unsigned high = 0xC; high <= 0xF; ++high) {
-    const unsigned letter_bit = high == 0xC ? 0 : high == 0xD ? 2 : 1;
-    const unsigned mixed_bit = high - 0xC + 4;
-    for (unsigned low = 0; low < 16; ++low) {
-      const uint8_t kind = unicode_tables::kLeadKind[(high - 0xC) * 16 + low];
-      if (kind == kLeadLetter2 || kind == kLeadLetter3) tables.low[low] |= 1u << letter_bit;
-      if (kind == kLeadMixed) tables.low[low] |= 1u << mixed_bit;
-    }
-    tables.high[high] = static_cast<uint8_t>(1u << mixed_bit);
-    if (high != 0xF) tables.high[high] |= 1u << letter_bit;
-  }
-  return tables;
-}
-
-constexpr HalfByteTables kAsciiTables = make_ascii_tables();
-constexpr HalfByteTables kLeadTables = make_lead_tables();
-
-PENSTOCK_INLINE AsciiMasks classify_ascii(const uint8_t* p) {
-  const Bytes64 v(p);
-  const Bytes64 kind = look_up(kAsciiTables, v);
-  AsciiMasks masks;
-  masks.high = v.top_bits();
-  masks.letter = kind.bits<0>() | kind.bits<1>();
-  masks.number = kind.bits<2>();
-  masks.blank = kind.bits<4>();
-  masks.space = kind.bits<3>() | masks.blank;
-  masks.apostrophe = kind.bits<5>();
-  return masks;
-}
-
-PENSTOCK_INLINE void find_lead_kinds(const Bytes64& text, HighMasks& masks) {
-  const Bytes64 kind = look_up(kLeadTables, text);
-  masks.letter2 = kind.bits<0>() | kind.bits<2>();
-  masks.letter3 = kind.bits<1>();
-  masks.mixed = kind.bits<4>() | kind.bits<5>() | kind.bits<6>() | kind.bits<7>();
 }
 
 // Writes base + i for each bit i, a few more places than there are bits, and returns their number.
@@ -329,4 +267,4 @@ PENSTOCK_INLINE void load_lanes(const BytePair<uint16_t>* pairs, const uint8_t* 
 
 }  // namespace penstock::kernel::PENSTOCK_ISA
 
-#include "classify_high.hpp"
+#include "classify_half_bytes.hpp"

@@ -43,6 +43,10 @@ namespace portable {
 template <class Id>
 Variant<Id> variant();
 }
+namespace neon {
+template <class Id>
+Variant<Id> variant();
+}
 namespace avx2 {
 template <class Id>
 Variant<Id> variant();
