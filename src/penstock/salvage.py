@@ -1,0 +1,84 @@
+"""What a ledger tells that is damaged, or too long to be read whole.
+
+It walks past lines that are no good, where `LedgerReader` stops at the first. It writes nothing;
+verify lists damage with it, restore builds on what is left.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from penstock.ledger import MAX_LINE_BYTES, UNIT_START, line_body, read_unit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+    from random import Random
+
+    from penstock.ledger import UnitLine
+    from penstock.types import Unit
+
+__all__ = ["iter_lines", "salvage_units", "sample_units"]
+
+
+def iter_lines(path: Path) -> Iterator[tuple[int, int, bytes | None]]:
+    """Yield where each line of a ledger starts and ends, and its content; None if it is damaged."""
+    start = 0
+    with path.open("rb") as file:
+        while line := file.readline(MAX_LINE_BYTES):
+            yield start, start + len(line), line_body(line)
+            start += len(line)
+
+
+def salvage_units(path: Path, units: Iterable[Unit]) -> Iterator[tuple[Unit, UnitLine | None]]:
+    """Yield every unit of a job with its line in a damaged ledger; None where that is lost."""
+    lines = _iter_unit_lines(path)
+    line = next(lines, None)
+    for unit in units:
+        while line is not None and line.unit < unit.index:
+            line = next(lines, None)
+        place = (unit.index, unit.source_idx, unit.start, unit.end)
+        if line is not None and (line.unit, line.input, line.start, line.end) == place:
+            yield unit, line
+        else:
+            yield unit, None
+
+
+def _iter_unit_lines(path: Path) -> Iterator[UnitLine]:
+    """Yield the lines of units that are whole and make sense alone."""
+    for _, _, body in iter_lines(path) if path.is_file() else ():
+        if body is not None and body.startswith(UNIT_START):
+            try:
+                line = read_unit(body)
+                line.encoded()
+            except (ValueError, RecursionError):
+                continue
+            yield line
+
+
+def sample_units(path: Path, rng: Random, count: int) -> Iterator[tuple[int, int, UnitLine | None]]:
+    """Look at lines of units at random places, without reading the rest; longer ones more often.
+
+    Yields where each starts and ends, and None for one that is damaged. For ledgers of which only
+    a part is to be read.
+    """
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        for place in sorted(rng.randrange(size) for _ in range(count)):
+            file.seek(place)
+            file.readline(MAX_LINE_BYTES)
+            start = file.tell()
+            line = file.readline(MAX_LINE_BYTES)
+            body = line_body(line)
+            if body is None:
+                if line:
+                    yield start, start + len(line), None
+            elif body.startswith(UNIT_START):
+                try:
+                    unit = read_unit(body)
+                    unit.encoded()
+                except (ValueError, RecursionError):
+                    yield start, start + len(line), None
+                else:
+                    yield start, start + len(line), unit
