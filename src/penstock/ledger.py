@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = [
+    "INPUT_START",
     "MAX_LINE_BYTES",
     "UNIT_START",
     "Digests",
@@ -54,12 +55,13 @@ __all__ = [
     "format_job",
     "format_unit",
     "line_body",
+    "read_input",
     "read_unit",
 ]
 
 _FORMAT, _VERSION = "penstock ledger", 1
 _CHECK = b',"check":"'
-UNIT_START = b'{"unit":'
+UNIT_START, INPUT_START = b'{"unit":', b'{"input":'
 # No line of a job is longer; a file that is no ledger may be one line of any size.
 MAX_LINE_BYTES = 256 << 20
 _MAX_NUMBER = 1 << 62
@@ -234,6 +236,19 @@ def _read_job(body: bytes) -> JobRecord:
     return job
 
 
+def read_input(body: bytes) -> tuple[int, Source, int]:
+    """Read the line of an input: its number, what it was, and where the job ends in it.
+
+    Raises:
+        ValueError: If it is none, or names what no system allows.
+    """
+    line = msgspec.convert(json.loads(body), _InputLine)
+    if line.end > line.bytes or "\0" in line.path:
+        raise ValueError("an input without sense")
+    os.fsencode(line.path)
+    return line.input, Source(line.path, line.bytes, line.mtime_ns, line.edges), line.end
+
+
 def read_unit(body: bytes) -> UnitLine:
     """Read the line of a unit.
 
@@ -308,23 +323,19 @@ class LedgerReader:
             raise ValueError("stands behind the end")
         if body.startswith(UNIT_START):
             return self._take_unit(read_unit(body))
-        content = json.loads(body)
-        if "input" in content:
-            self._take_input(msgspec.convert(content, _InputLine))
+        if body.startswith(INPUT_START):
+            self._take_input(*read_input(body))
         elif self._next_place()[0] < len(self._ends):
             raise ValueError("an end before the last unit")
         else:
-            self.ending = msgspec.convert(content, Ending)
+            self.ending = msgspec.convert(json.loads(body), Ending)
         return None
 
-    def _take_input(self, line: _InputLine) -> None:
-        if line.input != len(self.sources) or line.end > line.bytes:
+    def _take_input(self, idx: int, source: Source, end: int) -> None:
+        if idx != len(self.sources):
             raise ValueError("an input out of order")
-        if "\0" in line.path:
-            raise ValueError("an input whose name no system allows")
-        os.fsencode(line.path)
-        self.sources.append(Source(line.path, line.bytes, line.mtime_ns, line.edges))
-        self._ends.append(line.end)
+        self.sources.append(source)
+        self._ends.append(end)
 
     def _take_unit(self, line: UnitLine) -> Finished:
         """Rebuild what the run knew of a unit; refuse one that does not follow from the last."""

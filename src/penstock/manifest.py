@@ -10,22 +10,23 @@ from __future__ import annotations
 import json
 import os
 import platform
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import xxhash
 
 from penstock.errors import DamageError
 from penstock.layout import LEDGER, MANIFEST, WORK, Layout
-from penstock.types import SPLITS, TokenizerRecord
+from penstock.types import SPLITS, Split, TokenizerRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from penstock.ledger import Digests, Ending
     from penstock.offsets import Offsets
-    from penstock.types import Counts, JobRecord, Source, Split
+    from penstock.types import Counts, JobRecord, Source
 
 __all__ = [
     "FileRecord",
@@ -113,22 +114,11 @@ class Manifest:
                     where=str(path),
                     next_step="upgrade: `pip install --upgrade penstock`",
                 )
-            known = {name: content[name] for name in _names(cls)}
-            known["tokenizer"] = _record(TokenizerRecord, content["tokenizer"])
-            known["inputs"] = [_record(InputRecord, record) for record in content["inputs"]]
-            known["splits"] = {
-                split: SplitRecord(
-                    content["splits"][split]["documents"],
-                    content["splits"][split]["tokens"],
-                    [_record(FileRecord, file) for file in content["splits"][split]["files"]],
-                )
-                for split in SPLITS
-            }
-            manifest = cls(**known)
-            if any(Path(name).name != name for name in manifest.files()):
+            manifest = msgspec.convert(content, cls)
+            if any(Path(name).name != name or name == ".." for name in manifest.files()):
                 raise _damage("the manifest names files outside its folder", path)
             return manifest
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise _damage(f"the manifest is damaged ({error!r})", path) from error
 
     @classmethod
@@ -230,15 +220,6 @@ def host_facts() -> dict[str, Any]:
         "machine": platform.machine(),
         "cores": os.cpu_count(),
     }
-
-
-def _names(record: type) -> list[str]:
-    return [field.name for field in fields(record)]
-
-
-def _record(kind: type, content: dict[str, Any]) -> Any:
-    """Make a record from what it knows of `content`: later versions may have added to it."""
-    return kind(**{name: content[name] for name in _names(kind) if name in content})
 
 
 def _damage(what: str, path: Path) -> DamageError:

@@ -6,10 +6,18 @@ verify lists damage with it, restore builds on what is left.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import TYPE_CHECKING
 
-from penstock.ledger import MAX_LINE_BYTES, UNIT_START, line_body, read_unit
+from penstock.ledger import (
+    INPUT_START,
+    MAX_LINE_BYTES,
+    UNIT_START,
+    line_body,
+    read_input,
+    read_unit,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -17,9 +25,9 @@ if TYPE_CHECKING:
     from random import Random
 
     from penstock.ledger import UnitLine
-    from penstock.types import Unit
+    from penstock.types import Source, Unit
 
-__all__ = ["iter_lines", "salvage_units", "sample_units"]
+__all__ = ["find_unit_bytes", "iter_lines", "salvage_sources", "salvage_units", "sample_units"]
 
 
 def iter_lines(path: Path) -> Iterator[tuple[int, int, bytes | None]]:
@@ -29,6 +37,26 @@ def iter_lines(path: Path) -> Iterator[tuple[int, int, bytes | None]]:
         while line := file.readline(MAX_LINE_BYTES):
             yield start, start + len(line), line_body(line)
             start += len(line)
+
+
+def salvage_sources(path: Path) -> dict[int, Source]:
+    """Read the inputs whose lines are whole, by number."""
+    sources: dict[int, Source] = {}
+    for _, _, body in iter_lines(path) if path.is_file() else ():
+        if body is not None and body.startswith(INPUT_START):
+            with contextlib.suppress(ValueError, RecursionError):
+                idx, source, _ = read_input(body)
+                sources.setdefault(idx, source)
+    return sources
+
+
+def find_unit_bytes(path: Path, default: int) -> int:
+    """Tell the size of a unit from the lines that are left; `default` if it fits them all."""
+    longest, fits = 0, True
+    for line in _iter_unit_lines(path):
+        longest = max(longest, line.end - line.start)
+        fits = fits and line.start % default == 0 and longest <= default
+    return default if fits else longest
 
 
 def salvage_units(path: Path, units: Iterable[Unit]) -> Iterator[tuple[Unit, UnitLine | None]]:

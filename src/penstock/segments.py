@@ -258,6 +258,8 @@ class SegmentReader:
                 if count == 0:
                     raise _unreadable(f"`{path.name}` ends too early", path, position + done)
                 done += count
+        except OverflowError as error:
+            raise _unreadable(f"`{path.name}` ends too early", path, position) from error
         except OSError as error:
             what = "is missing" if isinstance(error, FileNotFoundError) else str(error.strerror)
             raise _unreadable(f"`{path.name}` {what}", path, position) from error
