@@ -103,7 +103,7 @@ class _InputLine:
     path: str
     bytes: _Number
     mtime_ns: Annotated[int, msgspec.Meta(gt=-_MAX_NUMBER, lt=_MAX_NUMBER)]
-    edges: str
+    edges: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{16}$")]
     end: _Number
 
 
@@ -341,7 +341,10 @@ class LedgerReader:
         """Rebuild what the run knew of a unit; refuse one that does not follow from the last."""
         unit = self._next_unit(line)
         encoded, receipt = line.encoded(), line.receipt()
-        self._check_places(self.offsets.place(line.unit), encoded, receipt.segments)
+        place = self.offsets.place(line.unit)
+        if line.carried[0] != place.carried_split:
+            raise ValueError("a unit that goes on from another split")
+        self._check_places(place, encoded, receipt.segments)
         grant = self.offsets.grant(unit, encoded)
         self.digests.add(receipt)
         self.num_units += 1
@@ -360,7 +363,7 @@ class LedgerReader:
         if (
             (line.unit, line.input, line.start) != (self.num_units, idx, start)
             or not line.input < len(self.sources)
-            or not line.start < line.end <= self._ends[line.input]
+            or line.end != min(line.start + self.job.unit_bytes, self._ends[line.input])
         ):
             raise ValueError("a unit out of order")
         source = self.sources[line.input]

@@ -32,6 +32,7 @@ __all__ = [
     "FileRecord",
     "InputRecord",
     "Manifest",
+    "NewerManifestError",
     "SplitRecord",
     "digest_inputs",
     "format_skipped",
@@ -40,6 +41,10 @@ __all__ = [
 ]
 
 _FORMAT, _VERSION = "penstock", 1
+
+
+class NewerManifestError(DamageError):
+    """The manifest is of a version that this one cannot know: not damaged, and not to be mended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +114,7 @@ class Manifest:
             if content.get("format") != _FORMAT:
                 raise _damage("this is not a penstock manifest", path)
             if content.get("version") != _VERSION:
-                raise DamageError(
+                raise NewerManifestError(
                     f"manifest version {content.get('version')} is newer than this penstock",
                     where=str(path),
                     next_step="upgrade: `pip install --upgrade penstock`",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import stat
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,14 +18,13 @@ from penstock.errors import DamageError
 from penstock.findings import Finding
 from penstock.layout import MANIFEST, SEGMENTS, SKIPPED, WORK, Layout, is_own_name
 from penstock.ledger import LedgerReader
-from penstock.manifest import Manifest, format_skipped, make_manifest
+from penstock.manifest import Manifest, NewerManifestError, format_skipped, make_manifest
 from penstock.salvage import iter_lines, sample_units
 from penstock.store import is_unfinished
 from penstock.types import SPLITS, Finished, Grant, JobRecord, Source, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
     from random import Random
 
     from penstock.findings import Report
@@ -77,7 +77,10 @@ class Records:
 
     def iter_units(self) -> Iterator[Finished]:
         """Yield the recorded units in order, up to the first line that is not good."""
-        return LedgerReader(self.layout.final_path("train", 0).parent / SEGMENTS).iter_units()
+        try:
+            yield from LedgerReader(Path(self.layout.folder, SEGMENTS)).iter_units()
+        except DamageError:
+            return
 
 
 class _Sample:
@@ -266,6 +269,8 @@ def _load_manifest(folder: Path, report: Report) -> Manifest | None:
             report.add(Finding("manifest", "the manifest is far too long", MANIFEST))
             return None
         return Manifest.load(folder)
+    except NewerManifestError:
+        raise
     except DamageError as error:
         what = error.what if path.exists() else "the manifest is missing"
         report.add(Finding("manifest", what, MANIFEST))
