@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.api import open, tokenize  # noqa: A004 reads as `penstock.open`
+from penstock.api import open, tokenize, verify  # noqa: A004 reads as `penstock.open`
 from penstock.errors import PenstockError
 
-__all__ = ["PenstockError", "open", "tokenize"]
+__all__ = ["PenstockError", "open", "tokenize", "verify"]

@@ -1,4 +1,4 @@
-"""The Python interface: `tokenize` and `open`, the same job without a command line."""
+"""The Python interface: `tokenize`, `open` and `verify`, the same job without a command line."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.dataset import Dataset
+    from penstock.findings import Report
     from penstock.manifest import Manifest
 
-__all__ = ["open", "tokenize"]
+__all__ = ["open", "tokenize", "verify"]
 
 
 def tokenize(
@@ -49,3 +50,24 @@ def open(folder: str | os.PathLike[str]) -> Dataset:  # noqa: A001 reads as `pen
     from penstock.dataset import open_dataset
 
     return open_dataset(Path(folder))
+
+
+def verify(folder: str | os.PathLike[str], *, repair: bool = False, **settings: Any) -> Report:
+    """Check that a finished output is whole; `report.is_whole` says so, `report.findings` why not.
+
+    Args:
+        folder: The output.
+        repair: Make what is damaged anew from the inputs.
+        settings: Any field of `VerifySettings`: `full`, `source`, `workers`, `memory_bytes`,
+            `seed`.
+
+    Example:
+        >>> penstock.verify("tokens", full=True).is_whole
+        True
+    """
+    from penstock.progress import SilentProgress
+    from penstock.restore import repair_output
+    from penstock.verification import VerifySettings, verify_output
+
+    wanted = VerifySettings(output=Path(folder), **settings)
+    return (repair_output if repair else verify_output)(wanted, SilentProgress())

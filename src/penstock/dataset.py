@@ -93,4 +93,8 @@ def open_dataset(folder: str | Path) -> Dataset:
 
 
 def _damage(what: str, path: Path) -> DamageError:
-    return DamageError(what, where=str(path), next_step="make it anew with `--overwrite`")
+    return DamageError(
+        what,
+        where=str(path),
+        next_step=f"`penstock verify {path.parent} --repair` makes what is damaged anew",
+    )

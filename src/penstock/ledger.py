@@ -13,7 +13,9 @@ wrote the last line, so a job can go on from it, and the manifest can be made fr
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+import os
+from dataclasses import asdict, dataclass, fields
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -41,18 +43,29 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = [
+    "INPUT_START",
+    "MAX_LINE_BYTES",
+    "UNIT_START",
     "Digests",
     "Ending",
     "LedgerReader",
+    "UnitLine",
     "format_ending",
     "format_input",
     "format_job",
     "format_unit",
+    "line_body",
+    "read_input",
+    "read_unit",
 ]
 
 _FORMAT, _VERSION = "penstock ledger", 1
 _CHECK = b',"check":"'
-_Number = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+UNIT_START, INPUT_START = b'{"unit":', b'{"input":'
+# No line of a job is longer; a file that is no ledger may be one line of any size.
+MAX_LINE_BYTES = 256 << 20
+_MAX_NUMBER = 1 << 62
+_Number = Annotated[int, msgspec.Meta(ge=0, lt=_MAX_NUMBER)]
 _Digest = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
 
 
@@ -89,8 +102,8 @@ class _InputLine:
     input: _Number
     path: str
     bytes: _Number
-    mtime_ns: int
-    edges: str
+    mtime_ns: Annotated[int, msgspec.Meta(gt=-_MAX_NUMBER, lt=_MAX_NUMBER)]
+    edges: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{16}$")]
     end: _Number
 
 
@@ -101,7 +114,9 @@ class _PerSplit:
 
 
 @dataclass(frozen=True, slots=True)
-class _UnitLine:
+class UnitLine:
+    """What a line says of a unit."""
+
     unit: _Number
     input: _Number
     start: _Number
@@ -113,6 +128,41 @@ class _UnitLine:
     open: Split | None
     open_special: bool
     segments: list[tuple[Split, _Number, _Number, _Number, _Digest]]
+
+    def receipt(self) -> Receipt:
+        """Return where the unit's tokens stand."""
+        return Receipt(self.unit, tuple(Segment(*fields) for fields in self.segments))
+
+    def encoded(self) -> Encoded:
+        """Return what the run knew of the unit before it had a place.
+
+        Raises:
+            ValueError: If its numbers do not add up: whoever can write a ledger can write a
+                checksum.
+        """
+        carried_split, carried_tokens = self.carried
+        tokens: dict[Split, int] = dict.fromkeys(SPLITS, 0)
+        for split, _, _, num_tokens, _ in self.segments:
+            tokens[split] += num_tokens
+        tokens[carried_split] -= carried_tokens
+        counts = [getattr(self.counts, field.name) for field in fields(self.counts)]
+        if (
+            min(tokens.values()) < 0
+            or sum(tokens.values()) + carried_tokens != self.counts.tokens
+            or self.documents.train + self.documents.val != self.counts.documents
+            or not 0 <= min(counts) <= max(counts) < _MAX_NUMBER
+        ):
+            raise ValueError("a unit whose counts do not add up")
+        return Encoded(
+            unit_idx=self.unit,
+            counts=self.counts,
+            tokens=tokens,
+            documents={"train": self.documents.train, "val": self.documents.val},
+            carried_tokens=carried_tokens,
+            carried_special=self.carried_special,
+            open_split=self.open,
+            open_special=self.open_special,
+        )
 
 
 def format_job(job: JobRecord) -> bytes:
@@ -165,12 +215,47 @@ def _checked(content: dict[str, Any]) -> bytes:
     return body[:-1] + _CHECK + xxhash.xxh3_64_hexdigest(body).encode() + b'"}\n'
 
 
-def _body(line: bytes) -> bytes | None:
+def line_body(line: bytes) -> bytes | None:
     """Return a line without its checksum; None if it is torn or damaged."""
     at = line.rfind(_CHECK)
     body = line[:at] + b"}"
     whole = body[:-1] + _CHECK + xxhash.xxh3_64_hexdigest(body).encode() + b'"}\n'
     return body if at >= 0 and line == whole else None
+
+
+def _read_job(body: bytes) -> JobRecord:
+    content = json.loads(body)
+    if (content.pop("format", None), content.pop("version", None)) != (_FORMAT, _VERSION):
+        raise ValueError("of another version")
+    job = msgspec.convert(content, JobRecord)
+    tokenizer = job.tokenizer
+    if not (0 <= tokenizer.eot_id < tokenizer.vocab_size <= 1 << int(job.dtype[4:])):
+        raise ValueError("ids that do not fit")
+    if not 0 < job.unit_bytes < _MAX_NUMBER:
+        raise ValueError("units without sense")
+    return job
+
+
+def read_input(body: bytes) -> tuple[int, Source, int]:
+    """Read the line of an input: its number, what it was, and where the job ends in it.
+
+    Raises:
+        ValueError: If it is none, or names what no system allows.
+    """
+    line = msgspec.convert(json.loads(body), _InputLine)
+    if line.end > line.bytes or "\0" in line.path:
+        raise ValueError("an input without sense")
+    os.fsencode(line.path)
+    return line.input, Source(line.path, line.bytes, line.mtime_ns, line.edges), line.end
+
+
+def read_unit(body: bytes) -> UnitLine:
+    """Read the line of a unit.
+
+    Raises:
+        ValueError: If it is none.
+    """
+    return msgspec.json.decode(body, type=UnitLine)
 
 
 class LedgerReader:
@@ -205,30 +290,27 @@ class LedgerReader:
         self._last: Unit | None = None
         try:
             with path.open("rb") as file:
-                first = file.readline()
+                first = file.readline(MAX_LINE_BYTES)
         except OSError as error:
             raise self._damage(f"cannot be read: {error.strerror}") from error
         try:
-            content = json.loads(_body(first) or b"{}")
-            if content.pop("format", None) != _FORMAT or content.pop("version", None) != _VERSION:
-                raise self._damage("the first line is damaged, or of another version")
-            self.job = msgspec.convert(content, JobRecord)
-        except ValueError as error:
-            raise self._damage("the first line is damaged") from error
-        self._layout = Layout.of_job(path.parent, self.job)
+            self.job = _read_job(line_body(first) or b"{}")
+            self._layout = Layout.of_job(path.parent, self.job)
+        except (ValueError, RecursionError) as error:
+            raise self._damage("the first line is damaged, or of another version") from error
         self.valid_bytes = len(first)
 
     def iter_units(self) -> Iterator[Finished]:
         """Yield the finished units in order; stop at the first line that is not good."""
         with self._path.open("rb") as file:
             file.seek(self.valid_bytes)
-            for line in file:
-                body = _body(line)
+            while line := file.readline(MAX_LINE_BYTES):
+                body = line_body(line)
                 try:
                     if body is None:
                         raise ValueError("torn or damaged")
                     finished = self._take(body)
-                except ValueError as error:
+                except (ValueError, RecursionError) as error:
                     self.problem = f"line at byte {self.valid_bytes}: {error}"
                     return
                 if self.ending is None:
@@ -239,80 +321,70 @@ class LedgerReader:
     def _take(self, body: bytes) -> Finished | None:
         if self.ending is not None:
             raise ValueError("stands behind the end")
-        if body.startswith(b'{"unit":'):
-            return self._take_unit(msgspec.json.decode(body, type=_UnitLine))
-        content = json.loads(body)
-        if "input" in content:
-            self._take_input(msgspec.convert(content, _InputLine))
+        if body.startswith(UNIT_START):
+            return self._take_unit(read_unit(body))
+        if body.startswith(INPUT_START):
+            self._take_input(*read_input(body))
+        elif self._next_place()[0] < len(self._ends):
+            raise ValueError("an end before the last unit")
         else:
-            self.ending = msgspec.convert(content, Ending)
+            self.ending = msgspec.convert(json.loads(body), Ending)
         return None
 
-    def _take_input(self, line: _InputLine) -> None:
-        if line.input != len(self.sources) or line.end > line.bytes:
+    def _take_input(self, idx: int, source: Source, end: int) -> None:
+        if idx != len(self.sources):
             raise ValueError("an input out of order")
-        self.sources.append(Source(line.path, line.bytes, line.mtime_ns, line.edges))
-        self._ends.append(line.end)
+        self.sources.append(source)
+        self._ends.append(end)
 
-    def _take_unit(self, line: _UnitLine) -> Finished:
-        """Rebuild what the run knew of a unit; refuse one that does not follow from those before.
-
-        Whoever can write a ledger can write a checksum, so the numbers are checked too.
-        """
+    def _take_unit(self, line: UnitLine) -> Finished:
+        """Rebuild what the run knew of a unit; refuse one that does not follow from the last."""
         unit = self._next_unit(line)
-        segments = tuple(Segment(*fields) for fields in line.segments)
-        carried_split, carried_tokens = line.carried
-        tokens = {
-            split: sum(segment.num_tokens for segment in segments if segment.split == split)
-            for split in SPLITS
-        }
-        tokens[carried_split] -= carried_tokens
-        encoded = Encoded(
-            unit_idx=line.unit,
-            counts=line.counts,
-            tokens=tokens,
-            documents={"train": line.documents.train, "val": line.documents.val},
-            carried_tokens=carried_tokens,
-            carried_special=line.carried_special,
-            open_split=line.open,
-            open_special=line.open_special,
-        )
-        if min(tokens.values()) < 0 or sum(tokens.values()) + carried_tokens != line.counts.tokens:
-            raise ValueError("a unit whose tokens do not add up")
-        self._check_places(self.offsets.place(line.unit), encoded, segments)
+        encoded, receipt = line.encoded(), line.receipt()
+        place = self.offsets.place(line.unit)
+        if line.carried[0] != place.carried_split:
+            raise ValueError("a unit that goes on from another split")
+        self._check_places(place, encoded, receipt.segments)
         grant = self.offsets.grant(unit, encoded)
-        receipt = Receipt(line.unit, segments)
         self.digests.add(receipt)
         self.num_units += 1
         self._last = unit
         return Finished(unit, encoded, grant, receipt)
 
-    def _next_unit(self, line: _UnitLine) -> Unit:
+    def _next_place(self) -> tuple[int, int]:
+        """Return the input in which the next unit must be, and where in it."""
         idx, start = (self._last.source_idx, self._last.end) if self._last else (0, 0)
         while idx < len(self._ends) and start == self._ends[idx]:
             idx, start = idx + 1, 0
+        return idx, start
+
+    def _next_unit(self, line: UnitLine) -> Unit:
+        idx, start = self._next_place()
         if (
             (line.unit, line.input, line.start) != (self.num_units, idx, start)
             or not line.input < len(self.sources)
-            or not line.start < line.end <= self._ends[line.input]
+            or line.end != min(line.start + self.job.unit_bytes, self._ends[line.input])
         ):
             raise ValueError("a unit out of order")
         source = self.sources[line.input]
         return Unit(line.unit, line.input, source, line.start, line.end, self._ends[line.input])
 
     def _check_places(self, grant: Grant, encoded: Encoded, segments: tuple[Segment, ...]) -> None:
-        expected: list[tuple[Split, int, int, int]] = []
+        found = ((each.split, each.shard, each.offset_tokens, each.num_tokens) for each in segments)
+        # One by one: numbers without sense would make a list without end.
+        if any(one != other for one, other in zip_longest(found, self._places(grant, encoded))):
+            raise ValueError("a unit whose segments are in the wrong place")
+
+    def _places(self, grant: Grant, encoded: Encoded) -> Iterator[tuple[Split, int, int, int]]:
         for split in SPLITS:
             offset = grant.offsets[split]
             runs = [encoded.tokens[split]]
             if split == grant.carried_split:
                 runs.insert(0, encoded.carried_tokens)
             for run in runs:
-                expected += [(split, *place) for place in self._layout.iter_places(offset, run)]
+                for place in self._layout.iter_places(offset, run):
+                    yield split, *place
                 offset += run
-        found = [(each.split, each.shard, each.offset_tokens, each.num_tokens) for each in segments]
-        if found != expected:
-            raise ValueError("a unit whose segments are in the wrong place")
 
     def _damage(self, what: str) -> DamageError:
         return DamageError(

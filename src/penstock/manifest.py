@@ -10,27 +10,29 @@ from __future__ import annotations
 import json
 import os
 import platform
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import xxhash
 
 from penstock.errors import DamageError
 from penstock.layout import LEDGER, MANIFEST, WORK, Layout
-from penstock.types import SPLITS, TokenizerRecord
+from penstock.types import SPLITS, Split, TokenizerRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from penstock.ledger import Digests, Ending
     from penstock.offsets import Offsets
-    from penstock.types import Counts, JobRecord, Source, Split
+    from penstock.types import Counts, JobRecord, Source
 
 __all__ = [
     "FileRecord",
     "InputRecord",
     "Manifest",
+    "NewerManifestError",
     "SplitRecord",
     "digest_inputs",
     "format_skipped",
@@ -39,6 +41,10 @@ __all__ = [
 ]
 
 _FORMAT, _VERSION = "penstock", 1
+
+
+class NewerManifestError(DamageError):
+    """The manifest is of a version that this one cannot know: not damaged, and not to be mended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,27 +114,16 @@ class Manifest:
             if content.get("format") != _FORMAT:
                 raise _damage("this is not a penstock manifest", path)
             if content.get("version") != _VERSION:
-                raise DamageError(
+                raise NewerManifestError(
                     f"manifest version {content.get('version')} is newer than this penstock",
                     where=str(path),
                     next_step="upgrade: `pip install --upgrade penstock`",
                 )
-            known = {name: content[name] for name in _names(cls)}
-            known["tokenizer"] = _record(TokenizerRecord, content["tokenizer"])
-            known["inputs"] = [_record(InputRecord, record) for record in content["inputs"]]
-            known["splits"] = {
-                split: SplitRecord(
-                    content["splits"][split]["documents"],
-                    content["splits"][split]["tokens"],
-                    [_record(FileRecord, file) for file in content["splits"][split]["files"]],
-                )
-                for split in SPLITS
-            }
-            manifest = cls(**known)
-            if any(Path(name).name != name for name in manifest.files()):
+            manifest = msgspec.convert(content, cls)
+            if any(Path(name).name != name or name == ".." for name in manifest.files()):
                 raise _damage("the manifest names files outside its folder", path)
             return manifest
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise _damage(f"the manifest is damaged ({error!r})", path) from error
 
     @classmethod
@@ -230,15 +225,6 @@ def host_facts() -> dict[str, Any]:
         "machine": platform.machine(),
         "cores": os.cpu_count(),
     }
-
-
-def _names(record: type) -> list[str]:
-    return [field.name for field in fields(record)]
-
-
-def _record(kind: type, content: dict[str, Any]) -> Any:
-    """Make a record from what it knows of `content`: later versions may have added to it."""
-    return kind(**{name: content[name] for name in _names(kind) if name in content})
 
 
 def _damage(what: str, path: Path) -> DamageError:

@@ -13,11 +13,11 @@ from penstock.errors import ConflictError
 from penstock.types import SPLITS, Counts, Grant, Split
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from penstock.types import Encoded, Finished, Unit
 
-__all__ = ["GivesPlaces", "Offsets", "RecordedOffsets"]
+__all__ = ["GivesPlaces", "Offsets", "RecordedOffsets", "ReplayedOffsets"]
 
 
 class GivesPlaces(Protocol):
@@ -115,3 +115,21 @@ class RecordedOffsets:
             where=f"{unit.source.path}, byte {unit.start} to {unit.end}",
             next_step="restore the input, or make the output anew with `--overwrite`",
         )
+
+
+class ReplayedOffsets(RecordedOffsets):
+    """The same for units that come one by one: only those in work are held."""
+
+    def __init__(self) -> None:
+        super().__init__(())
+
+    def iter_units(self, finished: Iterable[Finished]) -> Iterator[Unit]:
+        """Yield units to do again."""
+        for each in finished:
+            self._finished[each.unit.index] = each
+            yield each.unit
+
+    def check(self, finished: Finished) -> None:
+        """Refuse tokens that are not those that were there, and forget the unit."""
+        super().check(finished)
+        del self._finished[finished.unit.index]

@@ -136,7 +136,7 @@ class JsonProgress(SilentProgress):
 class TerminalProgress:
     """Draws one line with a bar that is redrawn in place."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, title: str) -> None:
         from rich.progress import BarColumn, TextColumn
         from rich.progress import Progress as Bar
 
@@ -147,7 +147,7 @@ class TerminalProgress:
             console=console,
             transient=True,
         )
-        self._task = self._bar.add_task("tokenizing", total=1.0, line="starting the workers")
+        self._task = self._bar.add_task(title, total=1.0, line="starting")
 
     def __enter__(self) -> TerminalProgress:
         self._bar.start()

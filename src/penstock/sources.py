@@ -9,20 +9,28 @@ from __future__ import annotations
 import glob
 import os
 import re
+import shlex
 import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import xxhash
 
-from penstock.errors import InputError, PenstockError, UsageError
+from penstock.errors import ConflictError, InputError, PenstockError, UsageError
 from penstock.types import Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from types import TracebackType
 
-__all__ = ["SourceFile", "find_changed", "find_sources", "natural_key"]
+__all__ = [
+    "SourceFile",
+    "find_changed",
+    "find_sources",
+    "look_at_source",
+    "natural_key",
+    "refuse_changed",
+]
 
 _GLOB_CHARACTERS = re.compile(r"[*?\[]")
 _EDGE_BYTES = 1 << 12
@@ -239,6 +247,50 @@ def find_changed(sources: Sequence[Source]) -> Source | None:
         if (status.st_size, status.st_mtime_ns) != (source.num_bytes, source.mtime_ns):
             return source
     return None
+
+
+def look_at_source(path: str) -> Source:
+    """Describe an input that an earlier run has used.
+
+    Raises:
+        InputError: If it is not there, or is no text.
+    """
+    if not os.path.lexists(path):
+        raise InputError(
+            f"the input `{path}` is not there",
+            where=f"seen from `{Path.cwd()}`",
+            next_step="bring it back"
+            if Path(path).is_absolute()
+            else "run this from the folder in which the job was started, or bring it back",
+        )
+    return _check(path)
+
+
+def refuse_changed(source: Source, *, by_time: bool = True) -> None:
+    """Refuse an input that is no longer what it was when the job used it.
+
+    Args:
+        source: What it was.
+        by_time: Whether another time is a change, too; not where checksums decide in the end.
+
+    Raises:
+        InputError: If it cannot be read.
+        ConflictError: If it changed.
+    """
+    found = look_at_source(source.path)
+    step = "bring back the file the job used, or make the output anew with `--overwrite`"
+    if found.num_bytes != source.num_bytes:
+        what = f"the input has {found.num_bytes} bytes now, {source.num_bytes} when it was used"
+    elif found.edges != source.edges:
+        what = "the input holds other text than when it was used"
+    elif by_time and found.mtime_ns != source.mtime_ns:
+        what = "the input was written to since it was used"
+        seconds, rest = divmod(source.mtime_ns, 10**9)
+        when = f"@{seconds}.{rest:09}"
+        step = f"if it is the same text, `touch -d {when} {shlex.quote(source.path)}` says so"
+    else:
+        return
+    raise ConflictError(what, where=source.path, next_step=step)
 
 
 class SourceFile:

@@ -31,13 +31,13 @@ from penstock.segments import write_error, write_errors
 from penstock.types import SPLITS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from types import TracebackType
 
     from penstock.layout import Layout
     from penstock.types import Split
 
-__all__ = ["Store", "tidy"]
+__all__ = ["Store", "is_unfinished", "tidy"]
 
 _RENAMING = "renaming"
 _REPAIRING = "repairing"
@@ -83,6 +83,11 @@ class Store:
     def is_finished(self) -> bool:
         """Whether the folder holds a finished job."""
         return (self.folder / MANIFEST).exists()
+
+    @property
+    def is_repairing(self) -> bool:
+        """Whether a repair was not finished."""
+        return (self.work / _REPAIRING).exists()
 
     @property
     def has_units(self) -> bool:
@@ -180,12 +185,36 @@ class Store:
             _sync(self.folder.absolute().parent)
             fault_point("manifest renamed")
 
+    def write_skipped(self, skipped: str) -> None:
+        """Write the list of skipped inputs."""
+        with write_errors(self.folder):
+            self._write(SKIPPED, skipped)
+
+    def write_segments(self, lines: Iterable[bytes], check: Callable[[Path], None]) -> None:
+        """Write the finished ledger anew, whole or not at all.
+
+        Args:
+            lines: Its lines; they are not held.
+            check: Called with the file before it gets its name; it may raise.
+        """
+        with write_errors(self.folder):
+            temporary = self.work / f"{SEGMENTS}.partial"
+            with temporary.open("wb") as file:
+                file.writelines(lines)
+            _sync(temporary)
+            check(temporary)
+            fault_point("finished ledger rebuilt")
+            temporary.replace(self.folder / SEGMENTS)
+            _sync(self.folder)
+
     def take_aside(self, files: Iterable[tuple[Split, int]]) -> None:
         """Take damaged files back under their partial names, to be made whole there."""
         with write_errors(self.folder):
             self._mark(_REPAIRING)
             for split, shard in files:
-                self._take_back(self._layout.final_path(split, shard))
+                path = self._layout.final_path(split, shard)
+                if path.exists():
+                    path.replace(self._layout.partial_path(split, shard))
                 fault_point("one damaged file taken aside")
             _sync(self.folder)
 
@@ -292,6 +321,12 @@ def tidy(layout: Layout) -> None:
     if Path(layout.folder, WORK).exists():
         with contextlib.suppress(PenstockError), Store(layout):
             pass
+
+
+def is_unfinished(folder: Path) -> bool:
+    """Tell whether a run has something to go on from here; the folder is not locked for it."""
+    work = folder / WORK
+    return (work / LEDGER).exists() or (work / _RENAMING).exists()
 
 
 def _finish(path: Path, num_bytes: int) -> None:

@@ -19,7 +19,7 @@ from penstock.errors import EngineError
 from penstock.readers import Readers
 from penstock.readers.base import TextOptions
 from penstock.repair import repair_block
-from penstock.segments import SegmentWriter
+from penstock.segments import make_sink
 from penstock.sources import SourceFile
 from penstock.splits import CARRIED, TRAIN, VAL, Splitter
 from penstock.types import SPLITS, Block, Counts, Encoded, Receipt
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from penstock.layout import Layout
     from penstock.memory import MemoryShare
     from penstock.plan import Sample
+    from penstock.segments import SinkKind
     from penstock.tokenizer import Tokenizer
     from penstock.types import DocumentRule, EotPlace, Grant, InvalidUtf8, Segment, Split, Unit
 
@@ -60,6 +61,7 @@ class WorkerSpec:
     layout: Layout
     share: MemoryShare
     give_back: bool
+    sink: SinkKind = "write"
 
 
 class Worker:
@@ -80,7 +82,7 @@ class Worker:
         self._readers = Readers(spec.rule, ByteLevelCuts(tokenizer), options)
         self._splitter = Splitter(spec.val_fraction, spec.seed, find_native("choose_splits"))
         self._engine = load_engine(spec.engine, tokenizer, spec.eot)
-        self._writer = SegmentWriter(spec.layout)
+        self._sink = make_sink(spec.sink, spec.layout)
         self._waiting: dict[int, _UnitTokens] = {}
         self._spare: list[_UnitTokens] = []
 
@@ -112,9 +114,9 @@ class Worker:
         for code, split in _SPLIT_OF.items():
             offset = grant.offsets[split]
             if split == grant.carried_split:
-                segments += self._writer.write(split, offset, tokens.of(CARRIED))
+                segments += self._sink.write(split, offset, tokens.of(CARRIED))
                 offset += tokens.count(CARRIED)
-            segments += self._writer.write(split, offset, tokens.of(code))
+            segments += self._sink.write(split, offset, tokens.of(code))
         tokens.clear()
         if len(self._spare) < _MAX_SPARE_TOKENS:
             self._spare.append(tokens)

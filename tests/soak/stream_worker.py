@@ -19,6 +19,7 @@ import sysconfig
 import tempfile
 import time
 from pathlib import Path
+from typing import cast
 
 import psutil
 
@@ -26,6 +27,7 @@ from penstock.layout import Layout
 from penstock.memory import MemoryShare
 from penstock.offsets import Offsets
 from penstock.plan import make_plan
+from penstock.segments import SegmentWriter
 from penstock.settings import JobSettings
 from penstock.store import Store
 from penstock.tokenizer import load_tokenizer
@@ -89,7 +91,8 @@ class Streamer:
         with Store(spec.layout):
             for unit in plan.iter_units():
                 worker.write(offsets.grant(unit, worker.encode(unit)))
-            worker._writer.close()  # the next round writes to new files
+            # The next round writes to new files.
+            cast("SegmentWriter", worker._sink).close()
         return plan.input_bytes
 
 

@@ -11,6 +11,7 @@ import typer
 from penstock.cli.info import info
 from penstock.cli.show import show
 from penstock.cli.tokenize import tokenize
+from penstock.cli.verify import verify
 
 __all__ = ["app", "main"]
 
@@ -28,6 +29,12 @@ app.command(
 )(tokenize)
 app.command(epilog="Exit codes: 0 shown · 2 usage · 6 no finished job there, or damaged")(info)
 app.command(epilog="Exit codes: 0 shown · 2 usage · 6 no finished job there, or damaged")(show)
+
+app.command(
+    epilog="Exit codes: 0 whole · 1 bug · 2 usage · 4 input cannot be read · 5 an input changed "
+    "or another job is unfinished there · 6 damaged, or no finished job there · 7 locked by "
+    "another run · 8 disk full or write failed · 130 interrupted"
+)(verify)
 
 
 def _print_version(value: bool) -> None:

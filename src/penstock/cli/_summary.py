@@ -194,4 +194,4 @@ def _way_to_val(num_documents: int, settings: dict[str, Any]) -> str:
 
 
 def _next(settings: JobSettings) -> str:
-    return f"next: penstock info {settings.output}/"
+    return f"next: penstock verify {settings.output}/"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from penstock.progress import Progress
     from penstock.settings import JobSettings
 
-__all__ = ["tokenize"]
+__all__ = ["choose_progress", "tokenize"]
 
 _INPUT, _TOKENIZER, _OUTPUT, _RUN = "Input", "Tokenizer", "Output", "Run"
 _EXIT_SKIPPED = 3
@@ -191,7 +191,7 @@ def _run(settings: JobSettings, *, as_json: bool, quiet: bool, no_progress: bool
     from penstock.cli._summary import summary_json, summary_lines
     from penstock.pipeline import run_job
 
-    outcome = run_job(settings, _choose_progress(as_json, no_progress or (quiet and not as_json)))
+    outcome = run_job(settings, choose_progress(as_json, no_progress or (quiet and not as_json)))
     if as_json:
         typer.echo(json.dumps(summary_json(outcome, settings)))
     if not quiet:
@@ -200,7 +200,8 @@ def _run(settings: JobSettings, *, as_json: bool, quiet: bool, no_progress: bool
         raise typer.Exit(_EXIT_SKIPPED)
 
 
-def _choose_progress(as_json: bool, silent: bool) -> Progress:
+def choose_progress(as_json: bool, silent: bool, title: str = "tokenizing") -> Progress:
+    """Choose how a running command shows where it is."""
     from penstock.progress import JsonProgress, PlainProgress, SilentProgress, TerminalProgress
 
     if silent:
@@ -211,7 +212,7 @@ def _choose_progress(as_json: bool, silent: bool) -> Progress:
         return PlainProgress(sys.stderr)
     from rich.console import Console
 
-    return TerminalProgress(Console(stderr=True))
+    return TerminalProgress(Console(stderr=True), title)
 
 
 def _print_plan(settings: JobSettings, *, as_json: bool) -> None:

@@ -127,11 +127,11 @@ class LocalExecutor:
         num_workers: int,
         batch_bytes: int,
         priority: Priority,
-        lock_file: int,
+        lock_file: int | None,
     ) -> None:
         self._spec = spec
         # Workers inherit the lock, so that it holds until the last of them is gone.
-        self._lock_file = lock_file
+        self._inherited = [] if lock_file is None else [lock_file]
         self._num_workers = num_workers
         self._batch_bytes = batch_bytes
         self._priority = priority
@@ -266,7 +266,7 @@ class LocalExecutor:
         with theirs:
             popen = subprocess.Popen(
                 [sys.executable, "-c", _START_WORKER, str(theirs.fileno()), *sys.path],
-                pass_fds=[theirs.fileno(), self._lock_file],
+                pass_fds=[theirs.fileno(), *self._inherited],
                 stdin=subprocess.DEVNULL,
                 env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"},
                 # A Ctrl-C in the terminal is for the parent, which stops its workers.

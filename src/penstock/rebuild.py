@@ -1,0 +1,174 @@
+"""Makes a damaged ledger whole: from the lines that are left, the manifest and the inputs.
+
+Units whose lines are lost are encoded again, for their counts and checksums alone; no token is
+written. What comes out must add up to the manifest, to the last byte, or nothing is changed.
+`restore` calls it before it looks at the tokens.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.errors import ConflictError, DamageError
+from penstock.layout import MANIFEST, SEGMENTS, Layout
+from penstock.ledger import (
+    Ending,
+    LedgerReader,
+    format_ending,
+    format_input,
+    format_job,
+    format_unit,
+)
+from penstock.manifest import Manifest, digest_inputs
+from penstock.offsets import Offsets
+from penstock.plan import Plan
+from penstock.records import job_of_manifest, manifest_of_ledger
+from penstock.rerun import default_unit_bytes, make_executor, rule_of_job
+from penstock.salvage import find_unit_bytes, salvage_sources, salvage_units
+from penstock.sources import look_at_source, refuse_changed
+from penstock.types import Finished, Grant
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from penstock.ledger import UnitLine
+    from penstock.store import Store
+    from penstock.types import Encoded, JobRecord, Source, Unit
+    from penstock.verification import VerifySettings
+
+__all__ = ["rebuild_ledger"]
+
+
+class _Replay:
+    """Gives lost units their places: those whose lines are left are counted before them."""
+
+    def __init__(self, salvaged: Iterator[tuple[Unit, UnitLine | None]]) -> None:
+        self._salvaged = salvaged
+        self._offsets = Offsets()
+
+    def grant(self, unit: Unit, encoded: Encoded) -> Grant:
+        """Place a unit behind all units before it."""
+        for other, line in self._salvaged:
+            if other.index == unit.index:
+                break
+            if line is not None:
+                self._offsets.grant(other, line.encoded())
+        return self._offsets.grant(unit, encoded)
+
+
+def rebuild_ledger(store: Store, settings: VerifySettings) -> int:
+    """Write the ledger anew; return how many units were encoded for it.
+
+    Raises:
+        DamageError: If the manifest is damaged too, or does not fit.
+        InputError: If an input cannot be read.
+        ConflictError: If an input is no longer what it was.
+    """
+    folder = store.folder
+    manifest = Manifest.load(folder)
+    job = _find_job(folder, manifest)
+    sources = _find_sources(folder / SEGMENTS, manifest)
+    skipped = {record.path: record.reason or "" for record in manifest.inputs if record.skipped}
+    plan = Plan(
+        sources,
+        skipped,
+        rule_of_job(job),
+        found_separator=False,
+        unit_bytes=job.unit_bytes,
+        limit_bytes=job.settings.get("limit_bytes"),
+    )
+
+    def salvaged() -> Iterator[tuple[Unit, UnitLine | None]]:
+        return salvage_units(folder / SEGMENTS, plan.iter_units())
+
+    for source in {unit.source for unit, line in salvaged() if line is None}:
+        refuse_changed(source, by_time=False)
+    num_lost = sum(1 for _, line in salvaged() if line is None)
+    executor = make_executor(
+        job,
+        Layout.of_job(folder, job),
+        sources,
+        "digest",
+        engine="auto",
+        workers=settings.workers,
+        memory_bytes=settings.memory_bytes,
+        lock_file=store.lock_file,
+    )
+    with executor:
+        lost = (unit for unit, line in salvaged() if line is None)
+        done = executor.run(lost, _Replay(salvaged()), lambda: None)
+        units = (_finished(unit, line, done) for unit, line in salvaged())
+        lines = _iter_lines(job, sources, units, Ending(manifest.run, skipped))
+        store.write_segments(lines, lambda path: _refuse_misfit(path, folder))
+    return num_lost
+
+
+def _finished(unit: Unit, line: UnitLine | None, done: Iterator[Finished]) -> Finished:
+    """Return a unit as its line has it, or as it was done again; grants are not recorded."""
+    if line is None:
+        return next(done)
+    return Finished(unit, line.encoded(), Grant(unit.index, line.carried[0], {}), line.receipt())
+
+
+def _iter_lines(
+    job: JobRecord, sources: list[Source], units: Iterator[Finished], ending: Ending
+) -> Iterator[bytes]:
+    """Write what a run writes: every input before its first unit."""
+    yield format_job(job)
+    num_inputs = 0
+    for finished in units:
+        unit = finished.unit
+        while num_inputs <= unit.source_idx:
+            end = unit.source_end if num_inputs == unit.source_idx else 0
+            yield format_input(num_inputs, sources[num_inputs], end)
+            num_inputs += 1
+        yield format_unit(finished)
+    for idx in range(num_inputs, len(sources)):
+        yield format_input(idx, sources[idx], 0)
+    yield format_ending(ending)
+
+
+def _find_job(folder: Path, manifest: Manifest) -> JobRecord:
+    """Read the first line; where it is lost, the manifest knows all but the size of a unit."""
+    try:
+        return LedgerReader(folder / SEGMENTS).job
+    except DamageError:
+        pass
+    try:
+        unit_bytes = find_unit_bytes(folder / SEGMENTS, default_unit_bytes())
+        return job_of_manifest(manifest, unit_bytes)
+    except ValueError as error:
+        raise _hopeless(folder, str(error)) from error
+
+
+def _find_sources(path: Path, manifest: Manifest) -> list[Source]:
+    """Describe the inputs: as recorded, or by looking at them where their lines are lost."""
+    recorded = salvage_sources(path)
+    paths = [record.path for record in manifest.inputs if not record.skipped]
+    sources = [
+        recorded[idx] if idx in recorded else look_at_source(name) for idx, name in enumerate(paths)
+    ]
+    if digest_inputs(sources) != manifest.inputs_digest:
+        lost = [name for idx, name in enumerate(paths) if idx not in recorded]
+        raise ConflictError(
+            "an input whose line in the ledger is lost was written to since it was used",
+            where=", ".join(lost[:5]) or str(path),
+            next_step="bring back its text and its time, or make the output anew with "
+            "`penstock tokenize INPUT... --overwrite`",
+        )
+    return sources
+
+
+def _refuse_misfit(path: Path, folder: Path) -> None:
+    manifest, _ = manifest_of_ledger(path)
+    if (folder / MANIFEST).read_bytes() != manifest.to_json().encode():
+        raise _hopeless(folder, "it does not fit the manifest, which is damaged too")
+
+
+def _hopeless(folder: Path, why: str) -> DamageError:
+    return DamageError(
+        f"the ledger cannot be made whole: {why}",
+        where=str(folder / SEGMENTS),
+        next_step=f"make the output anew: `penstock tokenize INPUT... -o {folder} --overwrite`",
+    )

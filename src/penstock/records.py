@@ -1,0 +1,414 @@
+"""What an output says of itself: its manifest, its ledger, and whether its files fit them.
+
+It reads records and sizes, never tokens, and changes nothing. The ledger is believed first: the
+manifest is what it adds up to. `verification` goes on from here to the tokens.
+"""
+
+from __future__ import annotations
+
+import stat
+from dataclasses import asdict, dataclass, field, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from penstock.errors import DamageError
+from penstock.findings import Finding
+from penstock.layout import MANIFEST, SEGMENTS, SKIPPED, WORK, Layout, is_own_name
+from penstock.ledger import LedgerReader
+from penstock.manifest import Manifest, NewerManifestError, format_skipped, make_manifest
+from penstock.salvage import iter_lines, sample_units
+from penstock.store import is_unfinished
+from penstock.types import SPLITS, Finished, Grant, JobRecord, Source, Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from random import Random
+
+    from penstock.findings import Report
+    from penstock.ledger import Ending, UnitLine
+    from penstock.types import Split
+
+__all__ = [
+    "Records",
+    "check_records",
+    "job_of_manifest",
+    "manifest_of_ledger",
+    "refuse_unfinished",
+]
+
+# A ledger of this size takes some seconds, and stands for terabytes of text.
+_QUICK_LEDGER_BYTES = 64 << 20
+# What is longer is not read to say how it differs.
+_MAX_MANIFEST_BYTES = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """What is recorded, as far as it can be believed.
+
+    Attributes:
+        manifest: Made from the ledger; the one on disk if the ledger is damaged.
+        job: What shaped the bytes.
+        layout: Which files there are.
+        sources: The inputs; empty if they are not known.
+        sample: Some units, chosen at random.
+        is_ledger_whole: Whether `iter_units` gives all of them.
+        unusable: Files that are missing, or no files.
+        taken_aside: Whether a repair has files under their partial names.
+    """
+
+    manifest: Manifest
+    job: JobRecord
+    layout: Layout
+    sources: list[Source]
+    sample: list[Finished]
+    is_ledger_whole: bool
+    taken_aside: bool = False
+    unusable: set[tuple[Split, int]] = field(default_factory=set)
+
+    def path_of(self, split: Split, shard: int) -> Path:
+        """Return where a file is: under its final name, or where a repair took it."""
+        path = self.layout.final_path(split, shard)
+        aside = self.layout.partial_path(split, shard)
+        return aside if self.taken_aside and not path.exists() and aside.exists() else path
+
+    def iter_units(self) -> Iterator[Finished]:
+        """Yield the recorded units in order, up to the first line that is not good."""
+        try:
+            yield from LedgerReader(Path(self.layout.folder, SEGMENTS)).iter_units()
+        except DamageError:
+            return
+
+
+class _Sample:
+    """The first unit, the last, and some between, each as likely as any other."""
+
+    def __init__(self, rng: Random, size: int) -> None:
+        self._rng, self._size = rng, size
+        self._num_seen = 0
+        self._kept: list[Finished] = []
+        self._first: Finished | None = None
+        self._last: Finished | None = None
+
+    def add(self, unit: Finished) -> None:
+        self._num_seen += 1
+        self._first, self._last = self._first or unit, unit
+        if len(self._kept) < self._size:
+            self._kept.append(unit)
+        elif (place := self._rng.randrange(self._num_seen)) < self._size:
+            self._kept[place] = unit
+
+    def units(self) -> list[Finished]:
+        """Return what was chosen, in unit order."""
+        ends = [unit for unit in (self._first, self._last) if unit is not None]
+        chosen = {unit.unit.index: unit for unit in (*ends, *self._kept)}
+        return [chosen[idx] for idx in sorted(chosen)]
+
+
+def refuse_unfinished(folder: Path) -> None:
+    """Refuse a folder that holds no finished job.
+
+    Raises:
+        DamageError: If it is empty, missing, somebody else's, or its job goes on.
+    """
+    if not any((folder / name).exists() for name in (MANIFEST, SEGMENTS)):
+        Manifest.load(folder)
+    if is_unfinished(folder) and not (folder / MANIFEST).exists():
+        raise DamageError(
+            "the job here is not finished",
+            where=str(folder),
+            next_step="run the command that was started here again: it continues",
+        )
+
+
+def check_records(
+    folder: Path,
+    report: Report,
+    rng: Random,
+    *,
+    sample_size: int,
+    is_quick: bool,
+    taken_aside: bool = False,
+) -> Records | None:
+    """Compare manifest, ledger and files; None if nothing of it can be believed.
+
+    Args:
+        folder: The output folder.
+        report: Takes what is found.
+        rng: Chooses the sample.
+        sample_size: How many units to choose.
+        is_quick: Read a part of a ledger that is very long.
+        taken_aside: A repair may have files under their partial names.
+    """
+    refuse_unfinished(folder)
+    path = folder / SEGMENTS
+    if is_quick and path.is_file() and path.stat().st_size > _QUICK_LEDGER_BYTES:
+        records = _sample_records(folder, report, rng, sample_size)
+    else:
+        records = _read_records(folder, report, _Sample(rng, sample_size))
+    if records is None:
+        return None
+    records = replace(records, taken_aside=taken_aside)
+    report.tokens = {split: records.manifest.splits[split].tokens for split in SPLITS}
+    report.documents = {split: records.manifest.splits[split].documents for split in SPLITS}
+    _check_files(folder, records, report)
+    return records
+
+
+def _read_records(folder: Path, report: Report, sample: _Sample) -> Records | None:
+    path = folder / SEGMENTS
+    reader: LedgerReader | None = None
+    problem = "" if path.is_file() else "the ledger is missing"
+    try:
+        if not problem:
+            reader = LedgerReader(path)
+            for unit in reader.iter_units():
+                sample.add(unit)
+            problem = reader.problem or ("" if reader.ending else "it ends before the job does")
+            report.num_units = reader.num_units
+    except DamageError as error:
+        problem = error.what
+    if reader is None or reader.ending is None or problem:
+        _list_damaged_lines(path, problem, report)
+        return _believe_manifest(folder, report, reader, sample.units())
+    manifest = _add_up(reader, reader.ending)
+    _compare_manifest(folder, manifest, report)
+    _check_input_bytes(reader, report)
+    _compare_text(folder / SKIPPED, format_skipped(reader.ending.skipped), report)
+    layout = Layout.of_job(folder, reader.job)
+    sources, units = reader.sources, sample.units()
+    return Records(manifest, reader.job, layout, sources, units, is_ledger_whole=True)
+
+
+def manifest_of_ledger(path: Path) -> tuple[Manifest, Ending]:
+    """Return what a whole ledger adds up to, and its end.
+
+    Raises:
+        DamageError: If it is not whole.
+    """
+    reader = LedgerReader(path)
+    for _ in reader.iter_units():
+        pass
+    if reader.problem or reader.ending is None:
+        raise DamageError(
+            f"the ledger is damaged: {reader.problem or 'it ends before the job does'}",
+            where=str(path),
+            next_step="`penstock verify OUT --repair`",
+        )
+    return _add_up(reader, reader.ending), reader.ending
+
+
+def _add_up(reader: LedgerReader, ending: Ending) -> Manifest:
+    return make_manifest(
+        job=reader.job,
+        sources=reader.sources,
+        offsets=reader.offsets,
+        digests=reader.digests,
+        ending=ending,
+    )
+
+
+def _list_damaged_lines(path: Path, problem: str, report: Report) -> None:
+    """Find every line whose checksum is wrong; if none is, tell what else is wrong."""
+    before = report.num_findings
+    for start, end, body in iter_lines(path) if path.is_file() else ():
+        if body is None:
+            report.add(Finding("ledger", "a line of the ledger is damaged", SEGMENTS, start, end))
+    if report.num_findings == before:
+        report.add(Finding("ledger", problem, SEGMENTS))
+
+
+def _believe_manifest(
+    folder: Path, report: Report, reader: LedgerReader | None, sample: list[Finished]
+) -> Records | None:
+    """Take the manifest's word where the ledger is damaged."""
+    manifest = _load_manifest(folder, report)
+    if manifest is None:
+        report.is_repairable = False
+        return None
+    try:
+        job = job_of_manifest(manifest, 1) if reader is None else reader.job
+        layout = Layout.of_job(folder, job)
+    except ValueError as error:
+        what = f"the manifest cannot be believed: {error}"
+        report.add(Finding("manifest", what, MANIFEST, is_repairable=False))
+        return None
+    _check_sums(manifest, layout, report)
+    report.notes.append("behind the first damaged line of the ledger no tokens were looked at")
+    return Records(manifest, job, layout, [], sample, is_ledger_whole=False)
+
+
+def job_of_manifest(manifest: Manifest, unit_bytes: int) -> JobRecord:
+    """Return what the first line of the ledger says, with `unit_bytes`, which only that knows.
+
+    Raises:
+        ValueError: If it is not what a job could have been.
+    """
+    job = msgspec.convert(
+        {
+            "penstock": manifest.penstock,
+            "tokenizer": asdict(manifest.tokenizer),
+            "dtype": manifest.dtype,
+            "unit_bytes": unit_bytes,
+            "settings": manifest.settings,
+        },
+        JobRecord,
+    )
+    if not 0 <= job.tokenizer.eot_id < job.tokenizer.vocab_size <= 1 << int(job.dtype[4:]):
+        raise ValueError("ids that do not fit")
+    return job
+
+
+def _load_manifest(folder: Path, report: Report) -> Manifest | None:
+    path = folder / MANIFEST
+    try:
+        if path.is_file() and path.stat().st_size > _MAX_MANIFEST_BYTES:
+            report.add(Finding("manifest", "the manifest is far too long", MANIFEST))
+            return None
+        return Manifest.load(folder)
+    except NewerManifestError:
+        raise
+    except DamageError as error:
+        what = error.what if path.exists() else "the manifest is missing"
+        report.add(Finding("manifest", what, MANIFEST))
+        return None
+
+
+def _compare_manifest(folder: Path, expected: Manifest, report: Report) -> None:
+    """Compare the manifest with what the ledger adds up to: every byte, in the same version."""
+    text = expected.to_json().encode()
+    path = folder / MANIFEST
+    if path.is_file() and path.stat().st_size == len(text) and path.read_bytes() == text:
+        return
+    manifest = _load_manifest(folder, report)
+    if manifest is None:
+        return
+    here, there = asdict(expected), asdict(manifest)
+    differing = [f"`{name}`" for name in here if here[name] != there[name]]
+    # A later version may have added to it what this one does not know.
+    if differing or expected.penstock == version("penstock"):
+        names = ", ".join(differing) or "something"
+        what = f"the manifest was changed: {names} differs from what the ledger adds up to"
+        report.add(Finding("manifest", what, MANIFEST))
+
+
+def _check_input_bytes(reader: LedgerReader, report: Report) -> None:
+    """Every byte of an input is in one of its units."""
+    if reader.job.settings.get("limit_bytes") is not None:
+        return
+    for idx, source in enumerate(reader.sources):
+        found = reader.offsets.of_source(idx).input_bytes
+        if found != source.num_bytes:
+            what = f"{found} of {source.num_bytes} bytes of `{source.path}` are in its units"
+            report.add(Finding("ledger", what, SEGMENTS, input=source.path, is_repairable=False))
+
+
+def _check_sums(manifest: Manifest, layout: Layout, report: Report) -> None:
+    """Check that the manifest's own numbers add up, where no ledger can say what they are."""
+    splits = manifest.splits
+    sums = {
+        "tokens of the splits": sum(splits[split].tokens for split in SPLITS),
+        "tokens of the inputs": sum(record.tokens for record in manifest.inputs),
+        "tokens of the files": sum(file.tokens for each in SPLITS for file in splits[each].files),
+    }
+    sums = {name: found for name, found in sums.items() if found != manifest.counts.get("tokens")}
+    num_bytes = {
+        file.path: file.bytes
+        for split in SPLITS
+        for file in splits[split].files
+        if file.bytes != file.tokens * layout.token_bytes
+    }
+    for name, found in (sums | num_bytes).items():
+        what = f"the numbers do not add up: {found} in {name}"
+        report.add(Finding("manifest", what, MANIFEST, is_repairable=False))
+
+
+def _compare_text(path: Path, expected: str, report: Report) -> None:
+    content = expected.encode()
+    is_same = path.is_file() and path.stat().st_size == len(content)
+    if content and not (is_same and path.read_bytes() == content):
+        what = "the list of skipped inputs is missing or was changed"
+        report.add(Finding("skipped", what, path.name))
+
+
+def _check_files(folder: Path, records: Records, report: Report) -> None:
+    """Look at the name, kind and size of every file of tokens."""
+    names = set()
+    for split in SPLITS:
+        for shard, file in enumerate(records.manifest.splits[split].files):
+            name = records.layout.file_name(split, shard)
+            names.add(name)
+            path = records.path_of(split, shard)
+            size = _regular_size(path)
+            if size is None:
+                records.unusable.add((split, shard))
+                what = "the file is missing" if not path.exists() else "this is no regular file"
+                report.add(Finding("file", what, name, 0, file.bytes))
+            elif size != file.bytes:
+                what = f"the file has {size} bytes where {file.bytes} belong"
+                start, end = sorted((size, file.bytes))
+                report.add(Finding("file", what, name, start, end))
+            if size != file.bytes or path.parent.name == WORK:
+                report.damaged_files.add((split, shard))
+    if records.layout.shard_tokens is None:
+        return
+    for path in folder.iterdir():
+        # What reads all shards would read this one too.
+        if "_shard_" in path.name and is_own_name(path, folder) and path.name not in names:
+            what = "this shard is not of this job"
+            report.add(Finding("file", what, path.name, is_repairable=False))
+
+
+def _regular_size(path: Path) -> int | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+
+def _sample_records(folder: Path, report: Report, rng: Random, size: int) -> Records | None:
+    """Look at lines of a very long ledger, and take the manifest's word for the sums."""
+    manifest = _load_manifest(folder, report)
+    if manifest is None:
+        return None
+    path = folder / SEGMENTS
+    try:
+        job = LedgerReader(path).job
+    except DamageError as error:
+        report.add(Finding("ledger", error.what, SEGMENTS))
+        return None
+    layout = Layout.of_job(folder, job)
+    if job_of_manifest(manifest, job.unit_bytes) != job:
+        what = "the manifest was changed: it tells of another job than the ledger"
+        report.add(Finding("manifest", what, MANIFEST))
+    _check_sums(manifest, layout, report)
+    chosen: dict[int, Finished] = {}
+    num_lines = 0
+    for start, end, line in sample_units(path, rng, size):
+        num_lines += 1
+        finished = None if line is None else _lone_unit(line, manifest)
+        if finished is None:
+            report.add(Finding("ledger", "a line of the ledger is damaged", SEGMENTS, start, end))
+        else:
+            chosen[finished.unit.index] = finished
+    report.num_units = max(chosen, default=0) + 1
+    report.notes.append(
+        f"`{SEGMENTS}` is very long: {num_lines} of its lines were looked at; `--full` reads all"
+    )
+    sample = [chosen[idx] for idx in sorted(chosen)]
+    return Records(manifest, job, layout, [], sample, is_ledger_whole=True)
+
+
+def _lone_unit(line: UnitLine, manifest: Manifest) -> Finished | None:
+    """Make a unit from its line alone; its input is known from the manifest."""
+    if line.input >= len(manifest.inputs):
+        return None
+    record = manifest.inputs[line.input]
+    source = Source(record.path, record.bytes, 0, "")
+    unit = Unit(line.unit, line.input, source, line.start, line.end, record.bytes)
+    grant = Grant(line.unit, line.carried[0], {})
+    return Finished(unit, line.encoded(), grant, line.receipt())

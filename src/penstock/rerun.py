@@ -1,0 +1,165 @@
+"""Workers for a job that was recorded: its settings checked, its inputs compared, processes made.
+
+It decides nothing about what they do. `proof` lets them compare, `restore` lets them write,
+`rebuild` lets them make checksums.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+import psutil
+
+from penstock.engines import ENGINE_MEMORY, choose_engine
+from penstock.errors import DamageError, UsageError
+from penstock.executors import LocalExecutor
+from penstock.memory import divide_memory
+from penstock.settings import JobSettings
+from penstock.tokenizer import load_recorded_tokenizer
+from penstock.types import DocumentRule, EotPlace, InvalidUtf8
+from penstock.worker import WorkerSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.layout import Layout
+    from penstock.segments import SinkKind
+    from penstock.tokenizer import Tokenizer
+    from penstock.types import JobRecord, Source
+
+__all__ = ["default_unit_bytes", "make_executor", "rule_of_job"]
+
+_TEXT_RULES = 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Shaping:
+    """What shapes the bytes, as it must stand in a record."""
+
+    text_rules: int
+    docs_by: Literal["separator", "line", "file"]
+    doc_separator: str | None
+    strip: bool
+    eot: EotPlace
+    val_fraction: float
+    seed: int
+    shard_tokens: int | None
+    invalid_utf8: InvalidUtf8
+    limit_bytes: int | None
+
+
+def default_unit_bytes() -> int:
+    """Return the size of a unit in a job that was asked for no other."""
+    return JobSettings(inputs=("any",)).unit_bytes
+
+
+def rule_of_job(job: JobRecord) -> DocumentRule:
+    """Return how the documents of a recorded job were told apart.
+
+    Raises:
+        DamageError: If its settings make no sense.
+    """
+    settings = _settings(job)
+    if settings.docs_by == "separator":
+        return DocumentRule("separator", (settings.doc_separator or "").encode())
+    return DocumentRule("line", b"\n") if settings.docs_by == "line" else DocumentRule("file")
+
+
+def make_executor(
+    job: JobRecord,
+    layout: Layout,
+    sources: Sequence[Source],
+    sink: SinkKind,
+    *,
+    engine: Literal["auto", "tiktoken"],
+    workers: int | None,
+    memory_bytes: int,
+    lock_file: int | None = None,
+) -> LocalExecutor:
+    """Make workers that encode units of a recorded job again.
+
+    Args:
+        job: What shaped the bytes.
+        layout: Where the tokens are.
+        sources: The inputs.
+        sink: What the workers do with the tokens.
+        engine: `tiktoken` is the reference.
+        workers: How many; None for as many as there are cores.
+        memory_bytes: For all of them and this process.
+        lock_file: The folder's lock, for workers that write.
+
+    Raises:
+        DamageError: If the record makes no sense, or its tokenizer is not known.
+    """
+    settings = _settings(job)
+    tokenizer = _load_tokenizer(job)
+    chosen, _ = choose_engine(engine, tokenizer)
+    num_workers, share, _ = divide_memory(
+        memory_bytes, ENGINE_MEMORY[chosen], len(sources), workers
+    )
+    total = sum(source.num_bytes for source in sources)
+    spec = WorkerSpec(
+        tokenizer=tokenizer,
+        engine=chosen,
+        rule=rule_of_job(job),
+        eot=settings.eot,
+        val_fraction=settings.val_fraction,
+        seed=settings.seed,
+        strip=settings.strip,
+        invalid_utf8=settings.invalid_utf8,
+        dtype=job.dtype,
+        block_bytes=settings.block_bytes,
+        layout=layout,
+        share=share,
+        give_back=total > psutil.virtual_memory().total // 4,
+        sink=sink,
+    )
+    return LocalExecutor(
+        spec,
+        num_workers=num_workers,
+        batch_bytes=job.unit_bytes,
+        priority="low",
+        lock_file=lock_file,
+    )
+
+
+def _settings(job: JobRecord) -> JobSettings:
+    """Check the recorded settings as if a user had typed them."""
+    try:
+        shaping = msgspec.convert(job.settings, _Shaping)
+        if shaping.text_rules != _TEXT_RULES:
+            raise _senseless(f"text rules {shaping.text_rules} are of another version of penstock")
+        known: dict[str, Any] = {
+            name: getattr(shaping, name)
+            for name in ("strip", "eot", "val_fraction", "seed", "shard_tokens", "invalid_utf8")
+        }
+        return JobSettings(
+            inputs=("as recorded",),
+            doc_separator=shaping.doc_separator,
+            docs_by=shaping.docs_by,
+            limit_bytes=shaping.limit_bytes,
+            **known,
+        )
+    except (UsageError, ValueError) as error:
+        raise _senseless(f"the recorded settings make no sense: {error}") from error
+
+
+def _load_tokenizer(job: JobRecord) -> Tokenizer:
+    try:
+        tokenizer = load_recorded_tokenizer(job.tokenizer)
+    except UsageError as error:
+        raise _senseless(error.what) from error
+    if (tokenizer.vocab_size, tokenizer.eot_id) != (job.tokenizer.vocab_size, job.tokenizer.eot_id):
+        raise _senseless(f"the job's tokenizer was another `{tokenizer.name}` than the one here")
+    return tokenizer
+
+
+def _senseless(what: str) -> DamageError:
+    return DamageError(
+        what,
+        where="the first line of segments.jsonl",
+        next_step="use the version of penstock that made the output, or make it anew with "
+        "`penstock tokenize INPUT... --overwrite`",
+    )

@@ -1,0 +1,162 @@
+"""Makes a damaged output whole: exactly the damaged units are encoded again, in their places.
+
+The ledger says what belongs where; checksums prove that it is there again. Files are mended under
+their partial names, so that one under its final name is whole. Killed anywhere, it can be run
+again. `verification` finds the damage, before and after.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+from typing import TYPE_CHECKING
+
+from penstock.errors import ConflictError, DamageError
+from penstock.faults import fault_point
+from penstock.findings import Report
+from penstock.layout import SEGMENTS, Layout
+from penstock.ledger import LedgerReader
+from penstock.manifest import Manifest, format_skipped
+from penstock.offsets import ReplayedOffsets
+from penstock.rebuild import rebuild_ledger
+from penstock.records import check_records, job_of_manifest, manifest_of_ledger, refuse_unfinished
+from penstock.rerun import make_executor
+from penstock.sources import refuse_changed
+from penstock.store import Store
+from penstock.verification import pick_units, verify_output
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from penstock.progress import Progress
+    from penstock.types import Split
+    from penstock.verification import VerifySettings
+
+__all__ = ["repair_output"]
+
+
+def repair_output(settings: VerifySettings, progress: Progress) -> Report:
+    """Read everything, make anew what is damaged, and look again.
+
+    Raises:
+        DamageError: If there is no finished job, or too little is left to repair it from.
+        InputError: If an input that is needed cannot be read.
+        ConflictError: If it is no longer what it was, or the folder holds something else.
+        LockedError: If a run is writing here.
+    """
+    folder = settings.output
+    refuse_unfinished(folder)
+    layout = _find_layout(folder)
+    with Store(layout) as store:
+        if store.has_units:
+            raise ConflictError(
+                "another job is unfinished here",
+                where=str(store.ledger),
+                next_step="run the command that was started here again, then this one",
+            )
+        if not store.is_repairing:
+            store.clear()
+        before, num_lost = Report(folder), 0
+        if not _is_whole(folder / SEGMENTS):
+            check_records(folder, before, Random(0), sample_size=0, is_quick=False)
+            num_lost = rebuild_ledger(store, settings)
+        everything = replace(settings, full=True, source=False)
+        found = verify_output(everything, progress, taken_aside=True)
+        _refuse_irregular(layout, found.damaged_files)
+        _mend(store, layout, settings, found)
+        report = verify_output(settings, progress, also=found.damaged)
+    ledger = [finding for finding in before.findings if finding.kind == "ledger"]
+    report.mended = ledger + [finding for finding in found.findings if finding.is_repairable]
+    report.repaired = sorted({finding.file for finding in report.mended})
+    report.units_repaired = len(found.damaged) + num_lost
+    return report
+
+
+def _find_layout(folder: Path) -> Layout:
+    """Read from either record where the files are."""
+    try:
+        return Layout.of_job(folder, LedgerReader(folder / SEGMENTS).job)
+    except DamageError as error:
+        try:
+            return Layout.of_job(folder, job_of_manifest(Manifest.load(folder), 1))
+        except (DamageError, ValueError):
+            raise DamageError(
+                "neither the manifest nor the ledger can be read",
+                where=str(folder),
+                next_step=f"make the output anew: `penstock tokenize INPUT... -o {folder} "
+                "--overwrite`",
+            ) from error
+
+
+def _is_whole(path: Path) -> bool:
+    try:
+        manifest_of_ledger(path)
+    except DamageError:
+        return False
+    return True
+
+
+def _mend(store: Store, layout: Layout, settings: VerifySettings, found: Report) -> None:
+    """Write what is damaged: files are taken aside first and get their names back last."""
+    ledger = store.folder / SEGMENTS
+    manifest, ending = manifest_of_ledger(ledger)
+    files = sorted(found.damaged_files)
+    if found.damaged:
+        _refuse_changed_inputs(ledger, found.damaged)
+    if files:
+        store.take_aside(files)
+    if "skipped" in found.kinds:
+        store.write_skipped(format_skipped(ending.skipped))
+    if "manifest" in found.kinds:
+        # Before the tokens: what is found here after a kill is a job that says what it lacks.
+        store.write_manifest(manifest.to_json())
+    if found.damaged:
+        _encode_again(store, layout, settings, found.damaged)
+        written = {file for file in files if layout.partial_path(*file).exists()}
+        store.sync(written, give_back=False)
+        fault_point("damaged units written")
+    if files or store.is_repairing:
+        tokens: dict[Split, int] = {split: each.tokens for split, each in manifest.splits.items()}
+        store.put_back(files, tokens)
+
+
+def _encode_again(
+    store: Store, layout: Layout, settings: VerifySettings, damaged: Iterable[int]
+) -> None:
+    reader = LedgerReader(store.folder / SEGMENTS)
+    executor = make_executor(
+        reader.job,
+        layout,
+        [],
+        "write",
+        engine="auto",
+        workers=settings.workers,
+        memory_bytes=settings.memory_bytes,
+        lock_file=store.lock_file,
+    )
+    places = ReplayedOffsets()
+    units = places.iter_units(pick_units(reader.iter_units(), damaged))
+    with executor:
+        for unit in executor.run(units, places, lambda: None):
+            places.check(unit)
+
+
+def _refuse_changed_inputs(ledger: Path, damaged: Iterable[int]) -> None:
+    """Look at the inputs before anything is touched; in the end the checksums decide."""
+    last = None
+    for unit in pick_units(LedgerReader(ledger).iter_units(), damaged):
+        if unit.unit.source != last:
+            last = unit.unit.source
+            refuse_changed(last, by_time=False)
+
+
+def _refuse_irregular(layout: Layout, files: Iterable[tuple[Split, int]]) -> None:
+    for split, shard in files:
+        path = layout.final_path(split, shard)
+        if path.is_symlink() or (path.exists() and not path.is_file()):
+            raise ConflictError(
+                "a link or a folder stands where a file belongs",
+                where=str(path),
+                next_step=f"move it away: `mv {path} {path}.old`, then repair again",
+            )
