@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 # A ledger of this size takes some seconds, and stands for terabytes of text.
-_QUICK_LEDGER_BYTES = 64 << 20
+_QUICK_LEDGER_BYTES = 32 << 20
 # What is longer is not read to say how it differs.
 _MAX_MANIFEST_BYTES = 256 << 20
 
