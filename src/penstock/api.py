@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.dataset import Dataset
-    from penstock.findings import Report
     from penstock.manifest import Manifest
+    from penstock.verification.findings import Report
 
 __all__ = ["open", "tokenize", "verify"]
 
@@ -66,8 +66,8 @@ def verify(folder: str | os.PathLike[str], *, repair: bool = False, **settings: 
         True
     """
     from penstock.progress import SilentProgress
-    from penstock.restore import repair_output
     from penstock.verification import VerifySettings, verify_output
+    from penstock.verification.restore import repair_output
 
     wanted = VerifySettings(output=Path(folder), **settings)
     return (repair_output if repair else verify_output)(wanted, SilentProgress())

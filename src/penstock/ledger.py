@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -145,7 +145,7 @@ class UnitLine:
         for split, _, _, num_tokens, _ in self.segments:
             tokens[split] += num_tokens
         tokens[carried_split] -= carried_tokens
-        counts = [getattr(self.counts, field.name) for field in fields(self.counts)]
+        counts = self.counts.values()
         if (
             min(tokens.values()) < 0
             or sum(tokens.values()) + carried_tokens != self.counts.tokens

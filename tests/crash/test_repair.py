@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+import penstock as library
 from penstock.layout import WORK
 from penstock.lock import take_lock
 
@@ -104,8 +105,7 @@ def test_a_killed_repair_is_finished_by_the_next(made: Path, output: Path, fault
     for name in ("train.bin", "val.bin"):
         if (output / name).exists() and fault != "one damaged file taken aside":
             assert (output / name).read_bytes() == (made / "out" / name).read_bytes()
-    code, said = penstock("verify", output)
-    assert code == 6, said
+    assert not library.verify(output).is_whole
     code, said = penstock("verify", output, "--repair", "-j", "1")
     assert code == 0, said
     assert contents(output) == contents(made / "out")

@@ -91,11 +91,12 @@ def test_the_wheel_runs_the_commands_of_the_readme(
         line.removeprefix("$ ") for block in blocks("console") for line in block.splitlines()
     ]
     ours = [command for command in commands if command.startswith("penstock ")]
-    assert len(ours) == 3
+    assert len(ours) == 4
     said = [run(command, tmp_path, installed) for command in ours]
-    assert said[0].splitlines()[-1] == "next: penstock info tokens/"
+    assert said[0].splitlines()[-1] == "next: penstock verify tokens/"
     assert "first  " in said[1]
     assert len(said[2]) > 80
+    assert said[3].startswith("tokens/ is whole: ")
     (snippet,) = blocks("python")
     (tmp_path / "snippet.py").write_text(snippet)
     printed = run("python snippet.py", tmp_path, installed)

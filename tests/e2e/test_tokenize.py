@@ -39,7 +39,7 @@ def test_a_text_becomes_train_and_val(penstock: RunPenstock, corpus: Path, tmp_p
     assert read(tmp_path / "tokens" / "train.bin") == splits["train"]
     assert read(tmp_path / "tokens" / "val.bin") == splits["val"]
     assert done.stdout == ""
-    assert done.stderr.splitlines()[-1] == "next: penstock info tokens/"
+    assert done.stderr.splitlines()[-1] == "next: penstock verify tokens/"
     assert sorted(path.name for path in (tmp_path / "tokens").iterdir()) == [
         "manifest.json",
         "segments.jsonl",

@@ -227,7 +227,7 @@ def test_damage_a_quick_look_finds(
     output: Path, monkeypatch: pytest.MonkeyPatch, damage: Callable[[Path], None]
 ) -> None:
     # No unit is read whole but one, so that sizes, records and edges alone must show it.
-    monkeypatch.setattr("penstock.verification._SAMPLE_BYTES", 0)
+    monkeypatch.setattr("penstock.verification.look._SAMPLE_BYTES", 0)
     damage(output)
     report = penstock.verify(output, seed=0)
     assert not report.is_whole
@@ -277,7 +277,7 @@ def test_the_sample_finds_a_flipped_byte_sooner_or_later(output: Path) -> None:
 def test_the_same_seed_looks_at_the_same_units(
     output: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.verification._SAMPLE_BYTES", 120_000)
+    monkeypatch.setattr("penstock.verification.look._SAMPLE_BYTES", 120_000)
     flip_a_token(output)
     seen = [{penstock.verify(output, seed=seed).is_whole for _ in range(3)} for seed in range(12)]
     assert all(len(answers) == 1 for answers in seen)
@@ -287,7 +287,7 @@ def test_the_same_seed_looks_at_the_same_units(
 def test_a_ledger_that_is_very_long_is_sampled_and_that_is_said(
     output: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.records._QUICK_LEDGER_BYTES", 100)
+    monkeypatch.setattr("penstock.verification.records._QUICK_LEDGER_BYTES", 100)
     report = penstock.verify(output)
     assert report.is_whole, report.findings
     assert "very long" in report.notes[0]

@@ -21,7 +21,6 @@ from support import HOSTILE_CHARACTERS, ROOT
 
 import penstock
 from penstock.errors import DamageError, EngineError, PenstockError
-from penstock.findings import Report
 from penstock.layout import Layout
 from penstock.memory import MemoryShare
 from penstock.offsets import Offsets
@@ -31,6 +30,7 @@ from penstock.settings import JobSettings
 from penstock.store import Store
 from penstock.tokenizer import load_tokenizer
 from penstock.types import SPLITS, Finished, Receipt
+from penstock.verification.findings import Report
 from penstock.worker import Worker, WorkerSpec
 
 BAD_OUTPUTS = ROOT / "tests" / "data" / "bad_outputs"
@@ -192,9 +192,9 @@ def look_everywhere(folder: Path) -> Report | None:
     reports: list[Report | None] = []
     no_workers = EngineError("no workers here")
     with (
-        mock.patch("penstock.proof.make_executor", side_effect=no_workers),
-        mock.patch("penstock.restore.make_executor", side_effect=no_workers),
-        mock.patch("penstock.rebuild.make_executor", side_effect=no_workers),
+        mock.patch("penstock.verification.proof.make_executor", side_effect=no_workers),
+        mock.patch("penstock.verification.restore.make_executor", side_effect=no_workers),
+        mock.patch("penstock.verification.rebuild.make_executor", side_effect=no_workers),
     ):
         for wanted in ({}, {"full": True}, {"source": True}, {"repair": True}):
             reports.append(None)

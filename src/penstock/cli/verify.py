@@ -14,7 +14,7 @@ from penstock.cli._report import errors_reported, escape, say
 from penstock.cli.tokenize import choose_progress
 
 if TYPE_CHECKING:
-    from penstock.findings import Finding, Report
+    from penstock.verification.findings import Finding, Report
 
 __all__ = ["verify"]
 
@@ -59,8 +59,8 @@ def verify(
     """
     with errors_reported(as_json=as_json, verbose=verbose):
         from penstock.quantities import parse_bytes
-        from penstock.restore import repair_output
         from penstock.verification import VerifySettings, verify_output
+        from penstock.verification.restore import repair_output
 
         settings = VerifySettings(
             output=output,

@@ -1,7 +1,7 @@
 """Is an output what its job made? Records first, then tokens, then the inputs themselves.
 
 It reads only, returns a report and prints nothing. Each look is a module of its own: `records`,
-`reread`, `proof`; `restore` makes whole what they find. (`penstock.verify` is this, as a function.)
+`tokens`, `proof`; `restore` makes whole what they find. (`penstock.verify` is this, as a function.)
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from random import Random, SystemRandom
 from typing import TYPE_CHECKING
 
 from penstock.errors import UsageError
-from penstock.findings import Finding, Report
 from penstock.memory import own_bytes
 from penstock.progress import Status
-from penstock.proof import prove
-from penstock.records import check_records
-from penstock.reread import TokenChecker
 from penstock.types import SPLITS
+from penstock.verification.findings import Finding, Report
+from penstock.verification.proof import prove
+from penstock.verification.records import check_records
+from penstock.verification.tokens import TokenChecker
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
     from pathlib import Path
 
     from penstock.progress import Progress
-    from penstock.records import Records
-    from penstock.reread import Checked
     from penstock.types import Finished, Split
+    from penstock.verification.records import Records
+    from penstock.verification.tokens import Checked
 
 __all__ = ["VerifySettings", "pick_units", "verify_output"]
 

@@ -1,6 +1,6 @@
 """Reads the tokens of units back, in several threads, and holds them against the ledger.
 
-It reads each token once and changes nothing. `verification` chooses the units; `records` has
+It reads each token once and changes nothing. `look` chooses the units; `records` has
 looked at the files' sizes before.
 """
 
@@ -14,17 +14,17 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from penstock.errors import DamageError
-from penstock.findings import Finding, at_segment
 from penstock.segments import SegmentReader
 from penstock.types import SPLITS, Finished, Split
+from penstock.verification.findings import Finding, at_segment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from penstock.findings import FindingKind
-    from penstock.records import Records
     from penstock.segments import Look
     from penstock.types import Segment
+    from penstock.verification.findings import FindingKind
+    from penstock.verification.records import Records
 
 __all__ = ["Checked", "TokenChecker"]
 

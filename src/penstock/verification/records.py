@@ -1,7 +1,7 @@
 """What an output says of itself: its manifest, its ledger, and whether its files fit them.
 
 It reads records and sizes, never tokens, and changes nothing. The ledger is believed first: the
-manifest is what it adds up to. `verification` goes on from here to the tokens.
+manifest is what it adds up to. `look` goes on from here to the tokens.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock.errors import DamageError
-from penstock.findings import Finding
 from penstock.layout import MANIFEST, SEGMENTS, SKIPPED, WORK, Layout, is_own_name
 from penstock.ledger import LedgerReader
 from penstock.manifest import Manifest, NewerManifestError, format_skipped, make_manifest
-from penstock.salvage import iter_lines, sample_units
 from penstock.store import is_unfinished
 from penstock.types import SPLITS, Finished, Grant, JobRecord, Source, Unit
+from penstock.verification.findings import Finding
+from penstock.verification.salvage import iter_lines, sample_units
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from random import Random
 
-    from penstock.findings import Report
     from penstock.ledger import Ending, UnitLine
     from penstock.types import Split
+    from penstock.verification.findings import Report
 
 __all__ = [
     "Records",
@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 # A ledger of this size takes some seconds, and stands for terabytes of text.
-_QUICK_LEDGER_BYTES = 64 << 20
+_QUICK_LEDGER_BYTES = 32 << 20
 # What is longer is not read to say how it differs.
 _MAX_MANIFEST_BYTES = 256 << 20
 

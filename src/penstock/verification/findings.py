@@ -1,6 +1,6 @@
 """What looking at an output brings to light: findings, and the report they stand in.
 
-It looks at nothing itself and prints nothing. `verification`, `proof` and `restore` fill a report;
+It looks at nothing itself and prints nothing. `look`, `proof` and `restore` fill a report;
 the command line shows it.
 """
 

@@ -22,11 +22,11 @@ from penstock.ledger import (
 from penstock.manifest import Manifest, digest_inputs
 from penstock.offsets import Offsets
 from penstock.plan import Plan
-from penstock.records import job_of_manifest, manifest_of_ledger
-from penstock.rerun import default_unit_bytes, make_executor, rule_of_job
-from penstock.salvage import find_unit_bytes, salvage_sources, salvage_units
 from penstock.sources import look_at_source, refuse_changed
 from penstock.types import Finished, Grant
+from penstock.verification.records import job_of_manifest, manifest_of_ledger
+from penstock.verification.rerun import default_unit_bytes, make_executor, rule_of_job
+from penstock.verification.salvage import find_unit_bytes, salvage_sources, salvage_units
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from penstock.ledger import UnitLine
     from penstock.store import Store
     from penstock.types import Encoded, JobRecord, Source, Unit
-    from penstock.verification import VerifySettings
+    from penstock.verification.look import VerifySettings
 
 __all__ = ["rebuild_ledger"]
 

@@ -1,7 +1,7 @@
 """Proves tokens from the inputs: encodes text again with the reference, compares id by id.
 
 It writes nothing. Units keep the places they had, so a document in the wrong split, a token too
-many and a token too few all show. `verification` calls it; the workers compare for themselves.
+many and a token too few all show. `look` calls it; the workers compare for themselves.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.errors import EngineError
-from penstock.findings import Finding, at_segment
 from penstock.layout import SEGMENTS
 from penstock.memory import tree_bytes
 from penstock.progress import Status
-from penstock.rerun import make_executor
 from penstock.sources import refuse_changed
+from penstock.verification.findings import Finding, at_segment
+from penstock.verification.rerun import make_executor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from random import Random
 
-    from penstock.findings import Report
     from penstock.progress import Progress
-    from penstock.records import Records
     from penstock.types import Encoded, Finished, Grant, Unit
-    from penstock.verification import VerifySettings
+    from penstock.verification.findings import Report
+    from penstock.verification.look import VerifySettings
+    from penstock.verification.records import Records
 
 __all__ = ["prove"]
 

@@ -2,7 +2,7 @@
 
 The ledger says what belongs where; checksums prove that it is there again. Files are mended under
 their partial names, so that one under its final name is whole. Killed anywhere, it can be run
-again. `verification` finds the damage, before and after.
+again. `look` finds the damage, before and after.
 """
 
 from __future__ import annotations
@@ -13,17 +13,22 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import ConflictError, DamageError
 from penstock.faults import fault_point
-from penstock.findings import Report
 from penstock.layout import SEGMENTS, Layout
 from penstock.ledger import LedgerReader
 from penstock.manifest import Manifest, format_skipped
 from penstock.offsets import ReplayedOffsets
-from penstock.rebuild import rebuild_ledger
-from penstock.records import check_records, job_of_manifest, manifest_of_ledger, refuse_unfinished
-from penstock.rerun import make_executor
 from penstock.sources import refuse_changed
 from penstock.store import Store
-from penstock.verification import pick_units, verify_output
+from penstock.verification.findings import Report
+from penstock.verification.look import pick_units, verify_output
+from penstock.verification.rebuild import rebuild_ledger
+from penstock.verification.records import (
+    check_records,
+    job_of_manifest,
+    manifest_of_ledger,
+    refuse_unfinished,
+)
+from penstock.verification.rerun import make_executor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,7 +36,7 @@ if TYPE_CHECKING:
 
     from penstock.progress import Progress
     from penstock.types import Split
-    from penstock.verification import VerifySettings
+    from penstock.verification.look import VerifySettings
 
 __all__ = ["repair_output"]
 
