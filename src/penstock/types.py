@@ -22,11 +22,14 @@ __all__ = [
     "EotPlace",
     "Finished",
     "Grant",
+    "InputFormat",
     "InvalidUtf8",
     "JobRecord",
     "MemoryNeeds",
+    "OnError",
     "Receipt",
     "Segment",
+    "SkippedRecord",
     "Source",
     "Split",
     "TokenizerRecord",
@@ -36,6 +39,8 @@ __all__ = [
 Split = Literal["train", "val"]
 EotPlace = Literal["append", "prepend", "none"]
 InvalidUtf8 = Literal["replace", "ignore", "stop"]
+InputFormat = Literal["text", "jsonl"]
+OnError = Literal["stop", "skip"]
 SPLITS: tuple[Split, Split] = ("train", "val")
 
 
@@ -58,6 +63,7 @@ class Source:
     num_bytes: int
     mtime_ns: int
     edges: str
+    format: InputFormat = "text"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +96,10 @@ class DocumentRule:
     """How the documents of a text file are told apart.
 
     `separator` is what stands between two documents; it is empty when one file is one document.
+    Where no input is text the kind is `record`: one record is one document.
     """
 
-    kind: Literal["separator", "line", "file"]
+    kind: Literal["separator", "line", "file", "record"]
     separator: bytes = b""
 
 
@@ -170,11 +177,20 @@ class Counts:
     byte_order_marks: int = 0
     nul_bytes: int = 0
     forced_cuts: int = 0
+    skipped_records: int = 0
 
     def __add__(self, other: Counts) -> Counts:
         return Counts(
             *(getattr(self, field.name) + getattr(other, field.name) for field in fields(self))
         )
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedRecord:
+    """A bad record that was left out: where it begins in its input, and what is wrong with it."""
+
+    position: int
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +210,7 @@ class Encoded:
         carried_special: Whether its text here holds the end-of-text string.
         open_split: The split of a document that begins here and is still open at the end.
         open_special: Whether the text of that one holds the end-of-text string.
+        skipped: The bad records that were left out.
     """
 
     unit_idx: int
@@ -204,6 +221,7 @@ class Encoded:
     carried_special: bool
     open_split: Split | None
     open_special: bool
+    skipped: tuple[SkippedRecord, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
