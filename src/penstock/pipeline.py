@@ -198,6 +198,8 @@ def _worker_spec(
         val_fraction=settings.val_fraction,
         seed=settings.seed,
         strip=settings.strip,
+        text_key=settings.text_key,
+        on_error=settings.on_error,
         invalid_utf8=settings.invalid_utf8,
         dtype=dtype,
         block_bytes=settings.block_bytes,

@@ -7,10 +7,9 @@ dry run prints it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.errors import InputError
+from penstock.errors import InputError, UsageError
 from penstock.layout import is_own_name
 from penstock.sources import SourceFile, find_sources
 from penstock.types import DocumentRule, Unit
@@ -22,24 +21,13 @@ if TYPE_CHECKING:
     from penstock.settings import JobSettings
     from penstock.types import Source
 
-__all__ = ["Plan", "Sample", "make_plan"]
+__all__ = ["Plan", "make_plan"]
 
 _DEFAULT_SEPARATOR = b"<|endoftext|>"
 _HEAD_BYTES = 4 << 20
 _HEAD_SOURCES = 16
 _SAMPLE_BYTES = 32 << 10
 _SAMPLE_SOURCES = 4
-# Records, not text: their fields are no documents.
-_RECORD_SUFFIXES = {".jsonl", ".ndjson", ".csv", ".tsv"}
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """A stretch of an input, to try the engine on and to estimate from."""
-
-    source: Source
-    start: int
-    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,16 +74,16 @@ class Plan:
                     yield Unit(index, source_idx, source, start, end, size)
                 index += 1
 
-    def samples(self) -> list[Sample]:
-        """Choose stretches from the start and the middle of a few inputs."""
+    def samples(self) -> list[Unit]:
+        """Choose small units at the start and in the middle of a few inputs."""
         sources = [source for source in self.sources if source.num_bytes]
         step = max(len(sources) // _SAMPLE_SOURCES, 1)
-        samples = []
-        for source in sources[::step][:_SAMPLE_SOURCES]:
-            for start in {0, source.num_bytes // 2}:
-                end = min(start + _SAMPLE_BYTES, source.num_bytes)
-                samples.append(Sample(source, start, end))
-        return samples
+        return [
+            Unit(0, 0, source, start, min(start + _SAMPLE_BYTES, size), size)
+            for source in sources[::step][:_SAMPLE_SOURCES]
+            for size in (source.num_bytes,)
+            for start in sorted({0, size // 2})
+        ]
 
 
 def make_plan(settings: JobSettings) -> Plan:
@@ -111,6 +99,7 @@ def make_plan(settings: JobSettings) -> Plan:
         settings.inputs,
         is_output=lambda path: is_own_name(path, settings.output),
         on_unusable=on_unusable,
+        input_format=None if settings.input_format == "auto" else settings.input_format,
     )
     if not any(source.num_bytes for source in sources):
         raise InputError(
@@ -124,21 +113,22 @@ def make_plan(settings: JobSettings) -> Plan:
 
 def _choose_rule(settings: JobSettings, sources: list[Source]) -> tuple[DocumentRule, bool]:
     """Resolve how documents are told apart, and whether that was found in the text."""
+    texts = [source for source in sources if source.format == "text"]
+    if not texts:
+        if settings.doc_separator is not None or settings.docs_by != "auto":
+            raise UsageError(
+                "every input holds records, and each record is a document already",
+                where="--docs-by, --doc-separator",
+                next_step="leave it out, or pass `--input-format text` to read them as plain text",
+            )
+        return DocumentRule("record"), False
     if settings.doc_separator is not None:
         return DocumentRule("separator", settings.doc_separator.encode()), False
     if settings.docs_by == "line":
         return DocumentRule("line", b"\n"), False
     if settings.docs_by == "file":
         return DocumentRule("file"), False
-    for source in sources:
-        if Path(source.path).suffix.lower() in _RECORD_SUFFIXES:
-            raise InputError(
-                "this file holds records, which are not read yet",
-                where=source.path,
-                next_step="write the text of each record to a `.txt` file, or pass "
-                "`--docs-by line` to take each line as it stands",
-            )
-    for source in sources[:_HEAD_SOURCES]:
+    for source in texts[:_HEAD_SOURCES]:
         with SourceFile(source) as file:
             if _DEFAULT_SEPARATOR in file.read_at(0, _HEAD_BYTES):
                 return DocumentRule("separator", _DEFAULT_SEPARATOR), True

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from penstock.errors import UsageError
-from penstock.types import EotPlace, InvalidUtf8
+from penstock.types import EotPlace, InvalidUtf8, OnError
 
 if TYPE_CHECKING:
     from penstock.types import DocumentRule
@@ -19,12 +19,13 @@ __all__ = ["JobSettings"]
 
 DocsBy = Literal["auto", "separator", "line", "file"]
 EngineChoice = Literal["auto", "kernel", "fastokens", "tiktoken"]
-OnError = Literal["stop", "skip"]
+FormatChoice = Literal["auto", "text", "jsonl"]
 Priority = Literal["low", "normal"]
 Dtype = Literal["auto", "uint16", "uint32"]
 
 _MAX_SEPARATOR_BYTES = 1 << 14
 _CHOICES: dict[str, Any] = {
+    "input_format": FormatChoice,
     "docs_by": DocsBy,
     "engine": EngineChoice,
     "eot": EotPlace,
@@ -45,6 +46,8 @@ class JobSettings:
     eot_token: str | None = None
     pattern: str | None = None
     engine: EngineChoice = "auto"
+    input_format: FormatChoice = "auto"
+    text_key: str = "text"
     doc_separator: str | None = None
     docs_by: DocsBy = "auto"
     strip: bool = False
@@ -83,6 +86,12 @@ class JobSettings:
         for name in ("shard_tokens", "workers", "limit_bytes", "unit_bytes", "block_bytes"):
             _check_positive(name, getattr(self, name))
         self._check_separator()
+        if not self.text_key:
+            raise UsageError(
+                "an empty name of a field",
+                where="--text-key",
+                next_step="pass the field that holds the text, such as `--text-key text`",
+            )
 
     def _check_separator(self) -> None:
         separator = self.doc_separator
@@ -120,6 +129,7 @@ class JobSettings:
         return {
             # Raised when a rule in `readers` that shapes the bytes changes.
             "text_rules": 1,
+            "text_key": self.text_key,
             "docs_by": rule.kind,
             "doc_separator": rule.separator.decode() if rule.kind == "separator" else None,
             "strip": self.strip,

@@ -1,4 +1,4 @@
-"""Which bytes go in: finds the inputs, checks that they are text, opens them.
+"""Which bytes go in: finds the inputs, looks at each, opens them.
 
 It reads no documents and plans no units. `plan` asks it for the list, readers for open files; no
 other module opens an input.
@@ -17,11 +17,14 @@ from typing import TYPE_CHECKING
 import xxhash
 
 from penstock.errors import ConflictError, InputError, PenstockError, UsageError
+from penstock.kinds import find_format
 from penstock.types import Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from types import TracebackType
+
+    from penstock.types import InputFormat
 
 __all__ = [
     "SourceFile",
@@ -35,22 +38,6 @@ __all__ = [
 _GLOB_CHARACTERS = re.compile(r"[*?\[]")
 _EDGE_BYTES = 1 << 12
 _DIGITS = re.compile(r"(\d+)")
-_MAGIC = {
-    b"\x1f\x8b": ("gzip-compressed", "gunzip -k"),
-    b"\x28\xb5\x2f\xfd": ("zstd-compressed", "zstd -dk"),
-    b"BZh": ("bzip2-compressed", "bunzip2 -k"),
-    b"\xfd7zXZ\x00": ("xz-compressed", "unxz -k"),
-    b"\x04\x22\x4d\x18": ("lz4-compressed", "lz4 -dk"),
-    b"PK\x03\x04": ("a zip archive", "unzip"),
-    b"PAR1": ("parquet", ""),
-    b"ARROW1": ("an Arrow file", ""),
-    b"%PDF-": ("a PDF", "pdftotext"),
-    b"\x7fELF": ("a program", ""),
-    b"\x89PNG": ("a picture", ""),
-    b"\xff\xd8\xff": ("a picture", ""),
-    b"\xff\xfe": ("UTF-16 or UTF-32 text", "iconv -f UTF-16 -t UTF-8"),
-    b"\xfe\xff": ("UTF-16 text", "iconv -f UTF-16 -t UTF-8"),
-}
 
 
 def find_sources(
@@ -58,13 +45,15 @@ def find_sources(
     *,
     is_output: Callable[[Path], bool],
     on_unusable: Callable[[str, PenstockError], None],
+    input_format: InputFormat | None = None,
 ) -> list[Source]:
     """List the files behind `inputs`: arguments in the given order, naturally sorted inside.
 
     Args:
         inputs: Files, folders and globs.
         is_output: Tells what this job writes; it is left out of folders and globs.
-        on_unusable: Called with a path that is not a readable text file, and why; it may raise.
+        on_unusable: Called with a path that is no file that can be read, and why; it may raise.
+        input_format: How every file is read; None where names decide.
     """
     sources: list[Source] = []
     seen: dict[str, str] = {}
@@ -82,7 +71,7 @@ def find_sources(
                     raise _own_output(path)
                 continue
             try:
-                sources.append(_check(path))
+                sources.append(_check(path, input_format))
             except InputError as error:
                 on_unusable(path, error)
     return sources
@@ -201,8 +190,8 @@ def _walk_into(folder: str, *, visited: set[tuple[int, int]]) -> Iterator[str]:
             yield entry.path
 
 
-def _check(path: str) -> Source:
-    """Look at one file: there, readable, plain text as far as its first bytes tell."""
+def _check(path: str, input_format: InputFormat | None) -> Source:
+    """Look at one file: there, readable, of a kind that is read as far as its head tells."""
     try:
         status = Path(path).stat()
         if not stat.S_ISREG(status.st_mode):
@@ -219,15 +208,9 @@ def _check(path: str) -> Source:
             where=path,
             next_step="check it with `ls -l`, or leave such files out with `--on-error skip`",
         ) from error
-    for magic, (what, remedy) in _MAGIC.items():
-        if head.startswith(magic):
-            step = f"make it text first: `{remedy}`" if remedy else "pass plain text"
-            raise InputError(
-                f"this is {what}, not UTF-8 text",
-                where=path,
-                next_step=f"{step}, or leave such files out with `--on-error skip`",
-            )
-    return Source(path, status.st_size, status.st_mtime_ns, edges)
+    return Source(
+        path, status.st_size, status.st_mtime_ns, edges, find_format(path, head, input_format)
+    )
 
 
 def _read_edges(file: int, num_bytes: int) -> tuple[bytes, str]:

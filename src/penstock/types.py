@@ -25,11 +25,14 @@ __all__ = [
     "EotPlace",
     "Finished",
     "Grant",
+    "InputFormat",
     "InvalidUtf8",
     "JobRecord",
     "MemoryNeeds",
+    "OnError",
     "Receipt",
     "Segment",
+    "SkippedRecord",
     "Source",
     "Split",
     "TokenizerRecord",
@@ -39,6 +42,8 @@ __all__ = [
 Split = Literal["train", "val"]
 EotPlace = Literal["append", "prepend", "none"]
 InvalidUtf8 = Literal["replace", "ignore", "stop"]
+InputFormat = Literal["text", "jsonl"]
+OnError = Literal["stop", "skip"]
 SPLITS: tuple[Split, Split] = ("train", "val")
 
 
@@ -61,6 +66,7 @@ class Source:
     num_bytes: int
     mtime_ns: int
     edges: str
+    format: InputFormat = "text"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +99,10 @@ class DocumentRule:
     """How the documents of a text file are told apart.
 
     `separator` is what stands between two documents; it is empty when one file is one document.
+    Where no input is text the kind is `record`: one record is one document.
     """
 
-    kind: Literal["separator", "line", "file"]
+    kind: Literal["separator", "line", "file", "record"]
     separator: bytes = b""
 
 
@@ -173,6 +180,7 @@ class Counts:
     byte_order_marks: int = 0
     nul_bytes: int = 0
     forced_cuts: int = 0
+    skipped_records: int = 0
 
     def values(self) -> tuple[int, ...]:
         """Return all of them in order."""
@@ -186,6 +194,14 @@ class Counts:
 _count_values: Callable[[Counts], tuple[int, ...]] = attrgetter(
     *(field.name for field in fields(Counts))
 )
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedRecord:
+    """A bad record that was left out: where it begins in its input, and what is wrong with it."""
+
+    position: int
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +221,7 @@ class Encoded:
         carried_special: Whether its text here holds the end-of-text string.
         open_split: The split of a document that begins here and is still open at the end.
         open_special: Whether the text of that one holds the end-of-text string.
+        skipped: The bad records that were left out.
     """
 
     unit_idx: int
@@ -215,6 +232,7 @@ class Encoded:
     carried_special: bool
     open_split: Split | None
     open_special: bool
+    skipped: tuple[SkippedRecord, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,6 @@ from penstock.readers import Readers
 from penstock.readers.base import TextOptions
 from penstock.repair import repair_block
 from penstock.segments import make_sink
-from penstock.sources import SourceFile
 from penstock.splits import CARRIED, TRAIN, VAL, Splitter
 from penstock.types import SPLITS, Block, Counts, Encoded, Receipt
 
@@ -29,15 +28,26 @@ if TYPE_CHECKING:
 
     from penstock.layout import Layout
     from penstock.memory import MemoryShare
-    from penstock.plan import Sample
+    from penstock.readers.base import Reader
     from penstock.segments import SinkKind
     from penstock.tokenizer import Tokenizer
-    from penstock.types import DocumentRule, EotPlace, Grant, InvalidUtf8, Segment, Split, Unit
+    from penstock.types import (
+        DocumentRule,
+        EotPlace,
+        Grant,
+        InvalidUtf8,
+        OnError,
+        Segment,
+        Split,
+        Unit,
+    )
 
 __all__ = ["ShareReachedError", "Worker", "WorkerSpec"]
 
 _SPLIT_OF = dict(zip((TRAIN, VAL), SPLITS, strict=True))
 _MAX_SPARE_TOKENS = 3
+# The reference is slow: this much takes it a tenth of a second.
+_MAX_SAMPLE_BYTES = 1 << 19
 
 
 class ShareReachedError(Exception):
@@ -55,6 +65,8 @@ class WorkerSpec:
     val_fraction: float
     seed: int
     strip: bool
+    text_key: str
+    on_error: OnError
     invalid_utf8: InvalidUtf8
     dtype: str
     block_bytes: int
@@ -75,11 +87,13 @@ class Worker:
             special_text=b"" if spec.rule.separator == eot_text else eot_text,
             strip=spec.strip,
             give_back=spec.give_back,
+            on_error=spec.on_error,
             find_all=find_native("find_all"),
+            extract_json=find_native("extract_json_lines"),
         )
         self._spec = spec
         self._tokenizer = tokenizer
-        self._readers = Readers(spec.rule, ByteLevelCuts(tokenizer), options)
+        self._readers = Readers(spec.rule, spec.text_key, ByteLevelCuts(tokenizer), options)
         self._splitter = Splitter(spec.val_fraction, spec.seed, find_native("choose_splits"))
         self._engine = load_engine(spec.engine, tokenizer, spec.eot)
         self._sink = make_sink(spec.sink, spec.layout)
@@ -105,7 +119,7 @@ class Worker:
             if self._spec.share.is_reached():
                 raise ShareReachedError
         self._waiting[unit.index] = tokens
-        return tally.encoded(unit.index, reader.take_counts(), tokens)
+        return tally.encoded(unit.index, reader, tokens)
 
     def write(self, grant: Grant) -> Receipt:
         """Write the tokens of an encoded unit where the grant says."""
@@ -122,26 +136,29 @@ class Worker:
             self._spare.append(tokens)
         return Receipt(grant.unit_idx, tuple(segments))
 
-    def check(self, samples: list[Sample]) -> tuple[int, int]:
+    def check(self, samples: list[Unit]) -> tuple[int, int]:
         """Compare the engine with the reference on the user's own text.
 
-        Returns the bytes and tokens of the samples, to estimate from.
+        Returns the input bytes and tokens of the samples, to estimate from.
         """
         reference = load_engine("tiktoken", self._tokenizer, self._spec.eot)
         num_bytes = num_tokens = 0
-        for sample in samples:
-            with SourceFile(sample.source) as file:
-                text = file.read_at(sample.start, sample.end).decode(errors="replace").encode()
-            block = _whole_document(text)
-            ids = self._engine.encode(block)
-            if not np.array_equal(ids, reference.encode(block)):
-                raise EngineError(
-                    f"engine `{self._engine.name}` gives other ids than the reference",
-                    where=f"{sample.source.path}, byte {sample.start} to {sample.end}",
-                    next_step="pass `--engine tiktoken`, and report this with the text",
-                )
-            num_bytes += len(text)
-            num_tokens += len(ids)
+        for unit in samples:
+            if num_bytes > _MAX_SAMPLE_BYTES:
+                break
+            reader = self._readers.choose(unit.source)
+            for read in reader.iter_blocks(unit):
+                room = _UnitTokens(self._spec.dtype).room(TRAIN, read)
+                block, ids = self._encode_block(read, unit, _Tally(), room)
+                if len(ids) and not np.array_equal(ids, reference.encode(block)):
+                    raise EngineError(
+                        f"engine `{self._engine.name}` gives other ids than the reference",
+                        where=f"{unit.source.path}, byte {unit.start} to {unit.end}",
+                        next_step="pass `--engine tiktoken`, and report this with the text",
+                    )
+                num_tokens += len(ids)
+            num_bytes += reader.take_counts().input_bytes
+            reader.take_skipped()
         return num_bytes, num_tokens
 
     def _encode_block(
@@ -237,7 +254,7 @@ class _Tally:
                 self._num_special += 1
             self._open_special = True
 
-    def encoded(self, unit_idx: int, read: Counts, tokens: _UnitTokens) -> Encoded:
+    def encoded(self, unit_idx: int, reader: Reader, tokens: _UnitTokens) -> Encoded:
         """Sum up a unit."""
         counts = Counts(
             documents=sum(self._documents.values()),
@@ -246,16 +263,12 @@ class _Tally:
         )
         return Encoded(
             unit_idx=unit_idx,
-            counts=counts + read + self.repairs,
+            counts=counts + reader.take_counts() + self.repairs,
             tokens={split: tokens.count(code) for code, split in _SPLIT_OF.items()},
             documents=self._documents,
             carried_tokens=tokens.count(CARRIED),
             carried_special=self._carried_special,
             open_split=self._open_split,
             open_special=self._open_special,
+            skipped=tuple(reader.take_skipped()),
         )
-
-
-def _whole_document(text: bytes) -> Block:
-    yes, end = np.ones(1, np.bool_), np.array([len(text)], np.int64)
-    return Block(memoryview(text), np.zeros(1, np.int64), end, yes, yes, end)

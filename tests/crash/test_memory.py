@@ -112,6 +112,8 @@ def run_with_share(path: Path, output: Path, limit_bytes: int) -> tuple[list[Fin
         val_fraction=0.1,
         seed=0,
         strip=False,
+        text_key="text",
+        on_error="stop",
         invalid_utf8="replace",
         dtype="uint16",
         block_bytes=job.block_bytes,

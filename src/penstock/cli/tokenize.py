@@ -69,6 +69,22 @@ def tokenize(
         str,
         _option("--eot", panel=_TOKENIZER, text="End-of-text id: append, prepend or none."),
     ] = "append",
+    input_format: Annotated[
+        str,
+        _option(
+            "--input-format",
+            panel=_INPUT,
+            text="auto (by name), text or jsonl: how every input is read.",
+        ),
+    ] = "auto",
+    text_key: Annotated[
+        str,
+        _option(
+            "--text-key",
+            panel=_INPUT,
+            text="Field of a record that holds its text; dotted for one inside another.",
+        ),
+    ] = "text",
     doc_separator: Annotated[
         str | None,
         _option(
@@ -94,7 +110,9 @@ def tokenize(
     on_error: Annotated[
         str,
         _option(
-            "--on-error", panel=_INPUT, text="stop, or skip files that cannot be used (exit 3)."
+            "--on-error",
+            panel=_INPUT,
+            text="stop, or skip files and records that cannot be used (exit 3).",
         ),
     ] = "stop",
     limit: Annotated[
@@ -156,6 +174,7 @@ def tokenize(
         choices: dict[str, Any] = {
             "engine": engine,
             "eot": eot,
+            "input_format": input_format,
             "docs_by": docs_by,
             "invalid_utf8": invalid_utf8,
             "on_error": on_error,
@@ -168,6 +187,7 @@ def tokenize(
             tokenizer=tokenizer,
             eot_token=eot_token,
             pattern=pattern,
+            text_key=text_key,
             doc_separator=None if doc_separator is None else _unescape(doc_separator),
             strip=strip,
             val_fraction=val_fraction,

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from penstock.offsets import GivesPlaces
-    from penstock.plan import Sample
     from penstock.settings import Priority
     from penstock.types import Encoded, Grant, Receipt, Unit
     from penstock.worker import WorkerSpec
@@ -159,7 +158,7 @@ class LocalExecutor:
         """Return the process ids of the workers."""
         return [process.popen.pid for process in self._processes]
 
-    def check(self, samples: list[Sample]) -> tuple[int, int]:
+    def check(self, samples: list[Unit]) -> tuple[int, int]:
         """Let one worker compare the engine with the reference; return bytes and tokens seen."""
         failure = ""
         for _ in range(_MAX_FAILURES):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock.readers.jsonl import JsonlReader
 from penstock.readers.spans import SpanReader
 from penstock.readers.text import TextReader
 
@@ -20,12 +21,21 @@ GIANT_DOCUMENT_BYTES = 1 << 20
 class Readers:
     """The readers of one worker, made once and used for every unit."""
 
-    def __init__(self, rule: DocumentRule, cuts: CutRule, options: TextOptions) -> None:
+    def __init__(
+        self,
+        rule: DocumentRule,
+        text_key: str,
+        cuts: CutRule,
+        options: TextOptions,
+    ) -> None:
         self._rule = rule
         self._text = TextReader(rule, cuts, options)
         self._spans = SpanReader(cuts, options)
+        self._jsonl = JsonlReader(text_key, cuts, options)
 
     def choose(self, source: Source) -> Reader:
         """Return the reader for one input."""
+        if source.format == "jsonl":
+            return self._jsonl
         is_giant = self._rule.kind == "file" and source.num_bytes > GIANT_DOCUMENT_BYTES
         return self._spans if is_giant else self._text

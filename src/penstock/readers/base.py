@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import numpy as np
     from numpy.typing import NDArray
 
-    from penstock.types import Block, Counts, Unit
+    from penstock.types import Block, Counts, OnError, SkippedRecord, Unit
 
 __all__ = ["CutRule", "FindAll", "Reader", "TextOptions"]
 
@@ -25,6 +25,10 @@ class Reader(Protocol):
 
     def take_counts(self) -> Counts:
         """Return what was seen and dropped since the last call."""
+        ...
+
+    def take_skipped(self) -> list[SkippedRecord]:
+        """Return the bad records since the last call."""
         ...
 
 
@@ -64,11 +68,15 @@ class TextOptions:
         special_text: Pieces that hold this are marked; empty where it parts the documents.
         strip: Leave out white space at the ends of documents.
         give_back: Hand pages that were read back to the system.
+        on_error: Leave bad records out, or stop at the first.
         find_all: The kernel's search, where it is built.
+        extract_json: The kernel's way through JSON Lines, where it is built.
     """
 
     block_bytes: int
     special_text: bytes
     strip: bool
     give_back: bool
+    on_error: OnError = "stop"
     find_all: FindAll | None = None
+    extract_json: Callable[..., Any] | None = None

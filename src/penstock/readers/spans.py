@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.readers.base import CutRule, TextOptions
-    from penstock.types import Unit
+    from penstock.types import SkippedRecord, Unit
 
 __all__ = ["SpanReader"]
 
@@ -46,6 +46,10 @@ class SpanReader:
         """Return what was seen and dropped since the last call."""
         counts, self._counts = self._counts, Counts()
         return counts
+
+    def take_skipped(self) -> list[SkippedRecord]:
+        """Return nothing: in plain text there are no bad records."""
+        return []
 
     def iter_blocks(self, unit: Unit) -> Iterator[Block]:
         """Yield the spans of a unit in order; a block is valid until the next one is asked for."""

@@ -1,0 +1,86 @@
+"""What kind of file an input is: by its name, checked against its first bytes.
+
+It opens nothing; `sources` shows it names and heads. Readers are chosen by what it says.
+"""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+from penstock.errors import InputError
+
+if TYPE_CHECKING:
+    from penstock.types import InputFormat
+
+__all__ = ["find_format"]
+
+_SUFFIXES: dict[str, InputFormat] = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl"}
+_UNREAD_SUFFIXES = {".csv", ".tsv"}
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_MAGIC = {
+    b"\x1f\x8b": ("gzip-compressed", "gunzip -k"),
+    b"\x28\xb5\x2f\xfd": ("zstd-compressed", "zstd -dk"),
+    b"BZh": ("bzip2-compressed", "bunzip2 -k"),
+    b"\xfd7zXZ\x00": ("xz-compressed", "unxz -k"),
+    b"\x04\x22\x4d\x18": ("lz4-compressed", "lz4 -dk"),
+    b"PK\x03\x04": ("a zip archive", "unzip"),
+    b"PAR1": ("parquet", ""),
+    b"ARROW1": ("an Arrow file", ""),
+    b"%PDF-": ("a PDF", "pdftotext"),
+    b"\x7fELF": ("a program", ""),
+    b"\x89PNG": ("a picture", ""),
+    b"\xff\xd8\xff": ("a picture", ""),
+    b"\xff\xfe": ("UTF-16 or UTF-32 text", "iconv -f UTF-16 -t UTF-8"),
+    b"\xfe\xff": ("UTF-16 text", "iconv -f UTF-16 -t UTF-8"),
+}
+
+
+def find_format(path: str, head: bytes, wanted: InputFormat | None) -> InputFormat:
+    """Say how a file is read.
+
+    Args:
+        path: Its name.
+        head: Its first bytes.
+        wanted: What the user said with `--input-format`; None where the name decides.
+
+    Raises:
+        InputError: If the first bytes are those of something else.
+    """
+    for magic, (what, remedy) in _MAGIC.items():
+        if head.startswith(magic):
+            step = f"make it text first: `{remedy}`" if remedy else "pass plain text"
+            raise InputError(
+                f"this is {what}, not UTF-8 text",
+                where=path,
+                next_step=f"{step}, or leave such files out with `--on-error skip`",
+            )
+    suffix = PurePath(path).suffix.lower()
+    if wanted is None and suffix in _UNREAD_SUFFIXES:
+        raise InputError(
+            "this file holds records of a kind that is not read yet",
+            where=path,
+            next_step="write the text of each record to JSON Lines, or pass "
+            "`--input-format text --docs-by line` to take each line as it stands",
+        )
+    chosen = wanted or _SUFFIXES.get(suffix, "text")
+    if chosen == "jsonl":
+        _check_json_lines(path, head)
+    return chosen
+
+
+def _check_json_lines(path: str, head: bytes) -> None:
+    start = head.removeprefix(_BYTE_ORDER_MARK).lstrip()
+    if not start or start.startswith(b"{"):
+        return
+    if start.startswith(b"["):
+        raise InputError(
+            "this is one JSON array, not an object a line",
+            where=path,
+            next_step=f"make it lines first: `jq -c '.[]' {path} > lines.jsonl`",
+        )
+    raise InputError(
+        f"this is no JSON Lines: it begins with {start[:20]!r}",
+        where=path,
+        next_step="pass `--input-format text` to read it as plain text",
+    )

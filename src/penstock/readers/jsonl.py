@@ -1,0 +1,140 @@
+"""JSON Lines: one object a line, one of its fields a document.
+
+A unit owns the lines that begin in it. The reader finds line borders and bad records; what a line
+says is found by `json_lines`, a block at a time and without a Python object for each document.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from penstock.errors import InputError
+from penstock.json_lines import JsonLines, RecordCode
+from penstock.readers.buffer import UnitBuffer
+from penstock.readers.documents import DocumentBlocks
+from penstock.sources import SourceFile
+from penstock.types import Counts, SkippedRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.json_lines import Extracted
+    from penstock.readers.base import CutRule, TextOptions
+    from penstock.types import Block, Unit
+
+__all__ = ["JsonlReader"]
+
+# A longer line is refused by name: it would not fit the memory of a worker.
+_MAX_LINE_BYTES = 64 << 20
+_FIRST_LOOK_BYTES = 1 << 14
+_MAX_LOOK_BYTES = 4 << 20
+# Up to here a message counts the lines before a bad record.
+_MAX_COUNTED_BYTES = 1 << 30
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+class JsonlReader:
+    """Reads the text of one field from lines of JSON."""
+
+    def __init__(self, text_key: str, cuts: CutRule, options: TextOptions) -> None:
+        self._options = options
+        self._lines = JsonLines(text_key, options.extract_json)
+        self._documents = DocumentBlocks(cuts, options)
+        self._json = UnitBuffer(options.find_all)
+        self._text = UnitBuffer(options.find_all)
+        self._skipped: list[SkippedRecord] = []
+        self._counts = Counts()
+
+    def take_counts(self) -> Counts:
+        """Return what was seen and dropped since the last call."""
+        counts = self._counts + self._documents.counts
+        self._counts = self._documents.counts = Counts()
+        return counts
+
+    def take_skipped(self) -> list[SkippedRecord]:
+        """Return the bad records since the last call."""
+        skipped, self._skipped = self._skipped, []
+        return skipped
+
+    def iter_blocks(self, unit: Unit) -> Iterator[Block]:
+        """Yield the documents of a unit in order; a block is valid until the next one."""
+        with SourceFile(unit.source) as file:
+            start, end = _line_start(file, unit.start), _line_start(file, unit.end)
+            if start >= end:
+                return
+            mark_bytes = _mark_bytes(file) if start == 0 else 0
+            self._counts += Counts(input_bytes=end - start, byte_order_marks=int(mark_bytes > 0))
+            loaded_end = min(end, unit.end + _MAX_LINE_BYTES)
+            self._json.load(file, start + mark_bytes, loaded_end)
+            whole = len(self._json.view)
+            if loaded_end < end:
+                whole = self._json.find_last(b"\n", 0, whole) + 1
+            yield from self._iter_loaded(self._json.view[:whole], file)
+            if loaded_end < end:
+                what = f"a line of more than {_MAX_LINE_BYTES >> 20} MiB"
+                self._refuse(file, self._json.origin + whole, what)
+            if self._options.give_back:
+                file.give_back(start, end)
+
+    def _iter_loaded(self, json: memoryview, file: SourceFile) -> Iterator[Block]:
+        """Take the lines a block's worth at a time, so that their text stays in cache."""
+        at = 0
+        while at < len(json):
+            left = json[at:]
+            found = self._lines.extract(left, self._text.room(len(left)), self._options.block_bytes)
+            self._note_bad(found, left, self._json.origin + at, file)
+            good = found.codes == RecordCode.OK
+            yield from self._documents.iter_blocks(
+                self._text, found.starts[good], found.ends[good], self._json.origin + at
+            )
+            at += found.consumed
+
+    def _note_bad(self, found: Extracted, json: memoryview, origin: int, file: SourceFile) -> None:
+        self._counts += Counts(
+            invalid_utf8=found.num_lone_surrogates,
+            nul_bytes=self._text.count_nul(0, len(found.text)),
+        )
+        for idx in np.flatnonzero(found.codes != RecordCode.OK).tolist():
+            what = self._lines.explain(json, found, idx)
+            self._refuse(file, origin + int(found.lines[idx]), what)
+
+    def _refuse(self, file: SourceFile, position: int, what: str) -> None:
+        if self._options.on_error == "stop":
+            raise InputError(
+                what,
+                where=f"{file.source.path}, {_line_number(file, position)}byte {position}",
+                next_step="mend it, pass another `--text-key`, or leave such records out with "
+                "`--on-error skip`",
+            )
+        self._skipped.append(SkippedRecord(position, what))
+        self._counts += Counts(skipped_records=1)
+
+
+def _mark_bytes(file: SourceFile) -> int:
+    head = file.read_at(0, len(_BYTE_ORDER_MARK))
+    return len(head) if head == _BYTE_ORDER_MARK else 0
+
+
+def _line_start(file: SourceFile, position: int) -> int:
+    """Find the first line that begins at or after a position."""
+    if position == 0:
+        return 0
+    at, look = position - 1, _FIRST_LOOK_BYTES
+    while at < file.source.num_bytes:
+        found = file.read_at(at, at + look).find(b"\n")
+        if found >= 0:
+            return at + found + 1
+        at, look = at + look, min(look * 4, _MAX_LOOK_BYTES)
+    return file.source.num_bytes
+
+
+def _line_number(file: SourceFile, position: int) -> str:
+    """Count the lines before a position, where that does not take long."""
+    if position > _MAX_COUNTED_BYTES:
+        return ""
+    num_lines = 1
+    for at in range(0, position, _MAX_LOOK_BYTES):
+        num_lines += file.read_at(at, min(at + _MAX_LOOK_BYTES, position)).count(b"\n")
+    return f"line {num_lines}, "

@@ -1,0 +1,192 @@
+"""JSON Lines: the same documents give the same bytes as plain text; bad records are told."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import RunPenstock
+from processes import contents, run
+from support import EXAMPLES
+
+pytestmark = pytest.mark.e2e
+VAL = ("--val-fraction", "0.2")
+
+
+@pytest.fixture
+def documents() -> list[str]:
+    """Real text in six languages, escapes, characters beyond the BMP, and a long document."""
+    texts = [path.read_text(encoding="utf-8") for path in sorted(EXAMPLES.glob("*.txt"))]
+    texts = [text for joined in texts for text in joined.split("<|endoftext|>")]
+    long = 'many words make one long line\u3000\U0001f600 \t"quoted" \\ back\n' * 60_000
+    return [*texts, 'a "quote"', "tab\tnewline\n\u2028", "\U0001f468\u200d\U0001f469", long, " x "]
+
+
+def write_text(path: Path, documents: list[str]) -> Path:
+    path.write_text("<|endoftext|>".join(documents), encoding="utf-8")
+    return path
+
+
+def write_lines(path: Path, documents: list[str], *, ascii_only: bool, end: str = "\n") -> Path:
+    lines = (
+        json.dumps({"id": idx, "text": text, "meta": {"a": [1, None]}}, ensure_ascii=ascii_only)
+        for idx, text in enumerate(documents)
+    )
+    path.write_text("".join(line + end for line in lines), encoding="utf-8", newline="")
+    return path
+
+
+@pytest.mark.parametrize("flags", [(), ("--strip",), ("--eot", "prepend"), ("-j", "1")])
+def test_the_same_documents_give_the_same_bytes(
+    tmp_path: Path, penstock: RunPenstock, documents: list[str], flags: tuple[str, ...]
+) -> None:
+    text = write_text(tmp_path / "a.txt", documents)
+    flags = (*VAL, *flags)
+    penstock("tokenize", text, "-o", "text", *flags)
+    plain = contents(tmp_path / "text")
+    for idx, (name, ascii_only, end) in enumerate(
+        [("a.jsonl", True, "\n"), ("b.ndjson", False, "\r\n"), ("c.json", False, "\n\n")]
+    ):
+        lines = write_lines(tmp_path / name, documents, ascii_only=ascii_only, end=end)
+        penstock("tokenize", lines, "-o", str(idx), *flags)
+        assert contents(tmp_path / str(idx)) == plain
+
+
+def test_units_of_any_size_give_the_same_bytes(tmp_path: Path, documents: list[str]) -> None:
+    import penstock as library
+
+    lines = write_lines(tmp_path / "a.jsonl", documents * 2, ascii_only=False)
+    outputs = []
+    for unit_bytes, block_bytes in [(16 << 20, 2 << 20), (70_001, 5_000), (1_000_003, 100)]:
+        output = tmp_path / str(unit_bytes)
+        library.tokenize(
+            lines,
+            output,
+            val_fraction=0.3,
+            engine="tiktoken",
+            unit_bytes=unit_bytes,
+            block_bytes=block_bytes,
+        )
+        outputs.append(contents(output))
+    assert outputs[0] == outputs[1] == outputs[2]
+
+
+def test_a_nested_field_and_another_name(tmp_path: Path, penstock: RunPenstock) -> None:
+    (tmp_path / "a.log").write_text('{"doc": {"body": "some words"}}\n')
+    penstock(
+        *("tokenize", "a.log", "--input-format", "jsonl", "--text-key", "doc.body"),
+        *("-o", "out", "--val-fraction", "0"),
+    )
+    assert "some words" in penstock("show", "out").stdout
+
+
+BAD_LINES = {
+    '{"text": "cut': "broken JSON",
+    '{"text": "a" "b"}': "broken JSON",
+    "[1, 2]": "not an object",
+    '"text"': "not an object",
+    '{"content": "a"}': "missing",
+    '{"text": null}': "null",
+    '{"text": 7}': "not a string",
+    '{"text": ["a"]}': "not a string",
+    '{"text": "a\u0001b"}': "broken JSON",
+    "not json": "broken JSON",
+}
+
+
+@pytest.mark.parametrize(("line", "reason"), BAD_LINES.items())
+def test_a_bad_record_stops_with_its_place(
+    tmp_path: Path, penstock: RunPenstock, line: str, reason: str
+) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "good one"}\n\n' + line + "\n")
+    said = penstock("tokenize", "a.jsonl", "-o", "out", exit_code=4).stderr
+    assert "a.jsonl, line 3, byte 22" in said
+    assert reason in said
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_missing_field_names_those_that_exist(tmp_path: Path, penstock: RunPenstock) -> None:
+    (tmp_path / "a.jsonl").write_text('{"id": 1, "content": "words", "meta": {"body": "x"}}\n')
+    said = penstock("tokenize", "a.jsonl", exit_code=4).stderr
+    assert "text key `text` is missing; this line has `id`, `content`, `meta.body`" in said
+    assert "pass `--text-key content`" in said
+
+
+def test_bad_records_are_skipped_and_listed(tmp_path: Path, penstock: RunPenstock) -> None:
+    good = [json.dumps({"text": f"document {idx} with some words"}) for idx in range(300)]
+    lines = list(good)
+    for idx, line in enumerate(BAD_LINES):
+        lines.insert(idx * 20, line)
+    (tmp_path / "bad.jsonl").write_text("\n".join(lines))
+    (tmp_path / "good.jsonl").write_text("\n".join(good))
+    penstock("tokenize", "good.jsonl", "-o", "good", *VAL)
+    said = penstock("tokenize", "bad.jsonl", "-o", "bad", "--on-error", "skip", *VAL, exit_code=3)
+    assert contents(tmp_path / "bad") == contents(tmp_path / "good")
+    assert f"{len(BAD_LINES)} records were skipped" in said.stderr
+    skipped = [json.loads(line) for line in (tmp_path / "bad" / "skipped.jsonl").open()]
+    assert len(skipped) == len(BAD_LINES)
+    text = (tmp_path / "bad.jsonl").read_bytes()
+    for entry, (line, reason) in zip(skipped, BAD_LINES.items(), strict=True):
+        assert entry["path"] == "bad.jsonl"
+        assert text[entry["position"] :].decode().startswith(line)
+        assert reason in entry["reason"]
+    manifest = json.loads((tmp_path / "bad" / "manifest.json").read_text())
+    assert manifest["counts"]["skipped_records"] == len(BAD_LINES)
+    assert manifest["inputs"][0]["skipped"] == len(BAD_LINES)
+
+
+def test_lone_surrogates_are_replaced_and_counted(tmp_path: Path, penstock: RunPenstock) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "a \\ud800 b"}\n{"text": "\\ud83d\\ude00"}\n')
+    penstock("tokenize", "a.jsonl", "-o", "out", "--val-fraction", "0")
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert manifest["counts"]["invalid_utf8"] == 1
+    shown = penstock("show", "out").stdout
+    assert "a \ufffd b" in shown
+    assert "\U0001f600" in shown
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"[{}]", "jq -c"),
+        (b"text", "this is no JSON Lines"),
+        (b"\x1f\x8b\x08", "gzip"),
+    ],
+)
+def test_what_is_no_json_lines_is_said(
+    tmp_path: Path, penstock: RunPenstock, content: bytes, words: str
+) -> None:
+    (tmp_path / "a.jsonl").write_bytes(content)
+    assert words in penstock("tokenize", "a.jsonl", exit_code=4).stderr
+
+
+def test_flags_for_text_are_refused_for_records(tmp_path: Path, penstock: RunPenstock) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "a"}\n')
+    said = penstock("tokenize", "a.jsonl", "--docs-by", "line", exit_code=2).stderr
+    assert "`--input-format text`" in said
+
+
+def test_text_and_records_in_one_job(tmp_path: Path, penstock: RunPenstock) -> None:
+    (tmp_path / "a.txt").write_text("one<|endoftext|>two")
+    (tmp_path / "b.jsonl").write_text('{"text": "three"}\n')
+    penstock("tokenize", "a.txt", "b.jsonl", "-o", "out", "--val-fraction", "0")
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert [record["documents"] for record in manifest["inputs"]] == [2, 1]
+
+
+def test_a_kill_in_the_middle_is_resumed(tmp_path: Path, documents: list[str]) -> None:
+    lines = write_lines(tmp_path / "a.jsonl", documents[:-2] * 300, ascii_only=True)
+    with lines.open("a") as file:
+        file.write("broken\n")
+    job: Callable[[str], tuple[str | Path, ...]] = lambda output: (  # noqa: E731
+        *("tokenize", lines, "-o", tmp_path / output, *VAL, "--on-error", "skip"),
+    )
+    assert run(*job("unbroken"))[0] == 3
+    assert run(*job("out"), fault="ledger on disk:2")[0] == -signal.SIGKILL
+    assert run(*job("out"))[0] == 3
+    assert contents(tmp_path / "out") == contents(tmp_path / "unbroken")
+    skipped = [(tmp_path / name / "skipped.jsonl").read_text() for name in ("out", "unbroken")]
+    assert skipped[0] == skipped[1]
