@@ -110,7 +110,7 @@ class LineReader {
     ++at_;
     UnescapedString text{out_};
     if (!read_string(at_, end_, text)) return false;
-    field_ = {RecordCode::ok, field_.position, text.to, text.num_lone_surrogates};
+    field_ = {RecordCode::ok, line_, text.to, text.num_lone_surrogates};
     return true;
   }
 

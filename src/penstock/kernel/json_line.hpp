@@ -24,8 +24,8 @@ struct JsonPath {
 
 struct JsonField {
   RecordCode code;
-  // The first byte that valid JSON cannot have there (broken), the first byte of the value, or, for
-  // a missing field, that of the line.
+  // The first byte that valid JSON cannot have there (broken), the first byte of a value that is no
+  // string, or else that of the line.
   const uint8_t* position;
   uint8_t* text_end;  // the text is at `out`, up to here
   size_t num_lone_surrogates;
