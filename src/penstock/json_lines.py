@@ -109,8 +109,11 @@ class JsonLines:
         """
         if len(out) < len(buffer):
             raise ValueError(f"out has room for {len(out)} bytes; {len(buffer)} are needed")
+        json_bytes, room = np.frombuffer(buffer, np.uint8), np.frombuffer(out, np.uint8)
+        if np.may_share_memory(json_bytes, room):
+            raise ValueError("out and the buffer overlap")
         lines, positions, starts, ends, codes, num_blank, num_lone, consumed = self._extract(
-            np.frombuffer(buffer, np.uint8), stop, self._key_bytes, np.frombuffer(out, np.uint8)
+            json_bytes, stop, self._key_bytes, room
         )
         text = memoryview(out)[: int(ends[-1]) if len(ends) else 0]
         return Extracted(text, starts, ends, codes, lines, positions, num_blank, num_lone, consumed)
