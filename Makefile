@@ -31,6 +31,7 @@ soak: $(VENV)/.installed-dev $(VENV)/.installed-bench
 	  -DPENSTOCK_KERNEL_PYTHON=OFF -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja -G Ninja
 	$(BIN)/cmake --build build/sanitized
 	build/sanitized/src/penstock/kernel/tests/fuzz_kernel src/penstock/vocab/gpt2.tiktoken --rounds 20000
+	build/sanitized/src/penstock/kernel/tests/fuzz_json --rounds 2000000
 	$(BIN)/python benchmarks/run.py --quick --flat 8
 
 clean:

@@ -15,6 +15,18 @@ def choose_splits(
     threshold: int,
     out: NDArray[np.uint8],
 ) -> None: ...
+def extract_json_lines(
+    json: NDArray[np.uint8], stop: int, key: bytes, out: NDArray[np.uint8]
+) -> tuple[
+    NDArray[np.int64],
+    NDArray[np.int64],
+    NDArray[np.int64],
+    NDArray[np.int64],
+    NDArray[np.uint8],
+    int,
+    int,
+    int,
+]: ...
 def find_all(
     text: NDArray[np.uint8], start: int, end: int, wanted: bytes, out: NDArray[np.int64]
 ) -> int: ...

@@ -39,9 +39,11 @@ def build(folder: Path, *options: str) -> None:
 @needs_compiler
 def test_no_read_or_write_outside_a_buffer(tmp_path: Path) -> None:
     build(tmp_path, "-DPENSTOCK_KERNEL_SANITIZE=ON")
-    fuzzer = tmp_path / "src" / "penstock" / "kernel" / "tests" / "fuzz_kernel"
+    fuzzers = tmp_path / "src" / "penstock" / "kernel" / "tests"
     ranks = ROOT / "src" / "penstock" / "vocab" / "gpt2.tiktoken"
-    run(fuzzer, ranks, "--rounds", "400", "--seed", "1", *sorted(EXAMPLES.glob("*.txt")))
+    examples = sorted(EXAMPLES.glob("*.txt"))
+    run(fuzzers / "fuzz_kernel", ranks, "--rounds", "400", "--seed", "1", *examples)
+    run(fuzzers / "fuzz_json", "--rounds", "20000", "--seed", "1")
 
 
 @needs_compiler

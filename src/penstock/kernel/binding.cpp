@@ -10,6 +10,7 @@
 #include "content_hash.hpp"
 #include "encoder.hpp"
 #include "find.hpp"
+#include "json_lines.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -21,7 +22,7 @@ using Flags = nb::ndarray<const bool, nb::ndim<1>, nb::c_contig, nb::device::cpu
 using Positions = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Text = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Places = nb::ndarray<int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Codes = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Bytes = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Room = nb::ndarray<nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 EotMode eot_mode_from(const std::string& name) {
@@ -98,7 +99,7 @@ class PyEncoder {
 };
 
 void choose_splits_of(const Text& text, const Positions& starts, const Positions& heads,
-                      uint64_t seed, uint64_t threshold, const Codes& out) {
+                      uint64_t seed, uint64_t threshold, const Bytes& out) {
   if (heads.size() != starts.size() || out.size() != starts.size()) {
     throw std::invalid_argument("starts, heads and out differ in length");
   }
@@ -120,6 +121,33 @@ size_t find_all_of(const Text& text, size_t start, size_t end, const nb::bytes& 
   const size_t wanted_bytes = wanted.size();
   const nb::gil_scoped_release released;
   return find_all(text.data(), start, end, bytes, wanted_bytes, out.data(), out.size());
+}
+
+// A numpy array that owns the vector's memory.
+template <class Number>
+nb::ndarray<nb::numpy, Number, nb::ndim<1>> array_from(std::vector<Number>&& numbers) {
+  auto* owned = new std::vector<Number>(std::move(numbers));
+  const nb::capsule owner(owned,
+                          [](void* p) noexcept { delete static_cast<std::vector<Number>*>(p); });
+  return {owned->data(), {owned->size()}, owner};
+}
+
+nb::tuple extract_json_lines_of(const Text& json, size_t stop, const nb::bytes& key,
+                                const Bytes& out) {
+  if (out.size() < json.size()) {
+    throw std::invalid_argument("out must have room for as many bytes as the JSON has");
+  }
+  const JsonPath path(std::string(key.c_str(), key.size()));
+  JsonRecords records;
+  {
+    const nb::gil_scoped_release released;
+    records = extract_json_lines(json.data(), json.size(), stop, path, out.data());
+  }
+  return nb::make_tuple(array_from(std::move(records.lines)),
+                        array_from(std::move(records.positions)),
+                        array_from(std::move(records.starts)), array_from(std::move(records.ends)),
+                        array_from(std::move(records.codes)), records.num_blank,
+                        records.num_lone_surrogates, records.consumed);
 }
 
 std::vector<std::string> names_of_available_isas() {
@@ -146,6 +174,9 @@ NB_MODULE(_kernel, module) {
   module.def("find_all", find_all_of, "text"_a, "start"_a, "end"_a, "wanted"_a, "out"_a,
              "Write the places of `wanted` inside text[start:end] to `out` until it is full, and "
              "return their number.");
+  module.def("extract_json_lines", extract_json_lines_of, "json"_a, "stop"_a, "key"_a, "out"_a,
+             "Write the text of field `key` of the lines that begin before `stop` to `out`; use it "
+             "through penstock.json_lines, which names what is returned.");
   nb::class_<PyEncoder>(module, "Encoder")
       .def(nb::init<const nb::dict&, uint32_t, const std::string&, size_t, const std::string&>(),
            "ranks"_a, "eot_id"_a, "eot"_a = "append", "table_bytes"_a = kDefaultTableBytes,
