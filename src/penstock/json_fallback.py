@@ -6,7 +6,6 @@ nothing and raises nothing for a bad line; `json_lines.py` is its only user.
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +15,13 @@ import numpy as np
 from penstock.json_scan import MAX_DEPTH, Field, RecordCode, scan_line
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
 __all__ = ["extract_json_lines"]
 
-_LINE = re.compile(rb"([^\n]*)\n|([^\n]+)")
+_WINDOW_BYTES = 1 << 20
 
 
 def extract_json_lines(
@@ -45,12 +46,7 @@ def extract_json_lines(
     rows: list[tuple[int, int, int, int]] = []
     codes: list[int] = []
     end = num_blank = num_lone_surrogates = consumed = 0
-    for match in _LINE.finditer(json.data):
-        line_start = match.start()
-        if line_start >= stop:
-            break
-        consumed = match.end()
-        line: bytes = match[match.lastindex or 0]
+    for line_start, line, consumed in _iter_lines(json, stop):  # noqa: B007
         if not line.strip(b" \t\r"):
             num_blank += 1
             continue
@@ -63,6 +59,19 @@ def extract_json_lines(
     lines, positions, starts, ends = np.array(rows, np.int64).reshape(-1, 4).T.copy()
     counts = num_blank, num_lone_surrogates, consumed
     return lines, positions, starts, ends, np.array(codes, np.uint8), *counts
+
+
+def _iter_lines(json: NDArray[np.uint8], stop: int) -> Iterator[tuple[int, bytes, int]]:
+    """Yield each line's start, its bytes without the line feed, and where the next one starts."""
+    start = 0
+    for window in range(0, len(json), _WINDOW_BYTES):
+        for end in np.flatnonzero(json[window : window + _WINDOW_BYTES] == ord("\n")) + window:
+            if start >= stop:
+                return
+            yield start, json[start:end].tobytes(), int(end) + 1
+            start = int(end) + 1
+    if start < min(stop, len(json)):
+        yield start, json[start:].tobytes(), len(json)
 
 
 @lru_cache(maxsize=8)
@@ -95,8 +104,6 @@ class _PlainText:
 
     def find(self, line: bytes) -> Field | None:
         """Return the field if it is text and the line is plainly good."""
-        if line.count(b"[") + line.count(b"{") > MAX_DEPTH:
-            return None
         try:
             value = self._decoder.decode(line)
             if getattr(value, "whole", msgspec.UNSET) is not msgspec.UNSET:
@@ -106,4 +113,18 @@ class _PlainText:
             text = value.encode()
         except (msgspec.DecodeError, UnicodeError, RecursionError):
             return None
+        if _may_be_too_deep(line, text):
+            return None
         return Field(RecordCode.OK, len(line) - len(line.lstrip(b" \t\r")), text)
+
+
+def _may_be_too_deep(line: bytes, text: bytes) -> bool:
+    """Count the brackets outside the text, which often has many; an escape can hide some."""
+    num_brackets = _count_brackets(line)
+    if num_brackets <= MAX_DEPTH:
+        return False
+    return b"\\u00" in line or num_brackets - _count_brackets(text) > MAX_DEPTH
+
+
+def _count_brackets(data: bytes) -> int:
+    return data.count(b"[") + data.count(b"{")

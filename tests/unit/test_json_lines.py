@@ -9,6 +9,8 @@ from penstock import _kernel
 from penstock.errors import UsageError
 from penstock.json_lines import JsonLines, RecordCode, list_string_keys
 
+DEEP = b'{"a":' + b"[" * 600 + b"]" * 600
+
 BROKEN = {  # a line, and the first byte that cannot stand there
     "only a brace": (b"{", 1),
     "string cut short": (b'{"text":"abc', 12),
@@ -60,6 +62,9 @@ BROKEN = {  # a line, and the first byte that cannot stand there
     "bare text": (b"Hello, world", 0),
     "array cut short": (b'[{"text":"a"}', 13),
     "too deep": (b'{"a":' + b"[" * 512 + b"]" * 512 + b"}", 516),
+    "too deep, beside text": (DEEP + b',"text":"a"}', 516),
+    "too deep, beside brackets": (DEEP + b',"text":"' + b"[" * 999 + b'"}', 516),
+    "too deep, beside escaped brackets": (DEEP + b',"text":"' + b"\\u005b" * 999 + b'"}', 516),
 }
 
 
@@ -93,6 +98,7 @@ def test_a_broken_line_is_refused_at_the_byte_that_breaks_it(name: str) -> None:
         (b'{"a":[0,-0,0.0,1E9,-1.5e-300,1e99999,' + b"9" * 5000 + b'],"text":"a"}', b"a"),
         (b'{"\xff":1,"text":"a"}', b"a"),
         (b'{"a":' + b"[" * 511 + b"]" * 511 + b',"text":"a"}', b"a"),
+        (b'{"text":"' + b"[{" * 999 + b'"}', b"[{" * 999),
         (b'{"text":"0123456"}', b"0123456"),
         (b'{"text":"0123456\\n7"}', b"0123456\n7"),
         ('{"text":"日本語\u2028"}'.encode(), "日本語\u2028"),
