@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -30,9 +30,11 @@ from penstock.types import (
     Encoded,
     Finished,
     Grant,
+    InputFormat,
     JobRecord,
     Receipt,
     Segment,
+    SkippedRecord,
     Source,
     Split,
     Unit,
@@ -54,6 +56,7 @@ __all__ = [
     "format_input",
     "format_job",
     "format_unit",
+    "iter_skipped",
     "line_body",
     "read_input",
     "read_unit",
@@ -104,6 +107,7 @@ class _InputLine:
     bytes: _Number
     mtime_ns: Annotated[int, msgspec.Meta(gt=-_MAX_NUMBER, lt=_MAX_NUMBER)]
     edges: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{16}$")]
+    format: InputFormat
     end: _Number
 
 
@@ -128,6 +132,7 @@ class UnitLine:
     open: Split | None
     open_special: bool
     segments: list[tuple[Split, _Number, _Number, _Number, _Digest]]
+    skipped: list[tuple[_Number, str]] = field(default_factory=list)
 
     def receipt(self) -> Receipt:
         """Return where the unit's tokens stand."""
@@ -150,6 +155,7 @@ class UnitLine:
             min(tokens.values()) < 0
             or sum(tokens.values()) + carried_tokens != self.counts.tokens
             or self.documents.train + self.documents.val != self.counts.documents
+            or len(self.skipped) != self.counts.skipped_records
             or not 0 <= min(counts) <= max(counts) < _MAX_NUMBER
         ):
             raise ValueError("a unit whose counts do not add up")
@@ -162,6 +168,7 @@ class UnitLine:
             carried_special=self.carried_special,
             open_split=self.open,
             open_special=self.open_special,
+            skipped=tuple(SkippedRecord(*fields) for fields in self.skipped),
         )
 
 
@@ -179,6 +186,7 @@ def format_input(idx: int, source: Source, end: int) -> bytes:
             "bytes": source.num_bytes,
             "mtime_ns": source.mtime_ns,
             "edges": source.edges,
+            "format": source.format,
             "end": end,
         }
     )
@@ -188,6 +196,7 @@ def format_unit(finished: Finished) -> bytes:
     """Write the line of a unit: all that `Offsets` took from it, and its segments."""
     unit, encoded = finished.unit, finished.encoded
     counts = {name: count for name, count in asdict(encoded.counts).items() if count}
+    skipped = [[record.position, record.reason] for record in encoded.skipped]
     return _checked(
         {
             "unit": unit.index,
@@ -201,6 +210,7 @@ def format_unit(finished: Finished) -> bytes:
             "open": encoded.open_split,
             "open_special": encoded.open_special,
             "segments": [list(asdict(segment).values()) for segment in finished.receipt.segments],
+            **({"skipped": skipped} if skipped else {}),
         }
     )
 
@@ -208,6 +218,20 @@ def format_unit(finished: Finished) -> bytes:
 def format_ending(ending: Ending) -> bytes:
     """Write the last line of a finished job."""
     return _checked(asdict(ending))
+
+
+def iter_skipped(path: Path) -> Iterator[str]:
+    """Yield what a finished ledger says was left out, a line of JSON each: records, then inputs."""
+    reader = LedgerReader(path)
+    for finished in reader.iter_units():
+        for record in finished.encoded.skipped:
+            yield _skipped_line(finished.unit.source.path, record.position, record.reason)
+    for name, reason in reader.ending.skipped.items() if reader.ending else ():
+        yield _skipped_line(name, None, reason)
+
+
+def _skipped_line(path: str, position: int | None, reason: str) -> str:
+    return json.dumps({"path": path, "position": position, "reason": reason}) + "\n"
 
 
 def _checked(content: dict[str, Any]) -> bytes:
@@ -246,7 +270,8 @@ def read_input(body: bytes) -> tuple[int, Source, int]:
     if line.end > line.bytes or "\0" in line.path:
         raise ValueError("an input without sense")
     os.fsencode(line.path)
-    return line.input, Source(line.path, line.bytes, line.mtime_ns, line.edges), line.end
+    source = Source(line.path, line.bytes, line.mtime_ns, line.edges, line.format)
+    return line.input, source, line.end
 
 
 def read_unit(body: bytes) -> UnitLine:

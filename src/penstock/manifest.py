@@ -35,7 +35,6 @@ __all__ = [
     "NewerManifestError",
     "SplitRecord",
     "digest_inputs",
-    "format_skipped",
     "host_facts",
     "make_manifest",
 ]
@@ -77,6 +76,7 @@ class InputRecord:
     skipped: int
     invalid_utf8: int
     reason: str | None = None
+    format: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,8 @@ def make_manifest(
             for shard in range(layout.num_shards(total))
         ]
         splits[split] = SplitRecord(offsets.documents[split], total, files)
-    counts = asdict(offsets.counts) | {"skipped_records": len(ending.skipped)}
+    counts = asdict(offsets.counts)
+    counts["skipped_records"] += len(ending.skipped)
     counts["empty_documents"] += sum(1 for source in sources if not source.num_bytes)
     return Manifest(
         penstock=job.penstock,
@@ -207,14 +208,14 @@ def digest_inputs(sources: Iterable[Source]) -> str:
 
 def _input_record(source: Source, counts: Counts) -> InputRecord:
     return InputRecord(
-        source.path, source.num_bytes, counts.documents, counts.tokens, 0, counts.invalid_utf8
+        source.path,
+        source.num_bytes,
+        counts.documents,
+        counts.tokens,
+        counts.skipped_records,
+        counts.invalid_utf8,
+        format=source.format,
     )
-
-
-def format_skipped(skipped: dict[str, str]) -> str:
-    """Write the inputs that were left out, one a line."""
-    lines = [{"path": path, "position": None, "reason": why} for path, why in skipped.items()]
-    return "".join(json.dumps(line) + "\n" for line in lines)
 
 
 def host_facts() -> dict[str, Any]:

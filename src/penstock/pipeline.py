@@ -18,8 +18,8 @@ from penstock.engines import ENGINE_MEMORY, choose_engine
 from penstock.errors import InputError, UsageError
 from penstock.executors import LocalExecutor
 from penstock.layout import Layout
-from penstock.ledger import Ending
-from penstock.manifest import Manifest, format_skipped, host_facts, make_manifest
+from penstock.ledger import Ending, iter_skipped
+from penstock.manifest import Manifest, host_facts, make_manifest
 from penstock.memory import divide_memory
 from penstock.offsets import RecordedOffsets
 from penstock.plan import make_plan
@@ -124,7 +124,9 @@ def run_job(settings: JobSettings, progress: Progress) -> Outcome:
             digests=checkpoints.digests,
             ending=ending,
         )
-        store.commit(kept.offsets.tokens, manifest.to_json(), format_skipped(plan.skipped))
+        has_skipped = manifest.counts["skipped_records"] > 0
+        skipped = iter_skipped(store.ledger) if has_skipped else ()
+        store.commit(kept.offsets.tokens, manifest.to_json(), skipped)
     hints = [idle, why_not_kernel and f"slower than it could be: {why_not_kernel}", kept.told()]
     return Outcome(
         manifest,

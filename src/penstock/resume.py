@@ -205,6 +205,8 @@ def _input_differences(there: Sequence[Source], here: Sequence[Source]) -> list[
             return [f"input `{old.path}` is no longer there"]
         if old.num_bytes != new.num_bytes:
             return [f"input `{old.path}`: {old.num_bytes} bytes there, {new.num_bytes} here"]
+        if old.format != new.format:
+            return [f"input `{old.path}` was read as {old.format} there, {new.format} here"]
         if old.edges != new.edges:
             return [f"input `{old.path}` holds other text"]
         if old.mtime_ns != new.mtime_ns:

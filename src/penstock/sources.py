@@ -232,8 +232,8 @@ def find_changed(sources: Sequence[Source]) -> Source | None:
     return None
 
 
-def look_at_source(path: str) -> Source:
-    """Describe an input that an earlier run has used.
+def look_at_source(path: str, input_format: InputFormat) -> Source:
+    """Describe an input that an earlier run has used, and how it was read.
 
     Raises:
         InputError: If it is not there, or is no text.
@@ -246,7 +246,7 @@ def look_at_source(path: str) -> Source:
             if Path(path).is_absolute()
             else "run this from the folder in which the job was started, or bring it back",
         )
-    return _check(path)
+    return _check(path, input_format)
 
 
 def refuse_changed(source: Source, *, by_time: bool = True) -> None:
@@ -260,7 +260,7 @@ def refuse_changed(source: Source, *, by_time: bool = True) -> None:
         InputError: If it cannot be read.
         ConflictError: If it changed.
     """
-    found = look_at_source(source.path)
+    found = look_at_source(source.path, source.format)
     step = "bring back the file the job used, or make the output anew with `--overwrite`"
     if found.num_bytes != source.num_bytes:
         what = f"the input has {found.num_bytes} bytes now, {source.num_bytes} when it was used"

@@ -19,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -153,7 +154,7 @@ class Store:
             with write_errors(path):
                 _sync(path, give_back=give_back)
 
-    def commit(self, tokens: dict[Split, int], manifest: str, skipped: str) -> None:
+    def commit(self, tokens: dict[Split, int], manifest: str, skipped: Iterable[str]) -> None:
         """Make the job exist: data, then names, then the manifest.
 
         What an older job left under these names goes now, its manifest first; until here it was
@@ -169,10 +170,9 @@ class Store:
                     self._layout.final_path(split, shard)
                 )
                 fault_point("one file renamed")
+            self.write_skipped(skipped)
             self.ledger.replace(self.folder / SEGMENTS)
             fault_point("ledger renamed")
-            if skipped:
-                self._write(SKIPPED, skipped)
             _sync(self.folder)
             self.write_manifest(manifest)
             (self.work / _RENAMING).unlink()
@@ -180,15 +180,18 @@ class Store:
     def write_manifest(self, manifest: str) -> None:
         """Write the manifest: from now on the job exists."""
         with write_errors(self.folder):
-            self._write(MANIFEST, manifest)
+            self._write(MANIFEST, [manifest])
             _sync(self.folder)
             _sync(self.folder.absolute().parent)
             fault_point("manifest renamed")
 
-    def write_skipped(self, skipped: str) -> None:
-        """Write the list of skipped inputs."""
-        with write_errors(self.folder):
-            self._write(SKIPPED, skipped)
+    def write_skipped(self, lines: Iterable[str]) -> None:
+        """Write the list of what was skipped; none if that is nothing."""
+        waiting = iter(lines)
+        first = next(waiting, None)
+        if first is not None:
+            with write_errors(self.folder):
+                self._write(SKIPPED, chain([first], waiting))
 
     def write_segments(self, lines: Iterable[bytes], check: Callable[[Path], None]) -> None:
         """Write the finished ledger anew, whole or not at all.
@@ -289,10 +292,11 @@ class Store:
         (self.work / name).touch()
         _sync(self.work)
 
-    def _write(self, name: str, text: str) -> None:
+    def _write(self, name: str, texts: Iterable[str]) -> None:
         """Write a small file whole or not at all."""
         temporary = self.work / f"{name}.partial"
-        temporary.write_text(text, encoding="utf-8")
+        with temporary.open("w", encoding="utf-8") as file:
+            file.writelines(texts)
         _sync(temporary)
         fault_point("small file written")
         temporary.replace(self.folder / name)

@@ -46,6 +46,8 @@ def make_worker(job: JobSettings, layout: Layout, sink: SinkKind) -> Worker:
         val_fraction=job.val_fraction,
         seed=job.seed,
         strip=job.strip,
+        text_key=job.text_key,
+        on_error=job.on_error,
         invalid_utf8=job.invalid_utf8,
         dtype="uint16",
         block_bytes=job.block_bytes,

@@ -131,6 +131,8 @@ def _split(manifest: Manifest, split: Split) -> str:
 
 
 def _rule(settings: dict[str, Any]) -> str:
+    if settings["docs_by"] == "record":
+        return f"one a record, from its field {settings['text_key']!r}"
     if settings["docs_by"] == "separator":
         return f"parted by {settings['doc_separator']!r}"
     return "one a line" if settings["docs_by"] == "line" else "one a file"
@@ -144,6 +146,7 @@ def _notes(counts: dict[str, int], settings: dict[str, Any]) -> list[str]:
         "invalid_utf8": f"invalid UTF-8 sequences were {verb}",
         "byte_order_marks": "byte order marks were left out",
         "nul_bytes": "NUL bytes were kept: is this all text?",
+        "skipped_records": "records were skipped: `skipped.jsonl` lists them",
         "forced_cuts": "forced cuts: text without any place to cut for more than 1 MiB; a token "
         "at each of them may differ",
     }

@@ -216,7 +216,7 @@ def _run(settings: JobSettings, *, as_json: bool, quiet: bool, no_progress: bool
         typer.echo(json.dumps(summary_json(outcome, settings)))
     if not quiet:
         say("\n".join(summary_lines(outcome, settings)))
-    if outcome.skipped:
+    if outcome.manifest.counts["skipped_records"]:
         raise typer.Exit(_EXIT_SKIPPED)
 
 

@@ -24,7 +24,7 @@ from penstock.offsets import Offsets
 from penstock.plan import Plan
 from penstock.sources import look_at_source, refuse_changed
 from penstock.types import Finished, Grant
-from penstock.verification.records import job_of_manifest, manifest_of_ledger
+from penstock.verification.records import format_of, job_of_manifest, manifest_of_ledger
 from penstock.verification.rerun import default_unit_bytes, make_executor, rule_of_job
 from penstock.verification.salvage import find_unit_bytes, salvage_sources, salvage_units
 
@@ -145,9 +145,11 @@ def _find_job(folder: Path, manifest: Manifest) -> JobRecord:
 def _find_sources(path: Path, manifest: Manifest) -> list[Source]:
     """Describe the inputs: as recorded, or by looking at them where their lines are lost."""
     recorded = salvage_sources(path)
-    paths = [record.path for record in manifest.inputs if not record.skipped]
+    used = [record for record in manifest.inputs if record.reason is None]
+    paths = [record.path for record in used]
     sources = [
-        recorded[idx] if idx in recorded else look_at_source(name) for idx, name in enumerate(paths)
+        recorded[idx] if idx in recorded else look_at_source(record.path, format_of(record))
+        for idx, record in enumerate(used)
     ]
     if digest_inputs(sources) != manifest.inputs_digest:
         lost = [name for idx, name in enumerate(paths) if idx not in recorded]

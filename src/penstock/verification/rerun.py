@@ -39,7 +39,8 @@ class _Shaping:
     """What shapes the bytes, as it must stand in a record."""
 
     text_rules: int
-    docs_by: Literal["separator", "line", "file"]
+    text_key: str
+    docs_by: Literal["separator", "line", "file", "record"]
     doc_separator: str | None
     strip: bool
     eot: EotPlace
@@ -64,6 +65,8 @@ def rule_of_job(job: JobRecord) -> DocumentRule:
     settings = _settings(job)
     if settings.docs_by == "separator":
         return DocumentRule("separator", (settings.doc_separator or "").encode())
+    if job.settings["docs_by"] == "record":
+        return DocumentRule("record")
     return DocumentRule("line", b"\n") if settings.docs_by == "line" else DocumentRule("file")
 
 
@@ -108,6 +111,9 @@ def make_executor(
         val_fraction=settings.val_fraction,
         seed=settings.seed,
         strip=settings.strip,
+        text_key=settings.text_key,
+        # What was a bad record then is one now, and was left out or stopped the job.
+        on_error="skip",
         invalid_utf8=settings.invalid_utf8,
         dtype=job.dtype,
         block_bytes=settings.block_bytes,
@@ -138,7 +144,8 @@ def _settings(job: JobRecord) -> JobSettings:
         return JobSettings(
             inputs=("as recorded",),
             doc_separator=shaping.doc_separator,
-            docs_by=shaping.docs_by,
+            docs_by="auto" if shaping.docs_by == "record" else shaping.docs_by,
+            text_key=shaping.text_key,
             limit_bytes=shaping.limit_bytes,
             **known,
         )

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from penstock.errors import ConflictError, DamageError
 from penstock.faults import fault_point
 from penstock.layout import SEGMENTS, Layout
-from penstock.ledger import LedgerReader
-from penstock.manifest import Manifest, format_skipped
+from penstock.ledger import LedgerReader, iter_skipped
+from penstock.manifest import Manifest
 from penstock.offsets import ReplayedOffsets
 from penstock.sources import refuse_changed
 from penstock.store import Store
@@ -105,14 +105,14 @@ def _is_whole(path: Path) -> bool:
 def _mend(store: Store, layout: Layout, settings: VerifySettings, found: Report) -> None:
     """Write what is damaged: files are taken aside first and get their names back last."""
     ledger = store.folder / SEGMENTS
-    manifest, ending = manifest_of_ledger(ledger)
+    manifest, _ = manifest_of_ledger(ledger)
     files = sorted(found.damaged_files)
     if found.damaged:
         _refuse_changed_inputs(ledger, found.damaged)
     if files:
         store.take_aside(files)
     if "skipped" in found.kinds:
-        store.write_skipped(format_skipped(ending.skipped))
+        store.write_skipped(iter_skipped(ledger))
     if "manifest" in found.kinds:
         # Before the tokens: what is found here after a kill is a job that says what it lacks.
         store.write_manifest(manifest.to_json())
