@@ -58,6 +58,7 @@ __all__ = [
     "format_unit",
     "iter_skipped",
     "line_body",
+    "lists_skipped",
     "read_input",
     "read_unit",
 ]
@@ -228,6 +229,15 @@ def iter_skipped(path: Path) -> Iterator[str]:
             yield _skipped_line(finished.unit.source.path, record.position, record.reason)
     for name, reason in reader.ending.skipped.items() if reader.ending else ():
         yield _skipped_line(name, None, reason)
+
+
+def lists_skipped(path: Path, ledger: Path) -> bool:
+    """Tell whether a file is the list of what a ledger says was left out."""
+    try:
+        with path.open(encoding="utf-8", newline="\n") as found:
+            return all(here == there for here, there in zip_longest(found, iter_skipped(ledger)))
+    except (OSError, UnicodeDecodeError):
+        return False
 
 
 def _skipped_line(path: str, position: int | None, reason: str) -> str:

@@ -17,7 +17,16 @@ TOUCHING = (
     *(".unlink(", ".rename(", ".replace(temporary", "os.replace(", "os.remove(", ".rmdir("),
 )
 STAGES = ("readers", "cuts", "engines", "splits", "repair", "segments", "layout")
-FLOOR = {"faults", "types", "errors", "quantities", "sources", "tokenizer", "vocabulary"}
+FLOOR = {
+    "faults",
+    "json_lines",
+    "types",
+    "errors",
+    "quantities",
+    "sources",
+    "tokenizer",
+    "vocabulary",
+}
 
 
 def name_of(path: Path) -> str:

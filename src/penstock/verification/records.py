@@ -9,7 +9,6 @@ from __future__ import annotations
 import stat
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
-from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,7 @@ import msgspec
 
 from penstock.errors import DamageError
 from penstock.layout import MANIFEST, SEGMENTS, SKIPPED, WORK, Layout, is_own_name
-from penstock.ledger import LedgerReader, iter_skipped
+from penstock.ledger import LedgerReader, lists_skipped
 from penstock.manifest import Manifest, NewerManifestError, make_manifest
 from penstock.store import is_unfinished
 from penstock.types import SPLITS, Finished, Grant, JobRecord, Source, Unit
@@ -330,18 +329,11 @@ def _check_sums(manifest: Manifest, layout: Layout, report: Report) -> None:
 
 
 def _compare_skipped(folder: Path, manifest: Manifest, report: Report) -> None:
-    if manifest.counts["skipped_records"] and not _is_list_of_skipped(folder):
+    if manifest.counts["skipped_records"] and not lists_skipped(
+        folder / SKIPPED, folder / SEGMENTS
+    ):
         what = "the list of what was skipped is missing or was changed"
         report.add(Finding("skipped", what, SKIPPED))
-
-
-def _is_list_of_skipped(folder: Path) -> bool:
-    try:
-        with (folder / SKIPPED).open(encoding="utf-8", newline="\n") as found:
-            lines = zip_longest(found, iter_skipped(folder / SEGMENTS))
-            return all(here == there for here, there in lines)
-    except (OSError, UnicodeDecodeError):
-        return False
 
 
 def _check_files(folder: Path, records: Records, report: Report) -> None:
