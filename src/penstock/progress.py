@@ -15,6 +15,7 @@ from penstock.memory import tree_bytes
 from penstock.quantities import format_bytes, format_count, format_seconds
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from types import TracebackType
 
     from rich.console import Console
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "JsonProgress",
+    "Meter",
     "PlainProgress",
     "Progress",
     "SilentProgress",
@@ -160,6 +162,42 @@ class TerminalProgress:
         """Redraw."""
         fields: dict[str, Any] = {"line": status.line()}
         self._bar.update(self._task, completed=status.fraction, **fields)
+
+
+class Meter:
+    """Counts what is done of work that is not a job: what verify reads, proves and repairs."""
+
+    def __init__(self, progress: Progress, total_bytes: int, num_units: int) -> None:
+        self.done_bytes = 0
+        self.num_units_done = 0
+        self.num_tokens = 0
+        self.num_documents = 0
+        self._progress = progress
+        self._total_bytes = total_bytes
+        self._num_units = num_units
+        self._started = time.monotonic()
+        self._next = 0.0
+
+    def tick(self, pids: Iterable[int] = ()) -> None:
+        """Show where it is, unless it was shown just now."""
+        elapsed = time.monotonic() - self._started
+        if elapsed < self._next:
+            return
+        self._next = elapsed + _TICK_SECONDS
+        self._progress.update(
+            Status(
+                elapsed_seconds=elapsed,
+                done_bytes=self.done_bytes,
+                kept_bytes=0,
+                total_bytes=self._total_bytes,
+                num_units_done=self.num_units_done,
+                num_units=self._num_units,
+                num_tokens=self.num_tokens,
+                kept_tokens=0,
+                num_documents=self.num_documents,
+                memory_bytes=tree_bytes(pids),
+            )
+        )
 
 
 class Watch:

@@ -116,8 +116,10 @@ def test_a_repair_killed_before_its_mark_goes_is_finished(made: Path, output: Pa
     (output / WORK).mkdir()
     (output / WORK / "repairing").touch()
     (output / "train.bin").rename(output / WORK / "train.bin.partial")
-    code, said = penstock("verify", output, "--repair")
+    code, said = penstock("verify", output, "--repair", "--json")
     assert code == 0, said
+    # What was mended before the kill is not mended again.
+    assert '"units_repaired": 0' in said
     assert contents(output) == contents(made / "out")
 
 

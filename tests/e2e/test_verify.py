@@ -336,10 +336,31 @@ def test_tokens_that_were_recorded_wrong_are_found_and_not_called_repairable(
         report = penstock.verify(output, full=True)
         assert report.kinds == kinds
         assert report.is_repairable == report.is_whole
+        assert {finding.unit for finding in report.findings} <= {0, None}
+        assert report.is_whole or report.findings[0].unit == 0
     report = penstock.verify(output, full=True, source=True, workers=1)
     (finding,) = report.findings
     assert finding.start == (segment.offset_tokens + 5) * 2 == (finding.end or 0) - 2
     assert penstock.verify(output, repair=True, source=True, workers=1).kinds == {"source"}
+
+
+def test_counts_that_were_recorded_wrong_are_found_in_the_source(output: Path) -> None:
+    def lie(content: dict[str, Any]) -> None:
+        content["counts"]["nul_bytes"] = 5
+
+    rewrite_unit(output, lie)
+    assert penstock.verify(output, repair=True, full=True).is_whole
+    report = penstock.verify(output, source=True, workers=1)
+    assert [(finding.kind, finding.unit) for finding in report.findings] == [("source", 0)]
+
+
+def test_a_ledger_whose_last_units_are_gone_is_not_believed(output: Path) -> None:
+    edit_lines(output, lambda lines: lines.__delitem__(slice(-3, -1)))
+    (output / "manifest.json").unlink()
+    report = penstock.verify(output)
+    assert "an end before the last unit" in report.findings[0].what
+    with pytest.raises(DamageError):
+        penstock.verify(output, repair=True)
 
 
 def test_a_document_in_the_wrong_split_is_found_in_the_source(made: Path, tmp_path: Path) -> None:

@@ -7,14 +7,12 @@ It reads only, returns a report and prints nothing. Each look is a module of its
 from __future__ import annotations
 
 import os
-import time
 from dataclasses import dataclass
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING
 
 from penstock.errors import UsageError
-from penstock.memory import own_bytes
-from penstock.progress import Status
+from penstock.progress import Meter
 from penstock.types import SPLITS
 from penstock.verification.findings import Finding, Report
 from penstock.verification.proof import prove
@@ -34,7 +32,6 @@ __all__ = ["VerifySettings", "pick_units", "verify_output"]
 
 _SAMPLE_UNITS = 2000
 _SAMPLE_BYTES = 256 << 20
-_TICK_SECONDS = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,26 +109,27 @@ def _check_tokens(
     also: Collection[int],
 ) -> None:
     checker = TokenChecker(records, settings.num_threads)
-    meter = _Meter(progress, report, records)
+    total = sum(report.tokens.values()) * records.layout.token_bytes
+    meter = Meter(progress, total, report.num_units)
     if settings.full:
         num_eot: dict[Split, int] = dict.fromkeys(SPLITS, 0)
         for checked in checker.check(records.iter_units()):
-            meter.add(checked)
+            _add(checked, report, meter)
             for split in SPLITS:
                 num_eot[split] += checked.num_eot[split]
         _compare_documents(records, report, num_eot)
     else:
         chosen = _choose(records, rng)
         for checked in checker.check(chosen):
-            meter.add(checked)
+            _add(checked, report, meter)
         read = {unit.unit.index for unit in chosen}
         others = (unit for unit in records.sample if unit.unit.index not in read)
         for checked in checker.check_edges(others):
-            meter.add(checked, is_whole=False)
+            _add(checked, report, meter, is_whole=False)
         if also:
             more = (idx for idx in also if idx not in read)
             for checked in checker.check(pick_units(records.iter_units(), more)):
-                meter.add(checked)
+                _add(checked, report, meter)
     if not report.damaged:
         for finding in checker.check_split_ends():
             report.add(finding)
@@ -171,43 +169,16 @@ def _compare_documents(records: Records, report: Report, num_eot: dict[Split, in
             report.add(Finding("ids", what, name, is_repairable=False))
 
 
-class _Meter:
-    """Adds what was read to the report, and shows it."""
-
-    def __init__(self, progress: Progress, report: Report, records: Records) -> None:
-        self._progress = progress
-        self._report = report
-        self._token_bytes = records.layout.token_bytes
-        self._total_bytes = sum(report.tokens.values()) * self._token_bytes
-        self._started = self._last = time.monotonic()
-
-    def add(self, checked: Checked, *, is_whole: bool = True) -> None:
-        report = self._report
-        for finding in checked.findings:
-            report.add(finding)
-        report.units_read += is_whole
-        report.bytes_read += checked.num_bytes
-        if checked.is_damaged:
-            report.damaged.append(checked.unit.unit.index)
-            files = {(each.split, each.shard) for each in checked.unit.receipt.segments}
-            report.damaged_files |= files
-        if time.monotonic() >= self._last + _TICK_SECONDS:
-            self._show()
-
-    def _show(self) -> None:
-        self._last = time.monotonic()
-        report = self._report
-        self._progress.update(
-            Status(
-                elapsed_seconds=self._last - self._started,
-                done_bytes=report.bytes_read,
-                kept_bytes=0,
-                total_bytes=self._total_bytes,
-                num_units_done=report.units_read,
-                num_units=report.num_units,
-                num_tokens=report.bytes_read // self._token_bytes,
-                kept_tokens=0,
-                num_documents=0,
-                memory_bytes=own_bytes(),
-            )
-        )
+def _add(checked: Checked, report: Report, meter: Meter, *, is_whole: bool = True) -> None:
+    """Add what reading a unit showed to the report."""
+    for finding in checked.findings:
+        report.add(finding)
+    report.units_read += is_whole
+    report.bytes_read += checked.num_bytes
+    if checked.is_damaged:
+        report.damaged.append(checked.unit.unit.index)
+        files = {(each.split, each.shard) for each in checked.unit.receipt.segments}
+        report.damaged_files |= files
+    meter.done_bytes, meter.num_units_done = report.bytes_read, report.units_read
+    meter.num_tokens += checked.unit.encoded.counts.tokens if is_whole else 0
+    meter.tick()

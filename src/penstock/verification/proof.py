@@ -6,14 +6,12 @@ many and a token too few all show. `look` calls it; the workers compare for them
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.errors import EngineError
 from penstock.layout import SEGMENTS
-from penstock.memory import tree_bytes
-from penstock.progress import Status
+from penstock.progress import Meter
 from penstock.sources import refuse_changed
 from penstock.verification.findings import Finding, at_segment
 from penstock.verification.rerun import make_executor
@@ -92,15 +90,17 @@ def prove(
         workers=settings.workers,
         memory_bytes=settings.memory_bytes,
     )
-    places, started = _RecordedPlaces(), time.monotonic()
+    places, meter = _RecordedPlaces(), Meter(progress, total, report.num_units)
     with executor:
 
         def on_tick() -> None:
-            progress.update(_status(report, total, time.monotonic() - started, executor.pids()))
+            meter.tick(executor.pids())
 
         try:
             for finished in executor.run(places.iter_units(units), places, on_tick):
                 _compare(finished, places.take(finished.unit.index), records, report)
+                meter.num_units_done, meter.done_bytes = report.units_proved, report.text_proved
+                meter.num_tokens += finished.encoded.counts.tokens
         except EngineError as error:
             if "--engine" not in error.next_step:
                 raise
@@ -152,18 +152,3 @@ def _compare(finished: Finished, recorded: Finished, records: Records, report: R
                 is_repairable=False,
             )
         )
-
-
-def _status(report: Report, total: int, elapsed: float, pids: list[int]) -> Status:
-    return Status(
-        elapsed_seconds=elapsed,
-        done_bytes=report.text_proved,
-        kept_bytes=0,
-        total_bytes=total,
-        num_units_done=report.units_proved,
-        num_units=report.num_units,
-        num_tokens=0,
-        kept_tokens=0,
-        num_documents=report.documents_proved,
-        memory_bytes=tree_bytes(pids),
-    )

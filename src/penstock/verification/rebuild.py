@@ -22,6 +22,7 @@ from penstock.ledger import (
 from penstock.manifest import Manifest, digest_inputs
 from penstock.offsets import Offsets
 from penstock.plan import Plan
+from penstock.progress import Meter
 from penstock.sources import look_at_source, refuse_changed
 from penstock.types import Finished, Grant
 from penstock.verification.records import format_of, job_of_manifest, manifest_of_ledger
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from penstock.ledger import UnitLine
+    from penstock.progress import Progress
     from penstock.store import Store
     from penstock.types import Encoded, JobRecord, Source, Unit
     from penstock.verification.look import VerifySettings
@@ -57,7 +59,7 @@ class _Replay:
         return self._offsets.grant(unit, encoded)
 
 
-def rebuild_ledger(store: Store, settings: VerifySettings) -> int:
+def rebuild_ledger(store: Store, settings: VerifySettings, progress: Progress) -> int:
     """Write the ledger anew; return how many units were encoded for it.
 
     Raises:
@@ -95,18 +97,23 @@ def rebuild_ledger(store: Store, settings: VerifySettings) -> int:
         memory_bytes=settings.memory_bytes,
         lock_file=store.lock_file,
     )
-    with executor:
+    meter = Meter(progress, num_lost * job.unit_bytes, num_lost)
+    with progress, executor:
         lost = (unit for unit, line in salvaged() if line is None)
-        done = executor.run(lost, _Replay(salvaged()), lambda: None)
-        units = (_finished(unit, line, done) for unit, line in salvaged())
+        done = executor.run(lost, _Replay(salvaged()), lambda: meter.tick(executor.pids()))
+        units = (_finished(unit, line, done, meter) for unit, line in salvaged())
         lines = _iter_lines(job, sources, units, Ending(manifest.run, skipped))
         store.write_segments(lines, lambda path: _refuse_misfit(path, folder))
     return num_lost
 
 
-def _finished(unit: Unit, line: UnitLine | None, done: Iterator[Finished]) -> Finished:
+def _finished(
+    unit: Unit, line: UnitLine | None, done: Iterator[Finished], meter: Meter
+) -> Finished:
     """Return a unit as its line has it, or as it was done again; grants are not recorded."""
     if line is None:
+        meter.num_units_done += 1
+        meter.done_bytes += unit.end - unit.start
         return next(done)
     return Finished(unit, line.encoded(), Grant(unit.index, line.carried[0], {}), line.receipt())
 

@@ -17,6 +17,7 @@ from penstock.layout import SEGMENTS, Layout
 from penstock.ledger import LedgerReader, iter_skipped
 from penstock.manifest import Manifest
 from penstock.offsets import ReplayedOffsets
+from penstock.progress import Meter
 from penstock.sources import refuse_changed
 from penstock.store import Store
 from penstock.verification.findings import Report
@@ -31,7 +32,7 @@ from penstock.verification.records import (
 from penstock.verification.rerun import make_executor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from penstock.progress import Progress
@@ -65,11 +66,12 @@ def repair_output(settings: VerifySettings, progress: Progress) -> Report:
         before, num_lost = Report(folder), 0
         if not _is_whole(folder / SEGMENTS):
             check_records(folder, before, Random(0), sample_size=0, is_quick=False)
-            num_lost = rebuild_ledger(store, settings)
+            num_lost = rebuild_ledger(store, settings, progress)
         everything = replace(settings, full=True, source=False)
         found = verify_output(everything, progress, taken_aside=True)
         _refuse_irregular(layout, found.damaged_files)
-        _mend(store, layout, settings, found)
+        with progress:
+            _mend(store, layout, settings, found, progress)
         report = verify_output(settings, progress, also=found.damaged)
     ledger = [finding for finding in before.findings if finding.kind == "ledger"]
     report.mended = ledger + [finding for finding in found.findings if finding.is_repairable]
@@ -102,7 +104,9 @@ def _is_whole(path: Path) -> bool:
     return True
 
 
-def _mend(store: Store, layout: Layout, settings: VerifySettings, found: Report) -> None:
+def _mend(
+    store: Store, layout: Layout, settings: VerifySettings, found: Report, progress: Progress
+) -> None:
     """Write what is damaged: files are taken aside first and get their names back last."""
     ledger = store.folder / SEGMENTS
     manifest, _ = manifest_of_ledger(ledger)
@@ -117,7 +121,7 @@ def _mend(store: Store, layout: Layout, settings: VerifySettings, found: Report)
         # Before the tokens: what is found here after a kill is a job that says what it lacks.
         store.write_manifest(manifest.to_json())
     if found.damaged:
-        _encode_again(store, layout, settings, found.damaged)
+        _encode_again(store, layout, settings, found.damaged, progress)
         written = {file for file in files if layout.partial_path(*file).exists()}
         store.sync(written, give_back=False)
         fault_point("damaged units written")
@@ -127,7 +131,11 @@ def _mend(store: Store, layout: Layout, settings: VerifySettings, found: Report)
 
 
 def _encode_again(
-    store: Store, layout: Layout, settings: VerifySettings, damaged: Iterable[int]
+    store: Store,
+    layout: Layout,
+    settings: VerifySettings,
+    damaged: Sequence[int],
+    progress: Progress,
 ) -> None:
     reader = LedgerReader(store.folder / SEGMENTS)
     executor = make_executor(
@@ -142,9 +150,13 @@ def _encode_again(
     )
     places = ReplayedOffsets()
     units = places.iter_units(pick_units(reader.iter_units(), damaged))
+    meter = Meter(progress, len(damaged) * reader.job.unit_bytes, len(damaged))
     with executor:
-        for unit in executor.run(units, places, lambda: None):
+        for unit in executor.run(units, places, lambda: meter.tick(executor.pids())):
             places.check(unit)
+            meter.num_units_done += 1
+            meter.done_bytes += unit.encoded.counts.input_bytes
+            meter.num_tokens += unit.encoded.counts.tokens
 
 
 def _refuse_changed_inputs(ledger: Path, damaged: Iterable[int]) -> None:
