@@ -119,11 +119,12 @@ class _PlainText:
 
 
 def _may_be_too_deep(line: bytes, text: bytes) -> bool:
-    """Count the brackets outside the text, which often has many; an escape can hide some."""
+    """Count the brackets outside the text, which often has many; escapes of them would mislead."""
     num_brackets = _count_brackets(line)
     if num_brackets <= MAX_DEPTH:
         return False
-    return b"\\u00" in line or num_brackets - _count_brackets(text) > MAX_DEPTH
+    has_escapes = b"\\u005" in line or b"\\u007" in line
+    return has_escapes or num_brackets - _count_brackets(text) > MAX_DEPTH
 
 
 def _count_brackets(data: bytes) -> int:
