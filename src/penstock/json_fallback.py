@@ -85,7 +85,7 @@ def _find_plain_text(key: bytes) -> _PlainText | None:
 class _PlainText:
     """The fast way, for lines with nothing unusual: it leaves some good ones, but takes no bad one.
 
-    msgspec refuses all that RFC 8259 refuses, even in fields nobody asked for (ADR 12).
+    msgspec refuses all that RFC 8259 refuses, even in fields nobody asked for (ADR 13).
     """
 
     def __init__(self, key: str) -> None:
