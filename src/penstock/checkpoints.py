@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from penstock.ledger import Ending
     from penstock.resume import Kept
     from penstock.store import Store
-    from penstock.types import Finished, JobRecord, Source
+    from penstock.types import Finished, Source
 
 __all__ = ["Checkpoints"]
 
@@ -40,7 +40,6 @@ class Checkpoints:
     def __init__(
         self,
         store: Store,
-        job: JobRecord,
         sources: Sequence[Source],
         kept: Kept,
         *,
@@ -50,19 +49,18 @@ class Checkpoints:
 
         Args:
             store: Pushes data to disk.
-            job: Written first in a new ledger.
             sources: The inputs; one is recorded before its first unit.
-            kept: What an earlier run recorded.
+            kept: The job, and what an earlier run recorded of it.
             give_back: Give the pages of what is on disk back to the system.
         """
         self.num_units = kept.num_units
         self.digests: Digests = kept.digests
         self._store = store
-        self._job = job
+        self._job = kept.job
         self._sources = sources
         self._num_inputs = kept.num_inputs
         self._valid_bytes = kept.ledger_bytes
-        self._token_bytes = 2 if job.dtype == "uint16" else 4
+        self._token_bytes = 2 if kept.job.dtype == "uint16" else 4
         self._give_back = give_back
         self._pending: list[Finished] = []
         self._unsynced_bytes = 0

@@ -7,7 +7,7 @@ the Python interface both call `run_job`.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Literal
 
@@ -81,7 +81,7 @@ def run_job(settings: JobSettings, progress: Progress) -> Outcome:
             store, layout, job, plan, overwrite=settings.overwrite, num_threads=num_workers
         )
         store.refuse_foreign_files(overwrite=settings.overwrite)
-        plan, job = plan.divided_by(kept.unit_bytes), replace(job, unit_bytes=kept.unit_bytes)
+        job, plan = kept.job, plan.divided_by(kept.job.unit_bytes)
         watch = Watch(progress, plan.input_bytes, plan.num_units, kept.offsets)
         executor = LocalExecutor(
             spec,
@@ -90,7 +90,7 @@ def run_job(settings: JobSettings, progress: Progress) -> Outcome:
             priority=settings.priority,
             lock_file=store.lock_file,
         )
-        checkpoints = Checkpoints(store, job, plan.sources, kept, give_back=spec.give_back)
+        checkpoints = Checkpoints(store, plan.sources, kept, give_back=spec.give_back)
         with progress, checkpoints, executor:
             _check_before_start(plan, layout, store, executor)
             watch.start(kept.num_units)

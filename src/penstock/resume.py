@@ -42,7 +42,7 @@ class Kept:
     """What an earlier run of the same job has done.
 
     Attributes:
-        unit_bytes: How that run divided the inputs; this one must do the same.
+        job: The job as that run recorded it; this one divides the inputs the same way.
         num_units: How many units are recorded.
         num_inputs: How many inputs are.
         ledger_bytes: Where the good lines of the ledger end.
@@ -50,7 +50,7 @@ class Kept:
         problem: What is wrong with the ledger behind its good lines.
     """
 
-    unit_bytes: int
+    job: JobRecord
     num_units: int = 0
     num_inputs: int = 0
     ledger_bytes: int = 0
@@ -121,7 +121,7 @@ def keep_units(
                 next_step=f"see what it made: `penstock info {store.folder}`",
             )
         store.reopen()
-    nothing = Kept(job.unit_bytes)
+    nothing = Kept(job)
     if not store.ledger.exists():
         store.clear()
         return nothing
@@ -141,7 +141,7 @@ def keep_units(
             pass
         damaged = []
     return Kept(
-        unit_bytes=reader.job.unit_bytes,
+        job=reader.job,
         num_units=reader.num_units,
         num_inputs=len(reader.sources),
         ledger_bytes=reader.valid_bytes,

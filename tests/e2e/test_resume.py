@@ -227,3 +227,19 @@ def test_two_interrupts_stop_at_once_and_leave_nothing_half(tmp_path: Path) -> N
     assert process.returncode in (130, -signal.SIGINT)
     assert not (output / "train.bin").exists()
     assert finished(corpus, output) == finished(corpus, tmp_path / "fresh")
+
+
+def test_a_job_that_a_later_release_goes_on_with_is_whole(
+    inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import penstock as library
+
+    output = tmp_path / "out"
+    with monkeypatch.context() as earlier:
+        earlier.setattr("penstock.pipeline.version", lambda _: "0.0.9")
+        library.tokenize(inputs, output, engine="tiktoken", unit_bytes=100_000)
+    write_corpus(inputs / "part-3.txt", 20)
+    manifest = library.tokenize(inputs, output, engine="tiktoken")
+    assert manifest.penstock == "0.0.9"
+    assert manifest.run["resumed"]
+    assert library.verify(output, full=True).is_whole
