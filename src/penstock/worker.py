@@ -142,24 +142,32 @@ class Worker:
         Returns the input bytes and tokens of the samples, to estimate from.
         """
         reference = load_engine("tiktoken", self._tokenizer, self._spec.eot)
-        num_bytes = num_tokens = 0
+        num_bytes = num_tokens = num_compared = 0
         for unit in samples:
-            if num_bytes > _MAX_SAMPLE_BYTES:
-                break
             reader = self._readers.choose(unit.source)
             for read in reader.iter_blocks(unit):
                 room = _UnitTokens(self._spec.dtype).room(TRAIN, read)
                 block, ids = self._encode_block(read, unit, _Tally(), room)
-                if len(ids) and not np.array_equal(ids, reference.encode(block)):
-                    raise EngineError(
-                        f"engine `{self._engine.name}` gives other ids than the reference",
-                        where=f"{unit.source.path}, byte {unit.start} to {unit.end}",
-                        next_step="pass `--engine tiktoken`, and report this with the text",
-                    )
+                if len(ids) and num_compared < _MAX_SAMPLE_BYTES:
+                    num_compared += int((block.ends - block.starts).sum())
+                    self._compare(ids, reference.encode(block), unit)
                 num_tokens += len(ids)
             num_bytes += reader.take_counts().input_bytes
             reader.take_skipped()
         return num_bytes, num_tokens
+
+    def _compare(
+        self,
+        ids: NDArray[np.unsignedinteger[Any]],
+        expected: NDArray[np.unsignedinteger[Any]],
+        unit: Unit,
+    ) -> None:
+        if not np.array_equal(ids, expected):
+            raise EngineError(
+                f"engine `{self._engine.name}` gives other ids than the reference",
+                where=f"{unit.source.path}, byte {unit.start} to {unit.end}",
+                next_step="pass `--engine tiktoken`, and report this with the text",
+            )
 
     def _encode_block(
         self, block: Block, unit: Unit, tally: _Tally, room: NDArray[np.unsignedinteger[Any]]

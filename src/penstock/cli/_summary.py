@@ -183,6 +183,8 @@ def _eot_text(settings: JobSettings) -> str:
 
 def _way_to_val(num_documents: int, settings: dict[str, Any]) -> str:
     """Name flags that would give a val split: a larger share, or more and smaller documents."""
+    if num_documents < _FEW_DOCUMENTS and settings["docs_by"] == "record":
+        return f"there are {num_documents} records to choose from"
     if num_documents < _FEW_DOCUMENTS:
         other = "file" if settings["docs_by"] == "line" else "line"
         return (
