@@ -194,7 +194,7 @@ def test_another_jobs_output_is_a_conflict(penstock: RunPenstock, tmp_path: Path
     assert "`--overwrite` to delete 2 files" in done.stderr
     (tmp_path / "text.txt").write_text("some other text")
     done = penstock("tokenize", "text.txt", exit_code=5)
-    assert "inputs: other files, sizes or times" in done.stderr
+    assert "input `text.txt`: 9 bytes there, 15 here" in done.stderr
     assert (tmp_path / "tokens" / "train.bin").read_bytes() == before
     penstock("tokenize", "text.txt", "--overwrite")
     assert (tmp_path / "tokens" / "train.bin").read_bytes() != before
