@@ -16,7 +16,7 @@ TOUCHING = (
     *("os.open(", " open(", ".open(", ".write_bytes(", ".write_text(", ".touch(", ".mkdir("),
     *(".unlink(", ".rename(", ".replace(temporary", "os.replace(", "os.remove(", ".rmdir("),
 )
-STAGES = ("readers", "cuts", "engines", "splits", "repair", "segments", "layout")
+STAGES = ("readers", "cuts", "engines", "splits", "repair", "segments", "layout", "decompress")
 FLOOR = {
     "faults",
     "json_lines",
