@@ -454,6 +454,26 @@ def test_a_lost_ledger_is_made_anew_from_the_inputs(made: Path, tmp_path: Path) 
     assert contents(tmp_path / "o") == whole
 
 
+@pytest.mark.parametrize("damage", [lose_two_units, lose_the_first_line, lose_the_end])
+def test_a_ledger_with_bad_records_is_made_anew(
+    tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    lines = [
+        json.dumps({"text" if idx % 50 else "body": f"document {idx}, {'words ' * 400}"})
+        for idx in range(400)
+    ]
+    (tmp_path / "in.jsonl").write_text("\n".join(lines))
+    (tmp_path / "picture.jsonl").write_bytes(b"\x89PNG and so on")
+    output = tmp_path / "out"
+    names = [tmp_path / "in.jsonl", tmp_path / "picture.jsonl"]
+    penstock.tokenize(names, output, on_error="skip", **SETTINGS)
+    whole = contents(output)
+    damage(output)
+    assert not penstock.verify(output).is_whole
+    assert penstock.verify(output, repair=True, full=True, workers=1).is_whole
+    assert contents(output) == whole
+
+
 @pytest.mark.parametrize("name", ["train_shard_00001.bin", "val_shard_00000.bin"])
 def test_what_is_no_file_is_found_and_never_followed(
     output: Path, tmp_path: Path, name: str

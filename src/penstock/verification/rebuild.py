@@ -71,7 +71,8 @@ def rebuild_ledger(store: Store, settings: VerifySettings, progress: Progress) -
     manifest = Manifest.load(folder)
     job = _find_job(folder, manifest)
     sources = _find_sources(folder / SEGMENTS, manifest)
-    skipped = {record.path: record.reason or "" for record in manifest.inputs if record.skipped}
+    # Not by their number of skipped records: an input that is used may have some.
+    skipped = {each.path: each.reason for each in manifest.inputs if each.reason is not None}
     plan = Plan(
         sources,
         skipped,
