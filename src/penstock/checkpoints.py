@@ -11,7 +11,6 @@ import os
 from threading import Condition, Thread
 from typing import TYPE_CHECKING
 
-from penstock.errors import PenstockError
 from penstock.faults import fault_point
 from penstock.ledger import Digests, format_ending, format_input, format_job, format_unit
 from penstock.segments import write_errors
@@ -65,7 +64,7 @@ class Checkpoints:
         self._pending: list[Finished] = []
         self._unsynced_bytes = 0
         self._is_closing = False
-        self._failure: PenstockError | None = None
+        self._failure: BaseException | None = None
         self._changed = Condition()
         self._thread = Thread(target=self._run, daemon=True, name="checkpoints")
 
@@ -136,7 +135,7 @@ class Checkpoints:
                 num_bytes, is_last = self._unsynced_bytes, self._is_closing
             try:
                 self._record(units)
-            except PenstockError as error:
+            except BaseException as error:  # noqa: BLE001 the thread's border: nobody else hears it
                 # Nothing may be recorded any more: the system drops what it could not write, and
                 # reports that only once.
                 self._failure, is_last = error, True
