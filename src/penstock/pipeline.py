@@ -80,7 +80,6 @@ def run_job(settings: JobSettings, progress: Progress) -> Outcome:
         kept = keep_units(
             store, layout, job, plan, overwrite=settings.overwrite, num_threads=num_workers
         )
-        store.refuse_foreign_files(overwrite=settings.overwrite)
         job, plan = kept.job, plan.divided_by(kept.job.unit_bytes)
         watch = Watch(progress, plan.input_bytes, plan.num_units, kept.offsets)
         executor = LocalExecutor(
@@ -90,33 +89,37 @@ def run_job(settings: JobSettings, progress: Progress) -> Outcome:
             priority=settings.priority,
             lock_file=store.lock_file,
         )
-        checkpoints = Checkpoints(store, plan.sources, kept, give_back=spec.give_back)
-        with progress, checkpoints, executor:
-            _check_before_start(plan, layout, store, executor)
-            watch.start(kept.num_units)
-            _do_again(kept, store, executor, watch)
-            for unit in executor.run(
-                plan.iter_units(kept.num_units), kept.offsets, lambda: watch.tick(executor.pids())
-            ):
-                checkpoints.append(unit)
-                watch.num_units_done += 1
-            watch.tick(executor.pids(), now=True)
-            _refuse_nothing(store, kept.offsets, plan)
-            _refuse_changed_inputs(plan)
-            run = {
-                "seconds": round(time.monotonic() - started, 3),
-                "work_seconds": round(watch.work_seconds, 3),
-                "work_bytes": watch.work_bytes,
-                "workers": num_workers,
-                "workers_replaced": executor.num_replaced,
-                "peak_memory_bytes": watch.peak_bytes,
-                "resumed": kept.num_units > 0,
-                "units_kept": kept.num_units - len(kept.damaged),
-                "engine": engine,
-                "host": host_facts(),
-            }
-            ending = Ending(run, plan.skipped)
-            checkpoints.finish(ending)
+        with progress, executor:
+            _check_before_start(plan, layout, store, executor, kept)
+            if kept.is_finished:
+                store.reopen()
+            with Checkpoints(store, plan.sources, kept, give_back=spec.give_back) as checkpoints:
+                watch.start(kept.num_units)
+                _do_again(kept, store, executor, watch)
+                for unit in executor.run(
+                    plan.iter_units(kept.num_units),
+                    kept.offsets,
+                    lambda: watch.tick(executor.pids()),
+                ):
+                    checkpoints.append(unit)
+                    watch.num_units_done += 1
+                watch.tick(executor.pids(), now=True)
+                _refuse_nothing(store, kept.offsets, plan)
+                _refuse_changed_inputs(plan)
+                run = {
+                    "seconds": round(time.monotonic() - started, 3),
+                    "work_seconds": round(watch.work_seconds, 3),
+                    "work_bytes": watch.work_bytes,
+                    "workers": num_workers,
+                    "workers_replaced": executor.num_replaced,
+                    "peak_memory_bytes": watch.peak_bytes,
+                    "resumed": kept.num_units > 0,
+                    "units_kept": kept.num_units - len(kept.damaged),
+                    "engine": engine,
+                    "host": host_facts(),
+                }
+                ending = Ending(run, plan.skipped)
+                checkpoints.finish(ending)
         manifest = make_manifest(
             job=job,
             sources=plan.sources,
@@ -155,11 +158,13 @@ def _describe(settings: JobSettings, plan: Plan, tokenizer: Tokenizer) -> JobRec
     )
 
 
-def _check_before_start(plan: Plan, layout: Layout, store: Store, executor: LocalExecutor) -> None:
+def _check_before_start(
+    plan: Plan, layout: Layout, store: Store, executor: LocalExecutor, kept: Kept
+) -> None:
     """Compare the engine with the reference on the user's text, and see that the output fits."""
     num_bytes, num_tokens = executor.check(plan.samples())
     estimate = round(plan.input_bytes * num_tokens / max(num_bytes, 1) * _ROOM_MARGIN)
-    store.check_room(estimate * layout.token_bytes)
+    store.check_room(estimate * layout.token_bytes, adds=kept.is_finished)
     layout.check_shards(estimate)
 
 

@@ -7,7 +7,7 @@ pipeline asks it first: is the job finished, unfinished, another one, or not the
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -21,13 +21,13 @@ from penstock.segments import SegmentReader, write_errors
 from penstock.types import SPLITS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from penstock.layout import Layout
     from penstock.plan import Plan
     from penstock.store import Store
-    from penstock.types import Finished, JobRecord, Source
+    from penstock.types import Finished, JobRecord, Source, Split
 
 __all__ = ["Kept", "find_finished", "keep_units"]
 
@@ -48,6 +48,7 @@ class Kept:
         ledger_bytes: Where the good lines of the ledger end.
         damaged: Recorded units whose tokens are no longer what was written.
         problem: What is wrong with the ledger behind its good lines.
+        is_finished: Whether that run had finished; its output stands under its final names.
     """
 
     job: JobRecord
@@ -58,6 +59,7 @@ class Kept:
     digests: Digests = field(default_factory=Digests)
     damaged: list[Finished] = field(default_factory=list)
     problem: str = ""
+    is_finished: bool = False
 
     def told(self) -> str:
         """Say what was done again and why; empty if nothing was."""
@@ -110,6 +112,9 @@ def keep_units(
 ) -> Kept:
     """Find the units an earlier run has done, after a look at their checksums.
 
+    A finished job to which inputs were added stays as it is; the pipeline reopens it when nothing
+    speaks against a start.
+
     Raises:
         ConflictError: If they belong to another job; with `overwrite` they are deleted instead.
     """
@@ -120,11 +125,14 @@ def keep_units(
                 where=str(store.folder),
                 next_step=f"see what it made: `penstock info {store.folder}`",
             )
-        store.reopen()
-    nothing = Kept(job)
+        kept = _look_at_units(
+            store.folder / SEGMENTS, layout.final_path, layout.token_bytes, num_threads
+        )
+        return replace(kept, is_finished=True)
+    store.refuse_foreign_files(overwrite=overwrite)
     if not store.ledger.exists():
         store.clear()
-        return nothing
+        return Kept(job)
     try:
         reader = LedgerReader(store.ledger)
         _refuse_other_job(store, reader, job, plan)
@@ -132,11 +140,17 @@ def keep_units(
         if not overwrite and store.has_units:
             raise ConflictError(error.what, where=error.where, next_step=_START_AGAIN) from error
         store.clear()
-        return nothing
-    reader = LedgerReader(store.ledger)
-    damaged = _find_damaged(reader.iter_units(), layout, num_threads)
+        return Kept(job)
+    return _look_at_units(store.ledger, layout.partial_path, layout.token_bytes, num_threads)
+
+
+def _look_at_units(
+    ledger: Path, path_of: Callable[[Split, int], Path], token_bytes: int, num_threads: int
+) -> Kept:
+    reader = LedgerReader(ledger)
+    damaged = _find_damaged(reader.iter_units(), path_of, token_bytes, num_threads)
     if len(damaged) > _MAX_DAMAGED:
-        reader = LedgerReader(store.ledger)
+        reader = LedgerReader(ledger)
         for _ in islice(reader.iter_units(), damaged[0].unit.index):
             pass
         damaged = []
@@ -229,11 +243,16 @@ def _refuse_missing_files(folder: Path, manifest: Manifest) -> None:
                 )
 
 
-def _find_damaged(units: Iterable[Finished], layout: Layout, num_threads: int) -> list[Finished]:
+def _find_damaged(
+    units: Iterable[Finished],
+    path_of: Callable[[Split, int], Path],
+    token_bytes: int,
+    num_threads: int,
+) -> list[Finished]:
     """Read the tokens of units back, and return those that are not what was written."""
     readers: SimpleQueue[SegmentReader] = SimpleQueue()
     for _ in range(num_threads):
-        readers.put(SegmentReader(layout.partial_path, layout.token_bytes))
+        readers.put(SegmentReader(path_of, token_bytes))
 
     def is_whole(finished: Finished) -> bool:
         reader = readers.get()

@@ -135,9 +135,13 @@ class Store:
                 + ", ".join(f"`{path.name}`" for path in taken[:5]),
             )
 
-    def check_room(self, needed_bytes: int) -> None:
-        """Refuse to start what cannot fit; what is written already needs no more room."""
-        written = sum(path.stat().st_blocks * 512 for path in self.work.glob("*.partial"))
+    def check_room(self, needed_bytes: int, *, adds: bool = False) -> None:
+        """Refuse to start what cannot fit; what is written already needs no more room.
+
+        With `adds` that is the finished job here too: it is added to.
+        """
+        paths = [*self.work.glob("*.partial"), *(self._own_names() if adds else ())]
+        written = sum(path.stat().st_blocks * 512 for path in paths)
         free = shutil.disk_usage(self.folder).free
         if free < needed_bytes - written:
             raise WriteError(

@@ -160,6 +160,30 @@ def test_added_inputs_are_appended(inputs: Path, tmp_path: Path) -> None:
         assert manifest[name] == fresh_manifest[name]
 
 
+def write_records(path: Path, key: str) -> Path:
+    lines = (json.dumps({key: f"document {idx}: " + "word " * 400}) for idx in range(100))
+    path.write_text("\n".join(lines))
+    return path
+
+
+def test_added_inputs_that_cannot_be_used_leave_the_finished_job_whole(
+    tmp_path: Path, penstock: RunPenstock
+) -> None:
+    good = write_records(tmp_path / "a.jsonl", "text")
+    penstock("tokenize", good, "-o", "out", *FLAGS)
+    before = {path: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    bad = write_records(tmp_path / "b.jsonl", "body")
+    said = penstock("tokenize", good, bad, "-o", "out", *FLAGS, exit_code=4).stderr
+    assert "text key `text` is missing" in said
+    assert {path: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
+    penstock("info", "out")
+    penstock("verify", "out", "--full")
+    write_records(bad, "text")
+    penstock("tokenize", good, bad, "-o", "out", *FLAGS)
+    penstock("tokenize", good, bad, "-o", "fresh", *FLAGS)
+    assert contents(tmp_path / "out") == contents(tmp_path / "fresh")
+
+
 def test_added_shards_are_the_same(inputs: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
     finished(inputs, output, "--shard-tokens", "20K")

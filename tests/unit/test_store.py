@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -104,3 +106,12 @@ def test_too_little_disk_is_said_before_the_start(tmp_path: Path) -> None:
         store.check_room(1)
         with pytest.raises(WriteError, match="too little disk"):
             store.check_room(1 << 60)
+
+
+def test_a_finished_job_that_is_added_to_needs_no_room_again(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        (tmp_path / "train.bin").write_bytes(b"\0" * (8 << 20))
+        with mock.patch("shutil.disk_usage", return_value=SimpleNamespace(free=0)):
+            store.check_room(8 << 20, adds=True)
+            with pytest.raises(WriteError, match="too little disk"):
+                store.check_room(8 << 20)
