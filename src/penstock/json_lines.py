@@ -17,7 +17,7 @@ import numpy as np
 
 from penstock.errors import UsageError
 from penstock.json_fallback import extract_json_lines
-from penstock.json_scan import MAX_DEPTH, RecordCode
+from penstock.json_scan import MAX_DEPTH, RecordCode, scan_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Extracted", "JsonLines", "RecordCode", "list_string_keys"]
 
 _LINE = re.compile(rb"[^\n]*")
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _KINDS = {"{": "an object", "[": "a list", '"': "a string", "t": "a boolean", "f": "a boolean"}
 _KINDS["n"] = "null"
 _MAX_KEYS = 12  # in a message
@@ -117,6 +118,17 @@ class JsonLines:
         )
         text = memoryview(out)[: int(ends[-1]) if len(ends) else 0]
         return Extracted(text, starts, ends, codes, lines, positions, num_blank, num_lone, consumed)
+
+    def iter_without_lone_surrogates(
+        self, buffer: memoryview, found: Extracted
+    ) -> Iterator[tuple[int, bytes]]:
+        """Yield the number of each record that has lone surrogates, and its text without them."""
+        for record_idx in np.flatnonzero(found.codes == RecordCode.OK).tolist():
+            line = _line_at(buffer, int(found.lines[record_idx]))
+            if _SURROGATE.search(line):
+                field = scan_line(line, self._key_bytes, lone=b"")
+                if field.num_lone_surrogates:
+                    yield record_idx, field.text
 
     def explain(self, buffer: memoryview, found: Extracted, record_idx: int) -> str:
         """Say what is wrong with a record, for a message that also says where it is."""

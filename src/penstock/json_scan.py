@@ -1,8 +1,8 @@
 """One line of JSON, read in Python: the rules of the kernel's `json_line.cpp`, in slow motion.
 
 It says what the wanted field holds, or which byte is the first that valid JSON cannot have there.
-It never repairs a line. `json_lines.py` asks it about lines that are not plainly good, where the
-kernel is not built.
+It never repairs a line. `json_lines.py` asks it about half characters, and where the kernel is not
+built about all lines that are not plainly good.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Field(NamedTuple):
         position: The first byte that valid JSON cannot have there (broken), the first byte of a
             value that is no string, or else that of the line, blanks not counted.
         text: The text, if `OK`.
-        num_lone_surrogates: Escapes in it that stand for half a character and became U+FFFD.
+        num_lone_surrogates: Escapes in it that stand for half a character and were replaced.
     """
 
     code: RecordCode
@@ -63,9 +63,9 @@ class _FaultError(Exception):
         self.position = position
 
 
-def scan_line(line: bytes, key: bytes) -> Field:
-    """Read a line, without its line feed, that is not blank."""
-    scan = _LineScan(line, key)
+def scan_line(line: bytes, key: bytes, lone: bytes = _REPLACEMENT) -> Field:
+    """Read a line, without its line feed, that is not blank; `lone` replaces half characters."""
+    scan = _LineScan(line, key, lone)
     try:
         scan.read()
     except _FaultError as fault:
@@ -74,7 +74,8 @@ def scan_line(line: bytes, key: bytes) -> Field:
 
 
 class _LineScan:
-    def __init__(self, line: bytes, key: bytes) -> None:
+    def __init__(self, line: bytes, key: bytes, lone: bytes) -> None:
+        self._lone = lone
         self._line = line + b"\n"  # which valid JSON never has in a line: no look-up fails
         self._at = 0
         self._key = key
@@ -125,7 +126,7 @@ class _LineScan:
 
     def _read_member(self) -> None:
         self._expect(b'"')
-        name, num_lone_surrogates = _unescape(self._read_string())
+        name, num_lone_surrogates = _unescape(self._read_string(), self._lone)
         self._expect(b":")
         self._skip_blanks()
         level = self._levels[-1]
@@ -145,7 +146,9 @@ class _LineScan:
         start = self._at
         if self._peek() == b'"':
             self._at += 1
-            self.field = Field(RecordCode.OK, self._start, *_unescape(self._read_string()))
+            self.field = Field(
+                RecordCode.OK, self._start, *_unescape(self._read_string(), self._lone)
+            )
         else:
             is_null = self._peek() == b"n"
             self.field = Field(RecordCode.NULL if is_null else RecordCode.NO_STRING, start)
@@ -207,7 +210,7 @@ def _end(pattern: re.Pattern[bytes], line: bytes, at: int) -> int:
     return at if match is None else match.end()
 
 
-def _unescape(raw: bytes) -> tuple[bytes, int]:
+def _unescape(raw: bytes, lone: bytes) -> tuple[bytes, int]:
     """Return the text of a valid string, and how many lone surrogates were replaced in it."""
     num_lone_surrogates = 0
 
@@ -221,7 +224,7 @@ def _unescape(raw: bytes) -> tuple[bytes, int]:
             return chr(joined).encode()
         if 0xD800 <= int(unit, 16) <= 0xDFFF:
             num_lone_surrogates += 1
-            return _REPLACEMENT
+            return lone
         return chr(int(unit, 16)).encode()
 
     text = _ESCAPE.sub(replace, raw) if b"\\" in raw else raw

@@ -88,6 +88,7 @@ class Worker:
             strip=spec.strip,
             give_back=spec.give_back,
             on_error=spec.on_error,
+            invalid_utf8=spec.invalid_utf8,
             find_all=find_native("find_all"),
             extract_json=find_native("extract_json_lines"),
         )

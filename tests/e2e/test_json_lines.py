@@ -149,6 +149,40 @@ def test_lone_surrogates_are_replaced_and_counted(tmp_path: Path, penstock: RunP
     assert "\U0001f600" in shown
 
 
+def test_lone_surrogates_stop_if_invalid_text_must(tmp_path: Path, penstock: RunPenstock) -> None:
+    lines = '{"text": "\\ud83d\\ude00", "id": "\\udc00"}\n\n{"text": "a \\ud800 b"}\n'
+    (tmp_path / "a.jsonl").write_text(lines)
+    flags = ("-o", "out", "--invalid-utf8", "stop", "--on-error", "skip")
+    said = penstock("tokenize", "a.jsonl", *flags, exit_code=4).stderr
+    assert "half a surrogate pair" in said
+    assert f"a.jsonl, line 3, byte {lines.index('{', 1)}" in said
+    assert "`--invalid-utf8 replace`" in said
+    assert not (tmp_path / "out").exists()
+
+
+def test_lone_surrogates_are_left_out_and_counted(tmp_path: Path, penstock: RunPenstock) -> None:
+    lines = [
+        '{"text": "a \\ud800b\\u0000 \\uDFFF<|endoftext|>"}',
+        '{"text": "\\ud83d\\ude00 and \ufffd"}',
+        '{"text": "\\udc00\\ud800"}',
+        '{"text": "\\ud800x", "text": "last \\udbff one"}',
+    ]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    (tmp_path / "b.jsonl").write_text(
+        '{"text": "a b\\u0000 <|endoftext|>"}\n{"text": "\U0001f600 and \ufffd"}\n'
+        '{"text": ""}\n{"text": "last  one"}',
+        encoding="utf-8",
+    )
+    counts = []
+    for name in ("a", "b"):
+        penstock("tokenize", f"{name}.jsonl", "-o", name, "--invalid-utf8", "ignore", *VAL)
+        counts.append(json.loads((tmp_path / name / "manifest.json").read_text())["counts"])
+    assert contents(tmp_path / "a") == contents(tmp_path / "b")
+    assert counts[0]["invalid_utf8"] == 5
+    for key in ("documents", "empty_documents", "nul_bytes", "special_text_documents"):
+        assert counts[0][key] == counts[1][key] > 0
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from penstock.types import Block, Counts, OnError, SkippedRecord, Unit
+    from penstock.types import Block, Counts, InvalidUtf8, OnError, SkippedRecord, Unit
 
 __all__ = ["CutRule", "FindAll", "Reader", "TextOptions"]
 
@@ -69,6 +69,8 @@ class TextOptions:
         strip: Leave out white space at the ends of documents.
         give_back: Hand pages that were read back to the system.
         on_error: Leave bad records out, or stop at the first.
+        invalid_utf8: What becomes of escapes that stand for half a character; invalid bytes are
+            left to the worker, which hears of them from the engine.
         find_all: The kernel's search, where it is built.
         extract_json: The kernel's way through JSON Lines, where it is built.
     """
@@ -78,5 +80,6 @@ class TextOptions:
     strip: bool
     give_back: bool
     on_error: OnError = "stop"
+    invalid_utf8: InvalidUtf8 = "replace"
     find_all: FindAll | None = None
     extract_json: Callable[..., Any] | None = None

@@ -20,6 +20,8 @@ from penstock.types import Counts, SkippedRecord
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from numpy.typing import NDArray
+
     from penstock.json_lines import Extracted
     from penstock.readers.base import CutRule, TextOptions
     from penstock.types import Block, Unit
@@ -85,9 +87,10 @@ class JsonlReader:
             left = json[at:]
             found = self._lines.extract(left, self._text.room(len(left)), self._options.block_bytes)
             self._note_bad(found, left, self._json.origin + at, file)
+            ends = self._settle_halves(found, left, self._json.origin + at, file)
             good = found.codes == RecordCode.OK
             yield from self._documents.iter_blocks(
-                self._text, found.starts[good], found.ends[good], self._json.origin + at
+                self._text, found.starts[good], ends[good], self._json.origin + at
             )
             at += found.consumed
 
@@ -99,6 +102,26 @@ class JsonlReader:
         for idx in np.flatnonzero(found.codes != RecordCode.OK).tolist():
             what = self._lines.explain(json, found, idx)
             self._refuse(file, origin + int(found.lines[idx]), what)
+
+    def _settle_halves(
+        self, found: Extracted, json: memoryview, origin: int, file: SourceFile
+    ) -> NDArray[np.int64]:
+        """Keep, drop or refuse what stands for half a character; return where the texts end."""
+        if not found.num_lone_surrogates or self._options.invalid_utf8 == "replace":
+            return found.ends
+        ends = found.ends.copy()
+        for idx, text in self._lines.iter_without_lone_surrogates(json, found):
+            if self._options.invalid_utf8 == "stop":
+                position = origin + int(found.lines[idx])
+                raise InputError(
+                    "an escape in the text is half a surrogate pair, and no character",
+                    where=f"{file.source.path}, {_line_number(file, position)}byte {position}",
+                    next_step="mend it, or pass `--invalid-utf8 replace` (counted) or `ignore`",
+                )
+            start = int(found.starts[idx])
+            ends[idx] = start + len(text)
+            found.text[start : start + len(text)] = text
+        return ends
 
     def _refuse(self, file: SourceFile, position: int, what: str) -> None:
         if self._options.on_error == "stop":
