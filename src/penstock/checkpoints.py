@@ -1,7 +1,7 @@
 """Makes finished units last: their tokens to disk, then their ledger lines, every second or so.
 
 A thread does it, so that nobody waits for the disk but a run that is too far ahead of it. It reads
-nothing back; `ledger` knows the lines, the store pushes the data. After a kill, what was not
+nothing back; `ledger_lines` knows the lines, the store pushes the data. After a kill, what was not
 recorded yet is done again: a second or two of work, however large the corpus is.
 """
 
@@ -12,14 +12,15 @@ from threading import Condition, Thread
 from typing import TYPE_CHECKING
 
 from penstock.faults import fault_point
-from penstock.ledger import Digests, format_ending, format_input, format_job, format_unit
+from penstock.ledger_lines import format_ending, format_input, format_job, format_unit
 from penstock.segments import write_errors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
 
-    from penstock.ledger import Ending
+    from penstock.ledger import Digests
+    from penstock.ledger_lines import Ending
     from penstock.resume import Kept
     from penstock.store import Store
     from penstock.types import Finished, Source

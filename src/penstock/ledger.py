@@ -1,76 +1,41 @@
 """The ledger: what a job is, its inputs, and one line for each finished unit, in unit order.
 
-It reads and formats lines, each with a checksum of its own; it writes no file (`checkpoints` does)
-and decides nothing. Reading adds up: at its end the reader holds all that the run held when it
-wrote the last line, so a job can go on from it, and the manifest can be made from it.
-
-    {"format": "penstock ledger", ...}   what shapes the bytes
-    {"input": 0, "path": ...}            an input, before its first unit
-    {"unit": 0, "input": 0, ...}         a finished unit
-    {"run": {...}, "skipped": {...}}     the end of a finished job
+It reads; it writes no file (`checkpoints` does) and decides nothing; `ledger_lines` has the lines.
+Reading adds up: at its end the reader holds all that the run held when it wrote the last line, so a
+job can go on from it, and the manifest can be made from it.
 """
 
 from __future__ import annotations
 
 import json
-import os
-from dataclasses import asdict, dataclass, field
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING
 
-import msgspec
 import xxhash
 
 from penstock.errors import DamageError
 from penstock.layout import Layout
-from penstock.offsets import Offsets
-from penstock.types import (
-    SPLITS,
-    Counts,
-    Encoded,
-    Finished,
-    Grant,
-    InputFormat,
-    JobRecord,
-    Receipt,
-    Segment,
-    SkippedRecord,
-    Source,
-    Split,
-    Unit,
+from penstock.ledger_lines import (
+    INPUT_START,
+    MAX_LINE_BYTES,
+    UNIT_START,
+    line_body,
+    read_ending,
+    read_input,
+    read_job,
+    read_unit,
 )
+from penstock.offsets import Offsets
+from penstock.types import SPLITS, Finished, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = [
-    "INPUT_START",
-    "MAX_LINE_BYTES",
-    "UNIT_START",
-    "Digests",
-    "Ending",
-    "LedgerReader",
-    "UnitLine",
-    "format_ending",
-    "format_input",
-    "format_job",
-    "format_unit",
-    "iter_skipped",
-    "line_body",
-    "lists_skipped",
-    "read_input",
-    "read_unit",
-]
+    from penstock.ledger_lines import Ending, UnitLine
+    from penstock.types import Encoded, Grant, Receipt, Segment, Source, Split
 
-_FORMAT, _VERSION = "penstock ledger", 1
-_CHECK = b',"check":"'
-UNIT_START, INPUT_START = b'{"unit":', b'{"input":'
-# No line of a job is longer; a file that is no ledger may be one line of any size.
-MAX_LINE_BYTES = 256 << 20
-_MAX_NUMBER = 1 << 62
-_Number = Annotated[int, msgspec.Meta(ge=0, lt=_MAX_NUMBER)]
-_Digest = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
+__all__ = ["Digests", "LedgerReader", "iter_skipped", "lists_skipped"]
 
 
 class Digests:
@@ -91,206 +56,6 @@ class Digests:
     def of(self, split: Split, shard: int) -> str:
         """Return the digest of a file over what was covered so far."""
         return self._running.get((split, shard), xxhash.xxh3_128()).hexdigest()
-
-
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """The last line of a finished job: how it ran, and which inputs were skipped."""
-
-    run: dict[str, Any]
-    skipped: dict[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class _InputLine:
-    input: _Number
-    path: str
-    bytes: _Number
-    mtime_ns: Annotated[int, msgspec.Meta(gt=-_MAX_NUMBER, lt=_MAX_NUMBER)]
-    edges: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{16}$")]
-    format: InputFormat
-    end: _Number
-
-
-@dataclass(frozen=True, slots=True)
-class _PerSplit:
-    train: _Number
-    val: _Number
-
-
-@dataclass(frozen=True, slots=True)
-class UnitLine:
-    """What a line says of a unit."""
-
-    unit: _Number
-    input: _Number
-    start: _Number
-    end: _Number
-    counts: Counts
-    documents: _PerSplit
-    carried: tuple[Split, _Number]
-    carried_special: bool
-    open: Split | None
-    open_special: bool
-    segments: list[tuple[Split, _Number, _Number, _Number, _Digest]]
-    skipped: list[tuple[_Number, str]] = field(default_factory=list)
-
-    def receipt(self) -> Receipt:
-        """Return where the unit's tokens stand."""
-        return Receipt(self.unit, tuple(Segment(*fields) for fields in self.segments))
-
-    def encoded(self) -> Encoded:
-        """Return what the run knew of the unit before it had a place.
-
-        Raises:
-            ValueError: If its numbers do not add up: whoever can write a ledger can write a
-                checksum.
-        """
-        carried_split, carried_tokens = self.carried
-        tokens: dict[Split, int] = dict.fromkeys(SPLITS, 0)
-        for split, _, _, num_tokens, _ in self.segments:
-            tokens[split] += num_tokens
-        tokens[carried_split] -= carried_tokens
-        counts = self.counts.values()
-        if (
-            min(tokens.values()) < 0
-            or sum(tokens.values()) + carried_tokens != self.counts.tokens
-            or self.documents.train + self.documents.val != self.counts.documents
-            or len(self.skipped) != self.counts.skipped_records
-            or not 0 <= min(counts) <= max(counts) < _MAX_NUMBER
-        ):
-            raise ValueError("a unit whose counts do not add up")
-        return Encoded(
-            unit_idx=self.unit,
-            counts=self.counts,
-            tokens=tokens,
-            documents={"train": self.documents.train, "val": self.documents.val},
-            carried_tokens=carried_tokens,
-            carried_special=self.carried_special,
-            open_split=self.open,
-            open_special=self.open_special,
-            skipped=tuple(SkippedRecord(*fields) for fields in self.skipped),
-        )
-
-
-def format_job(job: JobRecord) -> bytes:
-    """Write the first line."""
-    return _checked({"format": _FORMAT, "version": _VERSION, **asdict(job)})
-
-
-def format_input(idx: int, source: Source, end: int) -> bytes:
-    """Write the line of an input; `end` is where the job ends in it."""
-    return _checked(
-        {
-            "input": idx,
-            "path": source.path,
-            "bytes": source.num_bytes,
-            "mtime_ns": source.mtime_ns,
-            "edges": source.edges,
-            "format": source.format,
-            "end": end,
-        }
-    )
-
-
-def format_unit(finished: Finished) -> bytes:
-    """Write the line of a unit: all that `Offsets` took from it, and its segments."""
-    unit, encoded = finished.unit, finished.encoded
-    counts = {name: count for name, count in asdict(encoded.counts).items() if count}
-    skipped = [[record.position, record.reason] for record in encoded.skipped]
-    return _checked(
-        {
-            "unit": unit.index,
-            "input": unit.source_idx,
-            "start": unit.start,
-            "end": unit.end,
-            "counts": counts,
-            "documents": encoded.documents,
-            "carried": [finished.grant.carried_split, encoded.carried_tokens],
-            "carried_special": encoded.carried_special,
-            "open": encoded.open_split,
-            "open_special": encoded.open_special,
-            "segments": [list(asdict(segment).values()) for segment in finished.receipt.segments],
-            **({"skipped": skipped} if skipped else {}),
-        }
-    )
-
-
-def format_ending(ending: Ending) -> bytes:
-    """Write the last line of a finished job."""
-    return _checked(asdict(ending))
-
-
-def iter_skipped(path: Path) -> Iterator[str]:
-    """Yield what a finished ledger says was left out, a line of JSON each: records, then inputs."""
-    reader = LedgerReader(path)
-    for finished in reader.iter_units():
-        for record in finished.encoded.skipped:
-            yield _skipped_line(finished.unit.source.path, record.position, record.reason)
-    for name, reason in reader.ending.skipped.items() if reader.ending else ():
-        yield _skipped_line(name, None, reason)
-
-
-def lists_skipped(path: Path, ledger: Path) -> bool:
-    """Tell whether a file is the list of what a ledger says was left out."""
-    try:
-        with path.open(encoding="utf-8", newline="\n") as found:
-            return all(here == there for here, there in zip_longest(found, iter_skipped(ledger)))
-    except (OSError, UnicodeDecodeError):
-        return False
-
-
-def _skipped_line(path: str, position: int | None, reason: str) -> str:
-    return json.dumps({"path": path, "position": position, "reason": reason}) + "\n"
-
-
-def _checked(content: dict[str, Any]) -> bytes:
-    body = json.dumps(content, separators=(",", ":")).encode()
-    return body[:-1] + _CHECK + xxhash.xxh3_64_hexdigest(body).encode() + b'"}\n'
-
-
-def line_body(line: bytes) -> bytes | None:
-    """Return a line without its checksum; None if it is torn or damaged."""
-    at = line.rfind(_CHECK)
-    body = line[:at] + b"}"
-    whole = body[:-1] + _CHECK + xxhash.xxh3_64_hexdigest(body).encode() + b'"}\n'
-    return body if at >= 0 and line == whole else None
-
-
-def _read_job(body: bytes) -> JobRecord:
-    content = json.loads(body)
-    if (content.pop("format", None), content.pop("version", None)) != (_FORMAT, _VERSION):
-        raise ValueError("of another version")
-    job = msgspec.convert(content, JobRecord)
-    tokenizer = job.tokenizer
-    if not (0 <= tokenizer.eot_id < tokenizer.vocab_size <= 1 << int(job.dtype[4:])):
-        raise ValueError("ids that do not fit")
-    if not 0 < job.unit_bytes < _MAX_NUMBER:
-        raise ValueError("units without sense")
-    return job
-
-
-def read_input(body: bytes) -> tuple[int, Source, int]:
-    """Read the line of an input: its number, what it was, and where the job ends in it.
-
-    Raises:
-        ValueError: If it is none, or names what no system allows.
-    """
-    line = msgspec.convert(json.loads(body), _InputLine)
-    if line.end > line.bytes or "\0" in line.path:
-        raise ValueError("an input without sense")
-    os.fsencode(line.path)
-    source = Source(line.path, line.bytes, line.mtime_ns, line.edges, line.format)
-    return line.input, source, line.end
-
-
-def read_unit(body: bytes) -> UnitLine:
-    """Read the line of a unit.
-
-    Raises:
-        ValueError: If it is none.
-    """
-    return msgspec.json.decode(body, type=UnitLine)
 
 
 class LedgerReader:
@@ -329,7 +94,7 @@ class LedgerReader:
         except OSError as error:
             raise self._damage(f"cannot be read: {error.strerror}") from error
         try:
-            self.job = _read_job(line_body(first) or b"{}")
+            self.job = read_job(line_body(first) or b"{}")
             self._layout = Layout.of_job(path.parent, self.job)
         except (ValueError, RecursionError) as error:
             raise self._damage("the first line is damaged, or of another version") from error
@@ -363,7 +128,7 @@ class LedgerReader:
         elif self._next_place()[0] < len(self._ends):
             raise ValueError("an end before the last unit")
         else:
-            self.ending = msgspec.convert(json.loads(body), Ending)
+            self.ending = read_ending(body)
         return None
 
     def _take_input(self, idx: int, source: Source, end: int) -> None:
@@ -427,3 +192,26 @@ class LedgerReader:
             where=str(self._path),
             next_step="pass `--overwrite` to make the output anew",
         )
+
+
+def iter_skipped(path: Path) -> Iterator[str]:
+    """Yield what a finished ledger says was left out, a line of JSON each: records, then inputs."""
+    reader = LedgerReader(path)
+    for finished in reader.iter_units():
+        for record in finished.encoded.skipped:
+            yield _skipped_line(finished.unit.source.path, record.position, record.reason)
+    for name, reason in reader.ending.skipped.items() if reader.ending else ():
+        yield _skipped_line(name, None, reason)
+
+
+def lists_skipped(path: Path, ledger: Path) -> bool:
+    """Tell whether a file is the list of what a ledger says was left out."""
+    try:
+        with path.open(encoding="utf-8", newline="\n") as found:
+            return all(here == there for here, there in zip_longest(found, iter_skipped(ledger)))
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _skipped_line(path: str, position: int | None, reason: str) -> str:
+    return json.dumps({"path": path, "position": position, "reason": reason}) + "\n"

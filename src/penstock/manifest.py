@@ -24,7 +24,8 @@ from penstock.types import SPLITS, Split, TokenizerRecord
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from penstock.ledger import Digests, Ending
+    from penstock.ledger import Digests
+    from penstock.ledger_lines import Ending
     from penstock.offsets import Offsets
     from penstock.types import Counts, JobRecord, Source
 

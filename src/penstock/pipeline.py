@@ -18,7 +18,8 @@ from penstock.engines import ENGINE_MEMORY, choose_engine
 from penstock.errors import InputError, UsageError
 from penstock.executors import LocalExecutor
 from penstock.layout import Layout
-from penstock.ledger import Ending, iter_skipped
+from penstock.ledger import iter_skipped
+from penstock.ledger_lines import Ending
 from penstock.manifest import Manifest, host_facts, make_manifest
 from penstock.memory import divide_memory
 from penstock.offsets import RecordedOffsets

@@ -10,7 +10,7 @@ import pytest
 import penstock.checkpoints
 from penstock.checkpoints import Checkpoints
 from penstock.layout import Layout
-from penstock.ledger import Ending
+from penstock.ledger_lines import Ending
 from penstock.resume import Kept
 from penstock.store import Store
 from penstock.types import (

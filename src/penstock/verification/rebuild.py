@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import ConflictError, DamageError
 from penstock.layout import MANIFEST, SEGMENTS, Layout
-from penstock.ledger import (
+from penstock.ledger import LedgerReader
+from penstock.ledger_lines import (
     Ending,
-    LedgerReader,
     format_ending,
     format_input,
     format_job,
@@ -25,7 +25,7 @@ from penstock.plan import Plan
 from penstock.progress import Meter
 from penstock.sources import look_at_source, refuse_changed
 from penstock.types import Finished, Grant
-from penstock.verification.records import format_of, job_of_manifest, manifest_of_ledger
+from penstock.verification.manifests import format_of, job_of_manifest, manifest_of_ledger
 from penstock.verification.rerun import default_unit_bytes, make_executor, rule_of_job
 from penstock.verification.salvage import find_unit_bytes, salvage_sources, salvage_units
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from penstock.ledger import UnitLine
+    from penstock.ledger_lines import UnitLine
     from penstock.progress import Progress
     from penstock.store import Store
     from penstock.types import Encoded, JobRecord, Source, Unit

@@ -7,44 +7,39 @@ manifest is what it adds up to. `look` goes on from here to the tokens.
 from __future__ import annotations
 
 import stat
-from dataclasses import asdict, dataclass, field, replace
-from importlib.metadata import version
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import msgspec
 
 from penstock.errors import DamageError
 from penstock.layout import MANIFEST, SEGMENTS, SKIPPED, WORK, Layout, is_own_name
 from penstock.ledger import LedgerReader, lists_skipped
-from penstock.manifest import Manifest, NewerManifestError, make_manifest
+from penstock.manifest import Manifest
 from penstock.store import is_unfinished
 from penstock.types import SPLITS, Finished, Grant, JobRecord, Source, Unit
 from penstock.verification.findings import Finding
+from penstock.verification.manifests import (
+    add_up,
+    check_sums,
+    compare_manifest,
+    format_of,
+    job_of_manifest,
+    load_manifest,
+)
 from penstock.verification.salvage import iter_lines, sample_units
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from random import Random
 
-    from penstock.ledger import Ending, UnitLine
-    from penstock.manifest import InputRecord
-    from penstock.types import InputFormat, Split
+    from penstock.ledger_lines import UnitLine
+    from penstock.types import Split
     from penstock.verification.findings import Report
 
-__all__ = [
-    "Records",
-    "check_records",
-    "format_of",
-    "job_of_manifest",
-    "manifest_of_ledger",
-    "refuse_unfinished",
-]
+__all__ = ["Records", "check_records", "refuse_unfinished"]
 
 # A ledger of this size takes some seconds, and stands for terabytes of text.
 _QUICK_LEDGER_BYTES = 32 << 20
-# What is longer is not read to say how it differs.
-_MAX_MANIFEST_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,41 +171,13 @@ def _read_records(folder: Path, report: Report, sample: _Sample) -> Records | No
     if reader is None or reader.ending is None or problem:
         _list_damaged_lines(path, problem, report)
         return _believe_manifest(folder, report, reader, sample.units())
-    manifest = _add_up(reader, reader.ending)
-    _compare_manifest(folder, manifest, report)
+    manifest = add_up(reader, reader.ending)
+    compare_manifest(folder, manifest, report)
     _check_input_bytes(reader, report)
     _compare_skipped(folder, manifest, report)
     layout = Layout.of_job(folder, reader.job)
     sources, units = reader.sources, sample.units()
     return Records(manifest, reader.job, layout, sources, units, is_ledger_whole=True)
-
-
-def manifest_of_ledger(path: Path) -> tuple[Manifest, Ending]:
-    """Return what a whole ledger adds up to, and its end.
-
-    Raises:
-        DamageError: If it is not whole.
-    """
-    reader = LedgerReader(path)
-    for _ in reader.iter_units():
-        pass
-    if reader.problem or reader.ending is None:
-        raise DamageError(
-            f"the ledger is damaged: {reader.problem or 'it ends before the job does'}",
-            where=str(path),
-            next_step="`penstock verify OUT --repair`",
-        )
-    return _add_up(reader, reader.ending), reader.ending
-
-
-def _add_up(reader: LedgerReader, ending: Ending) -> Manifest:
-    return make_manifest(
-        job=reader.job,
-        sources=reader.sources,
-        offsets=reader.offsets,
-        digests=reader.digests,
-        ending=ending,
-    )
 
 
 def _list_damaged_lines(path: Path, problem: str, report: Report) -> None:
@@ -227,7 +194,7 @@ def _believe_manifest(
     folder: Path, report: Report, reader: LedgerReader | None, sample: list[Finished]
 ) -> Records | None:
     """Take the manifest's word where the ledger is damaged."""
-    manifest = _load_manifest(folder, report)
+    manifest = load_manifest(folder, report)
     if manifest is None:
         report.is_repairable = False
         return None
@@ -238,63 +205,9 @@ def _believe_manifest(
         what = f"the manifest cannot be believed: {error}"
         report.add(Finding("manifest", what, MANIFEST, is_repairable=False))
         return None
-    _check_sums(manifest, layout, report)
+    check_sums(manifest, layout, report)
     report.notes.append("behind the first damaged line of the ledger no tokens were looked at")
     return Records(manifest, job, layout, [], sample, is_ledger_whole=False)
-
-
-def job_of_manifest(manifest: Manifest, unit_bytes: int) -> JobRecord:
-    """Return what the first line of the ledger says, with `unit_bytes`, which only that knows.
-
-    Raises:
-        ValueError: If it is not what a job could have been.
-    """
-    job = msgspec.convert(
-        {
-            "penstock": manifest.penstock,
-            "tokenizer": asdict(manifest.tokenizer),
-            "dtype": manifest.dtype,
-            "unit_bytes": unit_bytes,
-            "settings": manifest.settings,
-        },
-        JobRecord,
-    )
-    if not 0 <= job.tokenizer.eot_id < job.tokenizer.vocab_size <= 1 << int(job.dtype[4:]):
-        raise ValueError("ids that do not fit")
-    return job
-
-
-def _load_manifest(folder: Path, report: Report) -> Manifest | None:
-    path = folder / MANIFEST
-    try:
-        if path.is_file() and path.stat().st_size > _MAX_MANIFEST_BYTES:
-            report.add(Finding("manifest", "the manifest is far too long", MANIFEST))
-            return None
-        return Manifest.load(folder)
-    except NewerManifestError:
-        raise
-    except DamageError as error:
-        what = error.what if path.exists() else "the manifest is missing"
-        report.add(Finding("manifest", what, MANIFEST))
-        return None
-
-
-def _compare_manifest(folder: Path, expected: Manifest, report: Report) -> None:
-    """Compare the manifest with what the ledger adds up to: every byte, in the same version."""
-    text = expected.to_json().encode()
-    path = folder / MANIFEST
-    if path.is_file() and path.stat().st_size == len(text) and path.read_bytes() == text:
-        return
-    manifest = _load_manifest(folder, report)
-    if manifest is None:
-        return
-    here, there = asdict(expected), asdict(manifest)
-    differing = [f"`{name}`" for name in here if here[name] != there[name]]
-    # A later version may have added to it what this one does not know.
-    if differing or expected.penstock == version("penstock"):
-        names = ", ".join(differing) or "something"
-        what = f"the manifest was changed: {names} differs from what the ledger adds up to"
-        report.add(Finding("manifest", what, MANIFEST))
 
 
 def _check_input_bytes(reader: LedgerReader, report: Report) -> None:
@@ -306,26 +219,6 @@ def _check_input_bytes(reader: LedgerReader, report: Report) -> None:
         if found != source.num_bytes:
             what = f"{found} of {source.num_bytes} bytes of `{source.path}` are in its units"
             report.add(Finding("ledger", what, SEGMENTS, input=source.path, is_repairable=False))
-
-
-def _check_sums(manifest: Manifest, layout: Layout, report: Report) -> None:
-    """Check that the manifest's own numbers add up, where no ledger can say what they are."""
-    splits = manifest.splits
-    sums = {
-        "tokens of the splits": sum(splits[split].tokens for split in SPLITS),
-        "tokens of the inputs": sum(record.tokens for record in manifest.inputs),
-        "tokens of the files": sum(file.tokens for each in SPLITS for file in splits[each].files),
-    }
-    sums = {name: found for name, found in sums.items() if found != manifest.counts.get("tokens")}
-    num_bytes = {
-        file.path: file.bytes
-        for split in SPLITS
-        for file in splits[split].files
-        if file.bytes != file.tokens * layout.token_bytes
-    }
-    for name, found in (sums | num_bytes).items():
-        what = f"the numbers do not add up: {found} in {name}"
-        report.add(Finding("manifest", what, MANIFEST, is_repairable=False))
 
 
 def _compare_skipped(folder: Path, manifest: Manifest, report: Report) -> None:
@@ -374,7 +267,7 @@ def _regular_size(path: Path) -> int | None:
 
 def _sample_records(folder: Path, report: Report, rng: Random, size: int) -> Records | None:
     """Look at lines of a very long ledger, and take the manifest's word for the sums."""
-    manifest = _load_manifest(folder, report)
+    manifest = load_manifest(folder, report)
     if manifest is None:
         return None
     path = folder / SEGMENTS
@@ -387,7 +280,7 @@ def _sample_records(folder: Path, report: Report, rng: Random, size: int) -> Rec
     if job_of_manifest(manifest, job.unit_bytes) != job:
         what = "the manifest was changed: it tells of another job than the ledger"
         report.add(Finding("manifest", what, MANIFEST))
-    _check_sums(manifest, layout, report)
+    check_sums(manifest, layout, report)
     chosen: dict[int, Finished] = {}
     num_lines = 0
     for start, end, line in sample_units(path, rng, size):
@@ -403,11 +296,6 @@ def _sample_records(folder: Path, report: Report, rng: Random, size: int) -> Rec
     )
     sample = [chosen[idx] for idx in sorted(chosen)]
     return Records(manifest, job, layout, [], sample, is_ledger_whole=True)
-
-
-def format_of(record: InputRecord) -> InputFormat:
-    """Say how an input of a manifest was read."""
-    return "jsonl" if record.format == "jsonl" else "text"
 
 
 def _lone_unit(line: UnitLine, manifest: Manifest) -> Finished | None:

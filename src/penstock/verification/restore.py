@@ -22,13 +22,9 @@ from penstock.sources import refuse_changed
 from penstock.store import Store
 from penstock.verification.findings import Report
 from penstock.verification.look import pick_units, verify_output
+from penstock.verification.manifests import job_of_manifest, manifest_of_ledger
 from penstock.verification.rebuild import rebuild_ledger
-from penstock.verification.records import (
-    check_records,
-    job_of_manifest,
-    manifest_of_ledger,
-    refuse_unfinished,
-)
+from penstock.verification.records import check_records, refuse_unfinished
 from penstock.verification.rerun import make_executor
 
 if TYPE_CHECKING:

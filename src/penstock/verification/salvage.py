@@ -10,7 +10,7 @@ import contextlib
 import os
 from typing import TYPE_CHECKING
 
-from penstock.ledger import (
+from penstock.ledger_lines import (
     INPUT_START,
     MAX_LINE_BYTES,
     UNIT_START,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from random import Random
 
-    from penstock.ledger import UnitLine
+    from penstock.ledger_lines import UnitLine
     from penstock.types import Source, Unit
 
 __all__ = ["find_unit_bytes", "iter_lines", "salvage_sources", "salvage_units", "sample_units"]

@@ -1,0 +1,251 @@
+"""The lines of a ledger: how each is written, read, and proved by a checksum of its own.
+
+It knows one line at a time, opens no file and adds nothing up. `checkpoints` writes them, `ledger`
+reads them in order, `verification.salvage` what is left of them.
+
+    {"format": "penstock ledger", ...}   what shapes the bytes
+    {"input": 0, "path": ...}            an input, before its first unit
+    {"unit": 0, "input": 0, ...}         a finished unit
+    {"run": {...}, "skipped": {...}}     the end of a finished job
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from typing import Annotated, Any
+
+import msgspec
+import xxhash
+
+from penstock.types import (
+    SPLITS,
+    Counts,
+    Encoded,
+    Finished,
+    InputFormat,
+    JobRecord,
+    Receipt,
+    Segment,
+    SkippedRecord,
+    Source,
+    Split,
+)
+
+__all__ = [
+    "INPUT_START",
+    "MAX_LINE_BYTES",
+    "UNIT_START",
+    "Ending",
+    "UnitLine",
+    "format_ending",
+    "format_input",
+    "format_job",
+    "format_unit",
+    "line_body",
+    "read_ending",
+    "read_input",
+    "read_job",
+    "read_unit",
+]
+
+_FORMAT, _VERSION = "penstock ledger", 1
+_CHECK = b',"check":"'
+UNIT_START, INPUT_START = b'{"unit":', b'{"input":'
+# No line of a job is longer; a file that is no ledger may be one line of any size.
+MAX_LINE_BYTES = 256 << 20
+_MAX_NUMBER = 1 << 62
+_Number = Annotated[int, msgspec.Meta(ge=0, lt=_MAX_NUMBER)]
+_Digest = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """The last line of a finished job: how it ran, and which inputs were skipped."""
+
+    run: dict[str, Any]
+    skipped: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _InputLine:
+    input: _Number
+    path: str
+    bytes: _Number
+    mtime_ns: Annotated[int, msgspec.Meta(gt=-_MAX_NUMBER, lt=_MAX_NUMBER)]
+    edges: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{16}$")]
+    format: InputFormat
+    end: _Number
+
+
+@dataclass(frozen=True, slots=True)
+class _PerSplit:
+    train: _Number
+    val: _Number
+
+
+@dataclass(frozen=True, slots=True)
+class UnitLine:
+    """What a line says of a unit."""
+
+    unit: _Number
+    input: _Number
+    start: _Number
+    end: _Number
+    counts: Counts
+    documents: _PerSplit
+    carried: tuple[Split, _Number]
+    carried_special: bool
+    open: Split | None
+    open_special: bool
+    segments: list[tuple[Split, _Number, _Number, _Number, _Digest]]
+    skipped: list[tuple[_Number, str]] = field(default_factory=list)
+
+    def receipt(self) -> Receipt:
+        """Return where the unit's tokens stand."""
+        return Receipt(self.unit, tuple(Segment(*fields) for fields in self.segments))
+
+    def encoded(self) -> Encoded:
+        """Return what the run knew of the unit before it had a place.
+
+        Raises:
+            ValueError: If its numbers do not add up: whoever can write a ledger can write a
+                checksum.
+        """
+        carried_split, carried_tokens = self.carried
+        tokens: dict[Split, int] = dict.fromkeys(SPLITS, 0)
+        for split, _, _, num_tokens, _ in self.segments:
+            tokens[split] += num_tokens
+        tokens[carried_split] -= carried_tokens
+        counts = self.counts.values()
+        if (
+            min(tokens.values()) < 0
+            or sum(tokens.values()) + carried_tokens != self.counts.tokens
+            or self.documents.train + self.documents.val != self.counts.documents
+            or len(self.skipped) != self.counts.skipped_records
+            or not 0 <= min(counts) <= max(counts) < _MAX_NUMBER
+        ):
+            raise ValueError("a unit whose counts do not add up")
+        return Encoded(
+            unit_idx=self.unit,
+            counts=self.counts,
+            tokens=tokens,
+            documents={"train": self.documents.train, "val": self.documents.val},
+            carried_tokens=carried_tokens,
+            carried_special=self.carried_special,
+            open_split=self.open,
+            open_special=self.open_special,
+            skipped=tuple(SkippedRecord(*fields) for fields in self.skipped),
+        )
+
+
+def format_job(job: JobRecord) -> bytes:
+    """Write the first line."""
+    return _checked({"format": _FORMAT, "version": _VERSION, **asdict(job)})
+
+
+def format_input(idx: int, source: Source, end: int) -> bytes:
+    """Write the line of an input; `end` is where the job ends in it."""
+    return _checked(
+        {
+            "input": idx,
+            "path": source.path,
+            "bytes": source.num_bytes,
+            "mtime_ns": source.mtime_ns,
+            "edges": source.edges,
+            "format": source.format,
+            "end": end,
+        }
+    )
+
+
+def format_unit(finished: Finished) -> bytes:
+    """Write the line of a unit: all that `Offsets` took from it, and its segments."""
+    unit, encoded = finished.unit, finished.encoded
+    counts = {name: count for name, count in asdict(encoded.counts).items() if count}
+    skipped = [[record.position, record.reason] for record in encoded.skipped]
+    return _checked(
+        {
+            "unit": unit.index,
+            "input": unit.source_idx,
+            "start": unit.start,
+            "end": unit.end,
+            "counts": counts,
+            "documents": encoded.documents,
+            "carried": [finished.grant.carried_split, encoded.carried_tokens],
+            "carried_special": encoded.carried_special,
+            "open": encoded.open_split,
+            "open_special": encoded.open_special,
+            "segments": [list(asdict(segment).values()) for segment in finished.receipt.segments],
+            **({"skipped": skipped} if skipped else {}),
+        }
+    )
+
+
+def format_ending(ending: Ending) -> bytes:
+    """Write the last line of a finished job."""
+    return _checked(asdict(ending))
+
+
+def _checked(content: dict[str, Any]) -> bytes:
+    body = json.dumps(content, separators=(",", ":")).encode()
+    return body[:-1] + _CHECK + xxhash.xxh3_64_hexdigest(body).encode() + b'"}\n'
+
+
+def line_body(line: bytes) -> bytes | None:
+    """Return a line without its checksum; None if it is torn or damaged."""
+    at = line.rfind(_CHECK)
+    body = line[:at] + b"}"
+    whole = body[:-1] + _CHECK + xxhash.xxh3_64_hexdigest(body).encode() + b'"}\n'
+    return body if at >= 0 and line == whole else None
+
+
+def read_job(body: bytes) -> JobRecord:
+    """Read the first line.
+
+    Raises:
+        ValueError: If it is none, of another version, or says what no job could be.
+    """
+    content = json.loads(body)
+    if (content.pop("format", None), content.pop("version", None)) != (_FORMAT, _VERSION):
+        raise ValueError("of another version")
+    job = msgspec.convert(content, JobRecord)
+    tokenizer = job.tokenizer
+    if not (0 <= tokenizer.eot_id < tokenizer.vocab_size <= 1 << int(job.dtype[4:])):
+        raise ValueError("ids that do not fit")
+    if not 0 < job.unit_bytes < _MAX_NUMBER:
+        raise ValueError("units without sense")
+    return job
+
+
+def read_input(body: bytes) -> tuple[int, Source, int]:
+    """Read the line of an input: its number, what it was, and where the job ends in it.
+
+    Raises:
+        ValueError: If it is none, or names what no system allows.
+    """
+    line = msgspec.convert(json.loads(body), _InputLine)
+    if line.end > line.bytes or "\0" in line.path:
+        raise ValueError("an input without sense")
+    os.fsencode(line.path)
+    source = Source(line.path, line.bytes, line.mtime_ns, line.edges, line.format)
+    return line.input, source, line.end
+
+
+def read_unit(body: bytes) -> UnitLine:
+    """Read the line of a unit.
+
+    Raises:
+        ValueError: If it is none.
+    """
+    return msgspec.json.decode(body, type=UnitLine)
+
+
+def read_ending(body: bytes) -> Ending:
+    """Read the last line of a finished job.
+
+    Raises:
+        ValueError: If it is none.
+    """
+    return msgspec.convert(json.loads(body), Ending)
