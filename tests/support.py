@@ -12,12 +12,11 @@ from unittest import mock
 import numpy as np
 import tiktoken
 import xxhash
+from specs import worker_spec
 
 from penstock.cuts import ByteLevelCuts
 from penstock.engines import load_engine
 from penstock.engines.base import Engine
-from penstock.layout import Layout
-from penstock.memory import MemoryShare
 from penstock.offsets import Offsets
 from penstock.plan import make_plan
 from penstock.settings import JobSettings
@@ -85,6 +84,15 @@ def expected_splits(
     return splits
 
 
+def make_worker(spec: WorkerSpec) -> Worker:
+    """Make a worker with the tables of the last: a law tries hundreds of jobs."""
+    with (
+        mock.patch("penstock.worker.load_engine", lambda name, _, eot: _engine(name, eot)),
+        mock.patch("penstock.worker.ByteLevelCuts", return_value=_cuts()),
+    ):
+        return Worker(spec)
+
+
 def run_units(
     inputs: list[Path], output: Path, **settings: Any
 ) -> tuple[dict[str, list[int]], Counts]:
@@ -93,30 +101,9 @@ def run_units(
         inputs=tuple(map(os.fspath, inputs)), output=output, engine="tiktoken", **settings
     )
     plan = make_plan(job)
-    layout = Layout(str(output), 2, job.shard_tokens)
-    spec = WorkerSpec(
-        tokenizer=load_tokenizer("gpt2"),
-        engine="tiktoken",
-        rule=plan.rule,
-        eot=job.eot,
-        val_fraction=job.val_fraction,
-        seed=job.seed,
-        strip=job.strip,
-        text_key=job.text_key,
-        on_error=job.on_error,
-        invalid_utf8=job.invalid_utf8,
-        dtype="uint16",
-        block_bytes=job.block_bytes,
-        layout=layout,
-        share=MemoryShare(1 << 40, 0),
-        give_back=False,
-    )
-    # Only to save time: a law tries hundreds of jobs, and the tables are the same for all.
-    with (
-        mock.patch("penstock.worker.load_engine", lambda name, _, eot: _engine(name, eot)),
-        mock.patch("penstock.worker.ByteLevelCuts", return_value=_cuts()),
-    ):
-        worker = Worker(spec)
+    spec = worker_spec(job)
+    layout = spec.layout
+    worker = make_worker(spec)
     offsets = Offsets()
     with Store(layout):
         for unit in plan.iter_units():

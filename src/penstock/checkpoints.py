@@ -12,7 +12,7 @@ from threading import Condition, Thread
 from typing import TYPE_CHECKING
 
 from penstock.faults import fault_point
-from penstock.ledger_lines import format_ending, format_input, format_job, format_unit
+from penstock.ledger_lines import InputLines, format_ending, format_job, format_unit
 from penstock.segments import write_errors
 
 if TYPE_CHECKING:
@@ -57,8 +57,7 @@ class Checkpoints:
         self.digests: Digests = kept.digests
         self._store = store
         self._job = kept.job
-        self._sources = sources
-        self._num_inputs = kept.num_inputs
+        self._inputs = InputLines(sources, kept.num_inputs)
         self._valid_bytes = kept.ledger_bytes
         self._token_bytes = 2 if kept.job.dtype == "uint16" else 4
         self._give_back = give_back
@@ -112,7 +111,7 @@ class Checkpoints:
         """Record all that is left, and the end of the job."""
         self._stop()
         self._raise_failure()
-        lines = [*self._input_lines(len(self._sources)), format_ending(ending)]
+        lines = [*self._inputs.rest(), format_ending(ending)]
         self._write(b"".join(lines))
 
     def _stop(self) -> None:
@@ -155,18 +154,9 @@ class Checkpoints:
         fault_point("tokens on disk")
         lines: list[bytes] = []
         for unit in units:
-            lines += self._input_lines(unit.unit.source_idx + 1, unit.unit.source_end)
-            lines.append(format_unit(unit))
+            lines += [*self._inputs.before(unit.unit), format_unit(unit)]
         self._write(b"".join(lines))
         self.num_units += len(units)
-
-    def _input_lines(self, num_inputs: int, last_end: int = 0) -> list[bytes]:
-        """Write the inputs up to one; those that were passed over hold no unit."""
-        first, self._num_inputs = self._num_inputs, max(num_inputs, self._num_inputs)
-        return [
-            format_input(idx, self._sources[idx], last_end if idx == num_inputs - 1 else 0)
-            for idx in range(first, num_inputs)
-        ]
 
     def _write(self, lines: bytes) -> None:
         with write_errors(self._store.ledger):

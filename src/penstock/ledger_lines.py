@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import asdict, dataclass, field
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import xxhash
@@ -33,11 +33,17 @@ from penstock.types import (
     Split,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.types import Unit
+
 __all__ = [
     "INPUT_START",
     "MAX_LINE_BYTES",
     "UNIT_START",
     "Ending",
+    "InputLines",
     "UnitLine",
     "format_ending",
     "format_input",
@@ -158,6 +164,29 @@ def format_input(idx: int, source: Source, end: int) -> bytes:
             "end": end,
         }
     )
+
+
+class InputLines:
+    """Writes each input before its first unit; one without units before the next one's, or last."""
+
+    def __init__(self, sources: Sequence[Source], num_written: int = 0) -> None:
+        self._sources = sources
+        self._num_written = num_written
+
+    def before(self, unit: Unit) -> list[bytes]:
+        """Write the inputs that must stand before a unit; units must come in order."""
+        return self._write_up_to(unit.source_idx + 1, unit.source_end)
+
+    def rest(self) -> list[bytes]:
+        """Write the inputs behind the last unit."""
+        return self._write_up_to(len(self._sources), 0)
+
+    def _write_up_to(self, num_inputs: int, last_end: int) -> list[bytes]:
+        first, self._num_written = self._num_written, max(num_inputs, self._num_written)
+        return [
+            format_input(idx, self._sources[idx], last_end if idx == num_inputs - 1 else 0)
+            for idx in range(first, num_inputs)
+        ]
 
 
 def format_unit(finished: Finished) -> bytes:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from penstock.types import MemoryNeeds
 
-__all__ = ["MemoryShare", "divide_memory", "tree_bytes"]
+__all__ = ["MemoryShare", "divide_memory", "num_cores", "tree_bytes"]
 
 # The parent: Python, the command line, and a record for each input file.
 _PARENT_BYTES = 96 << 20
@@ -53,10 +53,7 @@ def divide_memory(
     """
     parent_bytes = _PARENT_BYTES + _SOURCE_BYTES * num_sources
     fitting = (memory_bytes - parent_bytes) // needs.least_bytes
-    cores = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
-    wanted = wanted_workers or cores
+    wanted = wanted_workers or num_cores()
     if fitting < 1 or (wanted_workers and fitting < wanted_workers):
         needed = parent_bytes + needs.least_bytes * (wanted_workers or 1)
         raise UsageError(
@@ -74,6 +71,13 @@ def divide_memory(
         idle = f"{wanted - num_workers} of {wanted} cores were idle"
         hint = f"{idle}: `--memory {-(-needed >> 20)}MiB` uses them"
     return num_workers, share, hint
+
+
+def num_cores() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def own_bytes() -> int:

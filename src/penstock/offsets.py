@@ -13,11 +13,11 @@ from penstock.errors import ConflictError
 from penstock.types import SPLITS, Counts, Grant, Split
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from penstock.types import Encoded, Finished, Unit
 
-__all__ = ["GivesPlaces", "Offsets", "RecordedOffsets", "ReplayedOffsets"]
+__all__ = ["GivesPlaces", "Offsets", "RecordedOffsets"]
 
 
 class GivesPlaces(Protocol):
@@ -75,10 +75,23 @@ class Offsets:
 
 
 class RecordedOffsets:
-    """Gives units that were finished before, and are done again, the places they had."""
+    """Gives units that were finished before, and are done again, the places they had.
 
-    def __init__(self, finished: Sequence[Finished]) -> None:
-        self._finished = {each.unit.index: each for each in finished}
+    Units come one by one, and only those in work are held.
+
+    Attributes:
+        files: The split and shard of every file that was written to again.
+    """
+
+    def __init__(self) -> None:
+        self.files: set[tuple[Split, int]] = set()
+        self._in_work: dict[int, Finished] = {}
+
+    def iter_units(self, finished: Iterable[Finished]) -> Iterator[Unit]:
+        """Yield the units to do again."""
+        for each in finished:
+            self._in_work[each.unit.index] = each
+            yield each.unit
 
     def grant(self, unit: Unit, encoded: Encoded) -> Grant:
         """Return the unit's old place.
@@ -86,28 +99,21 @@ class RecordedOffsets:
         Raises:
             ConflictError: If its text gives something else now.
         """
-        recorded = self._finished[unit.index]
+        recorded = self._in_work[unit.index]
         if encoded != recorded.encoded:
             raise self._changed(unit)
         return recorded.grant
 
-    def units(self) -> list[Unit]:
-        """Return the units to do again."""
-        return [each.unit for each in self._finished.values()]
-
-    def files(self) -> set[tuple[Split, int]]:
-        """Return the split and shard of every file they are in."""
-        segments = [each.receipt.segments for each in self._finished.values()]
-        return {(segment.split, segment.shard) for run in segments for segment in run}
-
     def check(self, finished: Finished) -> None:
-        """Refuse tokens that are not those that were there.
+        """Refuse tokens that are not those that were there, and forget the unit.
 
         Raises:
             ConflictError: If a checksum differs.
         """
-        if finished.receipt != self._finished[finished.unit.index].receipt:
+        recorded = self._in_work.pop(finished.unit.index)
+        if finished.receipt != recorded.receipt:
             raise self._changed(finished.unit)
+        self.files |= {(segment.split, segment.shard) for segment in recorded.receipt.segments}
 
     def _changed(self, unit: Unit) -> ConflictError:
         return ConflictError(
@@ -115,21 +121,3 @@ class RecordedOffsets:
             where=f"{unit.source.path}, byte {unit.start} to {unit.end}",
             next_step="restore the input, or make the output anew with `--overwrite`",
         )
-
-
-class ReplayedOffsets(RecordedOffsets):
-    """The same for units that come one by one: only those in work are held."""
-
-    def __init__(self) -> None:
-        super().__init__(())
-
-    def iter_units(self, finished: Iterable[Finished]) -> Iterator[Unit]:
-        """Yield units to do again."""
-        for each in finished:
-            self._finished[each.unit.index] = each
-            yield each.unit
-
-    def check(self, finished: Finished) -> None:
-        """Refuse tokens that are not those that were there, and forget the unit."""
-        super().check(finished)
-        del self._finished[finished.unit.index]

@@ -171,10 +171,11 @@ def _check_before_start(
 
 def _do_again(kept: Kept, store: Store, executor: LocalExecutor, watch: Watch) -> None:
     """Make recorded units anew whose tokens are not what was written."""
-    places = RecordedOffsets(kept.damaged)
-    for unit in executor.run(places.units(), places, lambda: watch.tick(executor.pids())):
+    places = RecordedOffsets()
+    units = places.iter_units(kept.damaged)
+    for unit in executor.run(units, places, lambda: watch.tick(executor.pids())):
         places.check(unit)
-    store.sync(places.files(), give_back=False)
+    store.sync(places.files, give_back=False)
 
 
 def _choose_dtype(settings: JobSettings, tokenizer: Tokenizer) -> Literal["uint16", "uint32"]:

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 from penstock.errors import ConflictError, PenstockError, WriteError
 from penstock.faults import fault_point
 from penstock.layout import LEDGER, MANIFEST, SEGMENTS, SKIPPED, WORK, is_own_name
+from penstock.ledger_lines import UNIT_START
 from penstock.lock import take_lock
 from penstock.quantities import format_bytes
 from penstock.segments import write_error, write_errors
@@ -42,7 +43,6 @@ __all__ = ["Store", "is_unfinished", "tidy"]
 
 _RENAMING = "renaming"
 _REPAIRING = "repairing"
-_UNIT_LINE = b'{"unit":'
 
 
 class Store:
@@ -95,7 +95,7 @@ class Store:
         """Whether an unfinished run recorded anything."""
         try:
             with self.ledger.open("rb") as lines:
-                return any(line.startswith(_UNIT_LINE) for line in lines)
+                return any(line.startswith(UNIT_START) for line in lines)
         except FileNotFoundError:
             return False
 

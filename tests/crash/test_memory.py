@@ -13,19 +13,17 @@ from pathlib import Path
 
 import psutil
 import pytest
+from specs import worker_spec
 
 from penstock.errors import EngineError
 from penstock.executors import LocalExecutor
-from penstock.layout import Layout
 from penstock.memory import MemoryShare
 from penstock.offsets import Offsets
 from penstock.plan import make_plan
 from penstock.quantities import parse_bytes
 from penstock.settings import JobSettings
 from penstock.store import Store
-from penstock.tokenizer import load_tokenizer
 from penstock.types import Finished
-from penstock.worker import WorkerSpec
 
 pytestmark = pytest.mark.slow
 
@@ -102,25 +100,16 @@ def test_memory_does_not_grow_with_the_input(tmp_path: Path) -> None:
 
 def run_with_share(path: Path, output: Path, limit_bytes: int) -> tuple[list[Finished], int]:
     """Run fastokens, whose caches grow, in small units with a share as given."""
-    job = JobSettings(inputs=(str(path),), output=output, unit_bytes=500_000, block_bytes=100_000)
-    plan = make_plan(job)
-    spec = WorkerSpec(
-        tokenizer=load_tokenizer("gpt2"),
-        engine="fastokens",
-        rule=plan.rule,
-        eot=job.eot,
+    job = JobSettings(
+        inputs=(str(path),),
+        output=output,
         val_fraction=0.1,
-        seed=0,
-        strip=False,
-        text_key="text",
-        on_error="stop",
-        invalid_utf8="replace",
-        dtype="uint16",
-        block_bytes=job.block_bytes,
-        layout=Layout(str(output), 2, None),
-        share=MemoryShare(limit_bytes, block_bytes=0),
-        give_back=True,
+        unit_bytes=500_000,
+        block_bytes=100_000,
     )
+    plan = make_plan(job)
+    share = MemoryShare(limit_bytes, block_bytes=0)
+    spec = worker_spec(job, "fastokens", share=share, give_back=True)
     offsets = Offsets()
     with Store(spec.layout) as store:
         executor = LocalExecutor(

@@ -13,54 +13,24 @@ from typing import Any
 from unittest import mock
 
 import pytest
-import support
 import xxhash
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support import HOSTILE_CHARACTERS, ROOT
+from specs import worker_spec
+from support import HOSTILE_CHARACTERS, ROOT, make_worker
 
 import penstock
 from penstock.errors import DamageError, EngineError, PenstockError
 from penstock.layout import Layout
-from penstock.memory import MemoryShare
 from penstock.offsets import Offsets
 from penstock.plan import make_plan
-from penstock.segments import SinkKind
 from penstock.settings import JobSettings
 from penstock.store import Store
-from penstock.tokenizer import load_tokenizer
 from penstock.types import SPLITS, Finished, Receipt
 from penstock.verification.findings import Report
-from penstock.worker import Worker, WorkerSpec
 
 BAD_OUTPUTS = ROOT / "tests" / "data" / "bad_outputs"
 SEPARATOR = "<|endoftext|>"
-
-
-def make_worker(job: JobSettings, layout: Layout, sink: SinkKind) -> Worker:
-    spec = WorkerSpec(
-        tokenizer=load_tokenizer("gpt2"),
-        engine="tiktoken",
-        rule=make_plan(job).rule,
-        eot=job.eot,
-        val_fraction=job.val_fraction,
-        seed=job.seed,
-        strip=job.strip,
-        text_key=job.text_key,
-        on_error=job.on_error,
-        invalid_utf8=job.invalid_utf8,
-        dtype="uint16",
-        block_bytes=job.block_bytes,
-        layout=layout,
-        share=MemoryShare(1 << 40, 0),
-        give_back=False,
-        sink=sink,
-    )
-    with (
-        mock.patch("penstock.worker.load_engine", lambda name, _, eot: support._engine(name, eot)),
-        mock.patch("penstock.worker.ByteLevelCuts", return_value=support._cuts()),
-    ):
-        return Worker(spec)
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +99,7 @@ def test_a_unit_cut_short_is_a_prefix_in_each_split(
 
 def _check_prefixes(job: JobSettings, cut: float) -> None:
     layout = Layout(str(job.output), 2, job.shard_tokens)
-    worker, offsets, done = make_worker(job, layout, "write"), Offsets(), []
+    worker, offsets, done = make_worker(worker_spec(job)), Offsets(), []
     with Store(layout) as store:
         for unit in make_plan(job).iter_units():
             encoded = worker.encode(unit)
@@ -142,7 +112,7 @@ def _check_prefixes(job: JobSettings, cut: float) -> None:
         ]
         store.take_aside([])
         store.put_back(files, offsets.tokens)
-    comparer = make_worker(job, layout, "compare")
+    comparer = make_worker(worker_spec(job, sink="compare"))
     for finished in done:
         unit = finished.unit
         end = unit.start + max(round((unit.end - unit.start) * cut), 1)
@@ -157,7 +127,7 @@ def _check_prefixes(job: JobSettings, cut: float) -> None:
         content = bytearray(path.read_bytes())
         content[segment.offset_tokens * 2] ^= 1
         path.write_bytes(content)
-        comparer = make_worker(job, layout, "compare")
+        comparer = make_worker(worker_spec(job, sink="compare"))
         comparer.encode(first.unit)
         (found,) = comparer.write(first.grant).segments
         assert (found.split, found.shard) == (segment.split, segment.shard)

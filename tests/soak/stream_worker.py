@@ -23,15 +23,16 @@ from typing import cast
 
 import psutil
 
-from penstock.layout import Layout
-from penstock.memory import MemoryShare
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from specs import worker_spec
+
 from penstock.offsets import Offsets
 from penstock.plan import make_plan
 from penstock.segments import SegmentWriter
 from penstock.settings import JobSettings
 from penstock.store import Store
-from penstock.tokenizer import load_tokenizer
-from penstock.worker import Worker, WorkerSpec
+from penstock.worker import Worker
 
 EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples" / "corpus"
 SEPARATOR = b"<|endoftext|>"
@@ -70,23 +71,7 @@ class Streamer:
         """Encode and write every unit of a file; return the file's size."""
         job = JobSettings(inputs=(str(path),), output=self._output)
         plan = make_plan(job)
-        spec = WorkerSpec(
-            tokenizer=load_tokenizer(job.tokenizer),
-            engine="kernel",
-            rule=plan.rule,
-            eot=job.eot,
-            val_fraction=job.val_fraction,
-            seed=job.seed,
-            strip=job.strip,
-            text_key=job.text_key,
-            on_error=job.on_error,
-            invalid_utf8=job.invalid_utf8,
-            dtype="uint16",
-            block_bytes=job.block_bytes,
-            layout=Layout(str(self._output), 2, None),
-            share=MemoryShare(1 << 40, 0),
-            give_back=False,
-        )
+        spec = worker_spec(job, "kernel")
         # One worker for all rounds: its tables and buffers are what is watched.
         self._worker = worker = self._worker or Worker(spec)
         offsets = Offsets()

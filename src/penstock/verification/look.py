@@ -6,12 +6,12 @@ It reads only, returns a report and prints nothing. Each look is a module of its
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING
 
 from penstock.errors import UsageError
+from penstock.memory import num_cores
 from penstock.progress import Meter
 from penstock.types import SPLITS
 from penstock.verification.findings import Finding, Report
@@ -56,9 +56,7 @@ class VerifySettings:
     @property
     def num_threads(self) -> int:
         """How many threads read."""
-        if self.workers is not None:
-            return self.workers
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+        return self.workers or num_cores()
 
 
 def verify_output(

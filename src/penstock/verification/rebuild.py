@@ -12,13 +12,7 @@ from typing import TYPE_CHECKING
 from penstock.errors import ConflictError, DamageError
 from penstock.layout import MANIFEST, SEGMENTS, Layout
 from penstock.ledger import LedgerReader
-from penstock.ledger_lines import (
-    Ending,
-    format_ending,
-    format_input,
-    format_job,
-    format_unit,
-)
+from penstock.ledger_lines import Ending, InputLines, format_ending, format_job, format_unit
 from penstock.manifest import Manifest, digest_inputs
 from penstock.offsets import Offsets
 from penstock.plan import Plan
@@ -122,18 +116,13 @@ def _finished(
 def _iter_lines(
     job: JobRecord, sources: list[Source], units: Iterator[Finished], ending: Ending
 ) -> Iterator[bytes]:
-    """Write what a run writes: every input before its first unit."""
+    """Write what a run writes."""
     yield format_job(job)
-    num_inputs = 0
+    inputs = InputLines(sources)
     for finished in units:
-        unit = finished.unit
-        while num_inputs <= unit.source_idx:
-            end = unit.source_end if num_inputs == unit.source_idx else 0
-            yield format_input(num_inputs, sources[num_inputs], end)
-            num_inputs += 1
+        yield from inputs.before(finished.unit)
         yield format_unit(finished)
-    for idx in range(num_inputs, len(sources)):
-        yield format_input(idx, sources[idx], 0)
+    yield from inputs.rest()
     yield format_ending(ending)
 
 

@@ -16,7 +16,7 @@ from penstock.faults import fault_point
 from penstock.layout import SEGMENTS, Layout
 from penstock.ledger import LedgerReader, iter_skipped
 from penstock.manifest import Manifest
-from penstock.offsets import ReplayedOffsets
+from penstock.offsets import RecordedOffsets
 from penstock.progress import Meter
 from penstock.sources import refuse_changed
 from penstock.store import Store
@@ -144,7 +144,7 @@ def _encode_again(
         memory_bytes=settings.memory_bytes,
         lock_file=store.lock_file,
     )
-    places = ReplayedOffsets()
+    places = RecordedOffsets()
     units = places.iter_units(pick_units(reader.iter_units(), damaged))
     meter = Meter(progress, len(damaged) * reader.job.unit_bytes, len(damaged))
     with executor:

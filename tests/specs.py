@@ -1,0 +1,45 @@
+"""What a worker is made from, for tests that drive one without the pipeline.
+
+Apart from `support`, whose imports would count in a test that watches a worker's memory.
+"""
+
+from __future__ import annotations
+
+from penstock.layout import Layout
+from penstock.memory import MemoryShare
+from penstock.plan import make_plan
+from penstock.segments import SinkKind
+from penstock.settings import JobSettings
+from penstock.tokenizer import load_tokenizer
+from penstock.worker import WorkerSpec
+
+UNLIMITED = MemoryShare(1 << 40, 0)
+
+
+def worker_spec(
+    job: JobSettings,
+    engine: str = "tiktoken",
+    *,
+    sink: SinkKind = "write",
+    share: MemoryShare = UNLIMITED,
+    give_back: bool = False,
+) -> WorkerSpec:
+    """Make the workers of a job with GPT-2, as the pipeline would."""
+    return WorkerSpec(
+        tokenizer=load_tokenizer("gpt2"),
+        engine=engine,
+        rule=make_plan(job).rule,
+        eot=job.eot,
+        val_fraction=job.val_fraction,
+        seed=job.seed,
+        strip=job.strip,
+        text_key=job.text_key,
+        on_error=job.on_error,
+        invalid_utf8=job.invalid_utf8,
+        dtype="uint16",
+        block_bytes=job.block_bytes,
+        layout=Layout(str(job.output), 2, job.shard_tokens),
+        share=share,
+        give_back=give_back,
+        sink=sink,
+    )
