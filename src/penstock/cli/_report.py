@@ -42,16 +42,18 @@ def _spell(character: str) -> str:
 
 
 @contextmanager
-def errors_reported(*, as_json: bool = False, verbose: bool = False) -> Iterator[None]:
-    """Turn an error into its message and exit code."""
+def errors_reported(
+    *, as_json: bool = False, verbose: bool = False, reads_only: bool = False
+) -> Iterator[None]:
+    """Turn an error into its message and exit code.
+
+    A command that `reads_only` has nothing to keep or to continue when it is interrupted.
+    """
     before = [(number, signal.signal(number, _interrupt)) for number in _STOPPING]
     try:
         yield
     except KeyboardInterrupt:
-        stopped = InterruptedRunError(
-            "interrupted; what is finished is kept",
-            next_step="run the same command again: it continues",
-        )
+        stopped = _interrupted(reads_only=reads_only)
         _report(stopped, as_json=as_json)
         raise typer.Exit(stopped.exit_code) from None
     except PenstockError as error:
@@ -62,6 +64,18 @@ def errors_reported(*, as_json: bool = False, verbose: bool = False) -> Iterator
     finally:
         for number, handler in before:
             signal.signal(number, handler)
+
+
+def _interrupted(*, reads_only: bool) -> InterruptedRunError:
+    if reads_only:
+        return InterruptedRunError(
+            "interrupted; nothing was changed",
+            next_step="run the same command again: it begins anew",
+        )
+    return InterruptedRunError(
+        "interrupted; what is finished is kept",
+        next_step="run the same command again: it continues",
+    )
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

@@ -28,7 +28,7 @@ def info(
 
     Examples:  penstock info tokens/   ·   penstock info tokens/ --json
     """
-    with errors_reported(as_json=as_json):
+    with errors_reported(as_json=as_json, reads_only=True):
         from penstock.dataset import open_dataset
 
         dataset = open_dataset(output)

@@ -23,7 +23,7 @@ def show(
 
     Examples:  penstock show tokens/   ·   penstock show tokens/ --split val --at 0 --tokens 200
     """
-    with errors_reported():
+    with errors_reported(reads_only=True):
         from penstock.dataset import open_dataset
         from penstock.errors import UsageError
         from penstock.tokenizer import load_recorded_tokenizer

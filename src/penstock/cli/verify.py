@@ -57,7 +57,7 @@ def verify(
     Examples:  penstock verify tokens/   ·   penstock verify tokens/ --full   ·   penstock verify
     tokens/ --source   ·   penstock verify tokens/ --repair
     """
-    with errors_reported(as_json=as_json, verbose=verbose):
+    with errors_reported(as_json=as_json, verbose=verbose, reads_only=not repair):
         from penstock.quantities import parse_bytes
         from penstock.verification import VerifySettings, verify_output
         from penstock.verification.restore import repair_output

@@ -1,0 +1,50 @@
+"""What an interrupted command says: whether anything was changed, and what to run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from penstock.cli import app
+
+NOTHING = ("nothing was changed", "it begins anew")
+KEPT = ("what is finished is kept", "it continues")
+
+
+def interrupt(*_: Any, **__: Any) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["verify", "out"], NOTHING),
+        (["verify", "out", "--full", "--source"], NOTHING),
+        (["verify", "out", "--repair"], KEPT),
+        (["info", "out"], NOTHING),
+        (["show", "out"], NOTHING),
+        (["tokenize", "in.txt"], KEPT),
+    ],
+    ids=" ".join,
+)
+def test_an_interrupted_command_says_what_became_of_the_output(
+    arguments: list[str],
+    words: tuple[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in (
+        "penstock.verification.verify_output",
+        "penstock.verification.restore.repair_output",
+        "penstock.manifest.Manifest.load",
+        "penstock.pipeline.run_job",
+    ):
+        monkeypatch.setattr(name, interrupt)
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 130
+    for word in words:
+        assert word in done.stderr
