@@ -15,9 +15,24 @@ if TYPE_CHECKING:
 
 __all__ = ["find_format"]
 
-_SUFFIXES: dict[str, InputFormat] = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl"}
+_SUFFIXES: dict[str, InputFormat] = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".parquet": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+}
 _UNREAD_SUFFIXES = {".csv", ".tsv"}
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_ROW_MAGIC: dict[bytes, InputFormat] = {b"PAR1": "parquet", b"ARROW1": "arrow"}
+_ARROW_STREAM = b"\xff\xff\xff\xff"  # no magic: only a name makes it one
+_NAMES: dict[InputFormat, str] = {
+    "text": "UTF-8 text",
+    "jsonl": "JSON Lines",
+    "parquet": "a parquet file",
+    "arrow": "an Arrow file",
+}
 _MAGIC = {
     b"\x1f\x8b": ("gzip-compressed", "gunzip -k"),
     b"\x28\xb5\x2f\xfd": ("zstd-compressed", "zstd -dk"),
@@ -25,8 +40,8 @@ _MAGIC = {
     b"\xfd7zXZ\x00": ("xz-compressed", "unxz -k"),
     b"\x04\x22\x4d\x18": ("lz4-compressed", "lz4 -dk"),
     b"PK\x03\x04": ("a zip archive", "unzip"),
-    b"PAR1": ("parquet", ""),
-    b"ARROW1": ("an Arrow file", ""),
+    b"PARE": ("an encrypted parquet file", ""),
+    b"FEA1": ("a Feather file of version 1", ""),
     b"%PDF-": ("a PDF", "pdftotext"),
     b"\x7fELF": ("a program", ""),
     b"\x89PNG": ("a picture", ""),
@@ -63,10 +78,31 @@ def find_format(path: str, head: bytes, wanted: InputFormat | None) -> InputForm
             next_step="write the text of each record to JSON Lines, or pass "
             "`--input-format text --docs-by line` to take each line as it stands",
         )
-    chosen = wanted or _SUFFIXES.get(suffix, "text")
-    if chosen == "jsonl":
+    found = next((kind for magic, kind in _ROW_MAGIC.items() if head.startswith(magic)), None)
+    chosen = wanted or found or _SUFFIXES.get(suffix, "text")
+    if chosen in ("parquet", "arrow") or found is not None:
+        _check_rows(path, head, chosen, found)
+    elif chosen == "jsonl":
         _check_json_lines(path, head)
     return chosen
+
+
+def _check_rows(path: str, head: bytes, chosen: InputFormat, found: InputFormat | None) -> None:
+    """Refuse a file of rows that is read as something else, and the other way round."""
+    if chosen == found or (chosen == "arrow" and head.startswith(_ARROW_STREAM)):
+        return
+    if found is not None:
+        raise InputError(
+            f"this is {_NAMES[found]}, not {_NAMES[chosen]}",
+            where=path,
+            next_step=f"leave out `--input-format`, or pass `--input-format {found}`",
+        )
+    raise InputError(
+        f"this is not {_NAMES[chosen]}: it begins with {head[:6]!r}",
+        where=path,
+        next_step="fetch it again, pass `--input-format` to read it as something else, or leave "
+        "such files out with `--on-error skip`",
+    )
 
 
 def _check_json_lines(path: str, head: bytes) -> None:

@@ -42,7 +42,7 @@ __all__ = [
 Split = Literal["train", "val"]
 EotPlace = Literal["append", "prepend", "none"]
 InvalidUtf8 = Literal["replace", "ignore", "stop"]
-InputFormat = Literal["text", "jsonl"]
+InputFormat = Literal["text", "jsonl", "parquet", "arrow"]
 OnError = Literal["stop", "skip"]
 SPLITS: tuple[Split, Split] = ("train", "val")
 
@@ -110,9 +110,10 @@ class DocumentRule:
 class Unit:
     """A contiguous piece of one input that one worker turns into tokens.
 
-    `start` and `end` are nominal: the worker moves both to the first border at or after them, so
-    that neighbouring units meet exactly. `source_end` is where the job ends in this input: its
-    size, or less with a limit; what reaches the border there closes its document.
+    In a file of rows, `start` and `end` are numbers of rows, and exact. Elsewhere they are bytes,
+    and nominal: the worker moves both to the first border at or after them, so that neighbouring
+    units meet exactly. `source_end` is where the job ends in this input: its size, or less with a
+    limit; what reaches the border there closes its document.
     """
 
     index: int

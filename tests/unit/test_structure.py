@@ -23,6 +23,7 @@ FLOOR = {
     "types",
     "errors",
     "quantities",
+    "row_files",
     "sources",
     "tokenizer",
     "vocabulary",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.readers.jsonl import JsonlReader
+from penstock.readers.rows import RowReader
 from penstock.readers.spans import SpanReader
 from penstock.readers.text import TextReader
 
@@ -32,10 +33,13 @@ class Readers:
         self._text = TextReader(rule, cuts, options)
         self._spans = SpanReader(cuts, options)
         self._jsonl = JsonlReader(text_key, cuts, options)
+        self._rows = RowReader(text_key, cuts, options)
 
     def choose(self, source: Source) -> Reader:
         """Return the reader for one input."""
         if source.format == "jsonl":
             return self._jsonl
+        if source.format in ("parquet", "arrow"):
+            return self._rows
         is_giant = self._rule.kind == "file" and source.num_bytes > GIANT_DOCUMENT_BYTES
         return self._spans if is_giant else self._text

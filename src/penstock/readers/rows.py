@@ -1,0 +1,150 @@
+"""Parquet and Arrow: one row, one document.
+
+A unit is a range of rows, exactly. The reader finds bad rows and groups texts to blocks; the file
+is read by `row_files`, a few rows at a time and without a Python object for each document.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from penstock.errors import InputError
+from penstock.readers.buffer import UnitBuffer
+from penstock.readers.documents import DocumentBlocks
+from penstock.row_files import MAX_TEXT_BYTES, RowFile, open_rows
+from penstock.types import Counts, SkippedRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.readers.base import CutRule, TextOptions
+    from penstock.row_files import Rows, RowTexts
+    from penstock.types import Block, Source, Unit
+
+__all__ = ["RowReader"]
+
+# Bounds what the lists of documents cost where documents are short.
+_MAX_BLOCK_ROWS = 1 << 15
+
+
+class RowReader:
+    """Reads the text of one column from files of rows.
+
+    A file stays open from unit to unit: rows that lie behind those of the unit before go on from
+    where that ended, which saves decoding a large row group from its start.
+
+    `input_bytes` counts the bytes of text of the rows that were used, unpacked; a block's `origin`
+    counts the same bytes from the unit's start.
+    """
+
+    def __init__(self, text_key: str, cuts: CutRule, options: TextOptions) -> None:
+        self._text_key = text_key
+        self._options = options
+        self._documents = DocumentBlocks(cuts, options)
+        self._text = UnitBuffer(options.find_all)
+        self._open: tuple[Source, RowFile, Rows] | None = None
+        self._skipped: list[SkippedRecord] = []
+        self._counts = Counts()
+
+    def take_counts(self) -> Counts:
+        """Return what was seen and dropped since the last call."""
+        counts = self._counts + self._documents.counts
+        self._counts = self._documents.counts = Counts()
+        return counts
+
+    def take_skipped(self) -> list[SkippedRecord]:
+        """Return the bad rows since the last call; their position is the number of the row."""
+        skipped, self._skipped = self._skipped, []
+        return skipped
+
+    def iter_blocks(self, unit: Unit) -> Iterator[Block]:
+        """Yield the documents of a unit in order; a block is valid until the next one."""
+        rows = self._rows_of(unit)
+        origin = num_bytes = num_rows = 0
+        gathered: list[RowTexts] = []
+        for texts in rows.iter_texts(unit.start, unit.end):
+            for good in self._iter_good(texts, unit.source):
+                gathered.append(good)
+                num_bytes += good.num_bytes
+                num_rows += good.num_rows
+            if num_bytes >= self._options.block_bytes or num_rows >= _MAX_BLOCK_ROWS:
+                yield from self._iter_gathered(gathered, num_bytes, origin)
+                origin += num_bytes
+                gathered, num_bytes, num_rows = [], 0, 0
+        yield from self._iter_gathered(gathered, num_bytes, origin)
+
+    def _rows_of(self, unit: Unit) -> Rows:
+        """Open the unit's file, or take it as it was left by the unit before."""
+        if self._open is None or self._open[0] != unit.source:
+            if self._open is None:
+                _spare_memory()
+            else:
+                self._open[1].close()
+                self._open = None
+            file = RowFile(unit.source, give_back=self._options.give_back)
+            try:
+                self._open = unit.source, file, open_rows(file, self._text_key)
+            except InputError:
+                file.close()
+                raise
+        rows = self._open[2]
+        if unit.end > rows.num_rows:
+            raise InputError(
+                f"the file has {rows.num_rows} rows now, {unit.end} or more when it was planned",
+                where=unit.source.path,
+                next_step="bring back the file, or pass `--overwrite` to start again",
+            )
+        return rows
+
+    def _iter_good(self, texts: RowTexts, source: Source) -> Iterator[RowTexts]:
+        """Yield the runs of rows between the bad ones."""
+        at = 0
+        for bad in texts.find_bad().tolist():
+            is_null = texts.valid is not None and not texts.valid[bad]
+            long = f"has a text of more than {MAX_TEXT_BYTES >> 20} MiB"
+            what = "is null, not a string" if is_null else long
+            self._refuse(source, texts.first_row + bad, f"text key `{self._text_key}` {what}")
+            if at < bad:
+                yield texts.rows(at, bad)
+            at = bad + 1
+        if at < texts.num_rows:
+            yield texts.rows(at, texts.num_rows) if at else texts
+
+    def _iter_gathered(self, gathered: list[RowTexts], size: int, origin: int) -> Iterator[Block]:
+        """Lay the texts one after the other, and yield them as blocks."""
+        if not gathered:
+            return
+        view = self._text.room(size)
+        room = np.frombuffer(view, np.uint8)
+        at, edges = 0, []
+        for texts in gathered:
+            first, last = int(texts.offsets[0]), int(texts.offsets[-1])
+            room[at : at + last - first] = texts.text[first:last]
+            edges.append(texts.offsets + (at - first))
+            at += last - first
+        gathered.clear()
+        self._counts += Counts(input_bytes=size, nul_bytes=self._text.count_nul(0, size))
+        starts = np.concatenate([edge[:-1] for edge in edges])
+        ends = np.concatenate([edge[1:] for edge in edges])
+        yield from self._documents.iter_blocks(self._text, starts, ends, origin)
+
+    def _refuse(self, source: Source, row: int, what: str) -> None:
+        if self._options.on_error == "stop":
+            raise InputError(
+                what,
+                where=f"{source.path}, row {row} (the first is row 0)",
+                next_step="mend it, pass another `--text-key`, or leave such records out with "
+                "`--on-error skip`",
+            )
+        self._skipped.append(SkippedRecord(row, what))
+        self._counts += Counts(skipped_records=1)
+
+
+def _spare_memory() -> None:
+    """Tell pyarrow to stay on one core, and to hand back at once what it no longer needs."""
+    import pyarrow as pa
+
+    pa.set_cpu_count(1)
+    pa.set_memory_pool(pa.system_memory_pool())

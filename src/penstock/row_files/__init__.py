@@ -1,0 +1,54 @@
+"""Files of rows, parquet and Arrow: one column's text, a range of rows at a time.
+
+It knows no documents, splits or tokens, and writes nothing. `plan` divides a file into units with
+`divide_rows`, `readers.rows` reads a unit's rows with `open_rows`; no other module knows pyarrow.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.row_files.columns import find_text_column
+from penstock.row_files.file import RowFile
+from penstock.row_files.texts import MAX_TEXT_BYTES, Rows, RowTexts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = [
+    "MAX_TEXT_BYTES",
+    "RowFile",
+    "RowTexts",
+    "Rows",
+    "divide_rows",
+    "find_text_column",
+    "open_rows",
+]
+
+
+def open_rows(file: RowFile, text_key: str) -> Rows:
+    """Look at a file's schema, and make ready to read one column.
+
+    Args:
+        file: Stays open as long as rows are read.
+        text_key: The column's name; dots lead into structs.
+
+    Raises:
+        InputError: If the file is damaged, or has no such column of text.
+    """
+    if file.source.format == "parquet":
+        from penstock.row_files.parquet import ParquetRows
+
+        return ParquetRows(file, text_key)
+    from penstock.row_files.arrow import open_arrow
+
+    return open_arrow(file, text_key)
+
+
+def divide_rows(file: RowFile, text_key: str, unit_bytes: int) -> Iterator[tuple[int, int]]:
+    """Divide a file into ranges of rows (start, end) with about `unit_bytes` of text each.
+
+    The ranges follow each other and cover all rows. They depend on the file alone. A file without
+    rows has none.
+    """
+    yield from open_rows(file, text_key).divide(unit_bytes)

@@ -1,0 +1,157 @@
+"""The texts of a few rows as Arrow lays them out: bytes and offsets, no Python object for each.
+
+It reads no file. The formats make them; `readers.rows` turns them into blocks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from penstock.row_files.columns import storage_type
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+__all__ = ["MAX_TEXT_BYTES", "RowTexts", "Rows", "UnitDivision", "unpack_bits"]
+
+# A longer text is refused by name: it would not fit the memory of a worker.
+MAX_TEXT_BYTES = 64 << 20
+# A row counts for at least this much of a unit: what a dictionary hides, and what its ids take.
+_LEAST_ROW_BYTES = 128
+# What is this much larger than a unit is divided.
+_MAX_UNITS = 2
+
+
+class Rows(Protocol):
+    """One column of an open file."""
+
+    num_rows: int
+
+    def divide(self, unit_bytes: int) -> Iterator[tuple[int, int]]:
+        """Yield ranges of rows with about `unit_bytes` of text each."""
+        ...
+
+    def iter_texts(self, start: int, end: int) -> Iterator[RowTexts]:
+        """Yield the texts of a range of rows, some at a time and in order."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RowTexts:
+    """The texts of some rows that follow each other.
+
+    Attributes:
+        first_row: The number of the first, counted from 0.
+        text: The bytes all offsets point into.
+        offsets: Where each text begins, and where the last one ends.
+        valid: Whether a row has a text; None if all have.
+    """
+
+    first_row: int
+    text: NDArray[np.uint8]
+    offsets: NDArray[np.int64]
+    valid: NDArray[np.bool_] | None
+
+    def __post_init__(self) -> None:
+        offsets = self.offsets
+        in_order = len(offsets) < 2 or bool((offsets[1:] >= offsets[:-1]).all())
+        if not (in_order and offsets[0] >= 0 and offsets[-1] <= len(self.text)):
+            raise ValueError("the offsets of the texts are damaged")
+
+    @classmethod
+    def from_array(cls, array: pa.Array, first_row: int) -> RowTexts:
+        """See the texts of an Arrow array."""
+        import pyarrow as pa
+
+        array = _as_plain(array)
+        is_large = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
+        validity, places, data = array.buffers()
+        start, stop = array.offset, array.offset + len(array)
+        offsets = _view(places, np.int64 if is_large else np.int32)[start : stop + 1]
+        has_nulls = validity is not None and array.null_count
+        valid = unpack_bits(_view(validity, np.uint8), start, stop) if has_nulls else None
+        if not len(array):
+            offsets = np.zeros(1, np.int64)
+        return cls(first_row, _view(data, np.uint8), offsets.astype(np.int64), valid)
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows there are."""
+        return len(self.offsets) - 1
+
+    @property
+    def num_bytes(self) -> int:
+        """How long the texts are together."""
+        return int(self.offsets[-1] - self.offsets[0])
+
+    def find_bad(self) -> NDArray[np.int64]:
+        """Find the rows without a text, and those whose text is too long; counted from here."""
+        bad = np.diff(self.offsets) > MAX_TEXT_BYTES
+        if self.valid is not None:
+            bad |= ~self.valid
+        return np.flatnonzero(bad)
+
+    def rows(self, start: int, stop: int) -> RowTexts:
+        """Return the rows from `start` to `stop`, counted from here."""
+        valid = None if self.valid is None else self.valid[start:stop]
+        offsets = self.offsets[start : stop + 1]
+        return RowTexts(self.first_row + start, self.text, offsets, valid)
+
+
+class UnitDivision:
+    """Joins small runs of rows to units and divides large ones; each run has its size in bytes."""
+
+    def __init__(self, unit_bytes: int) -> None:
+        self._unit_bytes = unit_bytes
+        self._start = self._end = self._size = 0
+
+    def add(self, num_rows: int, num_bytes: int) -> Iterator[tuple[int, int]]:
+        """Take the next run of rows; yield the units that are full."""
+        size = max(num_bytes, num_rows * _LEAST_ROW_BYTES)
+        if size > _MAX_UNITS * self._unit_bytes:
+            yield from self.finish()
+            step = -(-num_rows // (size // self._unit_bytes))
+            end = self._end + num_rows
+            for start in range(self._end, end, step):
+                yield start, min(start + step, end)
+            self._start = self._end = end
+            return
+        self._end += num_rows
+        self._size += size
+        if self._size >= self._unit_bytes:
+            yield from self.finish()
+
+    def finish(self) -> Iterator[tuple[int, int]]:
+        """Yield what is left."""
+        if self._start < self._end:
+            yield self._start, self._end
+        self._start, self._size = self._end, 0
+
+
+def unpack_bits(bits: NDArray[np.uint8], start: int, stop: int) -> NDArray[np.bool_]:
+    """Read a range of an Arrow bitmap."""
+    first = start // 8
+    unpacked = np.unpackbits(bits[first : -(-stop // 8)], bitorder="little").view(np.bool_)
+    return unpacked[start - first * 8 : stop - first * 8]
+
+
+def _view(buffer: pa.Buffer | None, dtype: Any) -> NDArray[Any]:
+    return np.empty(0, dtype) if buffer is None else np.frombuffer(buffer, dtype)
+
+
+def _as_plain(array: pa.Array) -> pa.Array:
+    """Return an array of text or bytes with offsets, whatever it was stored as."""
+    import pyarrow as pa
+
+    if storage_type(array.type) != array.type:
+        array = array.storage
+    if pa.types.is_dictionary(array.type):
+        return _as_plain(array.dictionary_decode())
+    views = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+    return array.cast(views[array.type]) if array.type in views else array
