@@ -9,6 +9,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from penstock.errors import InputError
+from penstock.types import ROW_FORMATS
 
 if TYPE_CHECKING:
     from penstock.types import InputFormat
@@ -80,7 +81,7 @@ def find_format(path: str, head: bytes, wanted: InputFormat | None) -> InputForm
         )
     found = next((kind for magic, kind in _ROW_MAGIC.items() if head.startswith(magic)), None)
     chosen = wanted or found or _SUFFIXES.get(suffix, "text")
-    if chosen in ("parquet", "arrow") or found is not None:
+    if chosen in ROW_FORMATS or found is not None:
         _check_rows(path, head, chosen, found)
     elif chosen == "jsonl":
         _check_json_lines(path, head)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
+    "ROW_FORMATS",
     "SPLITS",
     "Block",
     "Counts",
@@ -44,6 +45,8 @@ EotPlace = Literal["append", "prepend", "none"]
 InvalidUtf8 = Literal["replace", "ignore", "stop"]
 InputFormat = Literal["text", "jsonl", "parquet", "arrow"]
 OnError = Literal["stop", "skip"]
+# Formats whose units are ranges of rows, not of bytes.
+ROW_FORMATS: frozenset[InputFormat] = frozenset({"parquet", "arrow"})
 SPLITS: tuple[Split, Split] = ("train", "val")
 
 

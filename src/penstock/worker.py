@@ -21,7 +21,7 @@ from penstock.readers.base import TextOptions
 from penstock.repair import repair_block
 from penstock.segments import make_sink
 from penstock.splits import CARRIED, TRAIN, VAL, Splitter
-from penstock.types import SPLITS, Block, Counts, Encoded, Receipt
+from penstock.types import ROW_FORMATS, SPLITS, Block, Counts, Encoded, Receipt
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -166,7 +166,7 @@ class Worker:
         if not np.array_equal(ids, expected):
             raise EngineError(
                 f"engine `{self._engine.name}` gives other ids than the reference",
-                where=f"{unit.source.path}, byte {unit.start} to {unit.end}",
+                where=_place_of(unit),
                 next_step="pass `--engine tiktoken`, and report this with the text",
             )
 
@@ -176,12 +176,19 @@ class Worker:
         try:
             return block, self._engine.encode(block, room)
         except UnicodeDecodeError:
-            policy, path = self._spec.invalid_utf8, unit.source.path
-            repaired, counts = repair_block(block, policy, path)
+            # In a file of rows, bytes are counted from the unit's first row.
+            place = _place_of(unit) if unit.source.format in ROW_FORMATS else unit.source.path
+            repaired, counts = repair_block(block, self._spec.invalid_utf8, place)
             tally.repairs += counts
             if not len(repaired.starts):
                 return repaired, np.empty(0, np.uint32)
             return repaired, self._engine.encode(repaired)
+
+
+def _place_of(unit: Unit) -> str:
+    if unit.source.format in ROW_FORMATS:
+        return f"{unit.source.path}, rows {unit.start} to {unit.end - 1}"
+    return f"{unit.source.path}, byte {unit.start} to {unit.end}"
 
 
 class _UnitTokens:

@@ -8,6 +8,7 @@ from penstock.readers.jsonl import JsonlReader
 from penstock.readers.rows import RowReader
 from penstock.readers.spans import SpanReader
 from penstock.readers.text import TextReader
+from penstock.types import ROW_FORMATS
 
 if TYPE_CHECKING:
     from penstock.readers.base import CutRule, Reader, TextOptions
@@ -39,7 +40,7 @@ class Readers:
         """Return the reader for one input."""
         if source.format == "jsonl":
             return self._jsonl
-        if source.format in ("parquet", "arrow"):
+        if source.format in ROW_FORMATS:
             return self._rows
         is_giant = self._rule.kind == "file" and source.num_bytes > GIANT_DOCUMENT_BYTES
         return self._spans if is_giant else self._text

@@ -206,6 +206,16 @@ class _PlainBatch:
             raise ValueError("a buffer lies outside its record batch")
         self._place = place
         self._dtype = dtype
+        if self.num_rows:
+            self._expect()
+
+    def _expect(self) -> None:
+        """Hold the number of rows against the buffers: a damaged one could be endless."""
+        offset_bytes = (self.num_rows + 1) * self._dtype.itemsize
+        self._buffers[self._place.offsets].expect(offset_bytes)
+        for idx in self._place.validities:
+            if self._buffers[idx].size:
+                self._buffers[idx].expect(-(-self.num_rows // 8))
 
     @property
     def text_bytes(self) -> int:
@@ -266,7 +276,13 @@ class _Buffer:
             self._num_bytes = self._look()
         return self._num_bytes
 
-    def read(self, start: int, stop: int, *, keep: bool = False) -> bytes | bytearray:
+    def expect(self, num_bytes: int) -> None:
+        """Refuse less than these bytes, and read no more."""
+        if self.num_bytes < num_bytes:
+            raise ValueError("a record batch has more rows than its buffers hold")
+        self._num_bytes = num_bytes
+
+    def read(self, start: int, stop: int, *, keep: bool = False) -> bytes | memoryview:
         """Read a range; a compressed buffer is best read in order, or kept whole if it is small."""
         if not 0 <= start <= stop <= self.num_bytes:
             raise ValueError("the offsets of the texts are damaged")

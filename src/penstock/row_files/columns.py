@@ -62,7 +62,9 @@ def find_text_column(schema: pa.Schema, key: str, path: str) -> TextColumn:
             raise _refusal(what, schema, path)
         found = storage_type(named[0].type)
         if depth + 1 < len(names) and not _is_struct(found):
-            raise _refusal(f"text key `{key}` leads into {_describe(found)}", schema, path)
+            outer = ".".join(names[: depth + 1])
+            what = f"text key `{key}` leads into `{outer}`, which is {_describe(found)}"
+            raise _refusal(what, schema, path)
         fields = _children(found)
     if found is None or not _is_text(found):
         raise _refusal(f"text key `{key}` is {_describe(found)}, not text", schema, path)

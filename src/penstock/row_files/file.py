@@ -9,6 +9,8 @@ import io
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, BinaryIO, cast
 
+import numpy as np
+
 from penstock.errors import InputError
 from penstock.sources import SourceFile
 
@@ -56,17 +58,16 @@ class RowFile:
         if self._own is not None:
             self._own.close()
 
-    def read_at(self, start: int, size: int) -> bytearray:
+    def read_at(self, start: int, size: int) -> memoryview:
         """Read exactly `size` bytes from `start` on."""
-        buffer = bytearray(size)
+        view, done = memoryview(np.empty(size, np.uint8)), 0
         self.stream.seek(start)
-        view, done = memoryview(buffer), 0
         while done < size:
             count = self.stream.readinto(view[done:])  # type: ignore[attr-defined]
             if not count:
                 raise EOFError(f"the file ends at byte {start + done}, in the middle of its data")
             done += count
-        return buffer
+        return view
 
     @contextmanager
     def reading(self, what: str, place: str = "") -> Iterator[None]:

@@ -58,7 +58,8 @@ class ParquetRows:
         division = UnitDivision(unit_bytes)
         for idx in range(len(self._starts) - 1):
             start, end = self._starts[idx : idx + 2]
-            size = self._group_bytes(idx)
+            with self._file.reading("this parquet file is damaged", f"row group {idx}"):
+                size = self._group_bytes(idx)
             if end > start and size > (end - start) * MAX_TEXT_BYTES:
                 raise InputError(
                     f"a row group with rows of more than {MAX_TEXT_BYTES >> 20} MiB on average",
@@ -74,10 +75,10 @@ class ParquetRows:
             group = bisect_right(self._starts, start) - 1
             stop = min(end, self._starts[group + 1])
             cursor = self._cursor
-            if cursor is None or cursor.group != group or cursor.row > start:
-                cursor = self._cursor = self._open_group(group)
             while start < stop:
                 with self._file.reading("these rows are damaged", f"rows {start} to {stop - 1}"):
+                    if cursor is None or cursor.group != group or cursor.row > start:
+                        cursor = self._cursor = self._open_group(group)
                     texts = cursor.take(start, stop)
                 start += texts.num_rows
                 yield texts
@@ -98,10 +99,11 @@ class ParquetRows:
         """Return the size of the column in a row group: unpacked, but with its dictionary."""
         record = self._parquet.metadata.row_group(group)
         path = ".".join(self._column.names)
-        columns = (record.column(idx) for idx in range(record.num_columns))
-        return sum(
-            column.total_uncompressed_size for column in columns if column.path_in_schema == path
-        )
+        columns = [record.column(idx) for idx in range(record.num_columns)]
+        chosen = [column for column in columns if column.path_in_schema == path]
+        if not chosen or any(column.num_values != record.num_rows for column in chosen):
+            raise ValueError(f"its columns do not have {record.num_rows} rows")
+        return sum(column.total_uncompressed_size for column in chosen)
 
 
 class _Cursor:

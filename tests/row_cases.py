@@ -1,0 +1,105 @@
+"""Files of rows for tests: written in many ways, read back as documents."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.engines.native import find_native
+from penstock.readers.base import TextOptions
+from penstock.readers.rows import RowReader
+from penstock.row_files import RowFile, divide_rows, open_rows
+from penstock.types import Counts, InputFormat, OnError, SkippedRecord, Source, Unit
+
+
+class SpaceCuts:
+    """Cuts before every space."""
+
+    def mask(self, text: Any) -> Any:
+        return text == ord(" ")
+
+    def line_mask(self, text: Any) -> Any:
+        return self.mask(text)
+
+
+def source_of(path: Path) -> Source:
+    status = path.stat()
+    kind: InputFormat = "parquet" if path.suffix == ".parquet" else "arrow"
+    return Source(str(path), status.st_size, status.st_mtime_ns, "", kind)
+
+
+def write_rows(path: Path, table: pa.Table, **options: Any) -> Path:
+    """Write a table by the name of its file: `.parquet`, `.arrow` (a stream) or `.feather`."""
+    if path.suffix == ".parquet":
+        pq.write_table(table, path, **options)
+        return path
+    rows = options.pop("row_group_size", None)
+    codec = options.pop("compression", None)
+    ipc = pa.ipc.IpcWriteOptions(compression=None if codec in ("none", "snappy") else codec)
+    make = pa.ipc.new_stream if path.suffix == ".arrow" else pa.ipc.new_file
+    with make(str(path), table.schema, options=ipc) as writer:
+        writer.write_table(table, max_chunksize=rows)
+    return path
+
+
+def divide(path: Path, unit_bytes: int = 16 << 20, key: str = "text") -> list[tuple[int, int]]:
+    with RowFile(source_of(path)) as file:
+        return list(divide_rows(file, key, unit_bytes))
+
+
+def make_reader(
+    key: str = "text", *, on_error: OnError = "stop", block_bytes: int = 2 << 20
+) -> RowReader:
+    options = TextOptions(
+        block_bytes, b"", strip=False, give_back=False, on_error=on_error,
+        find_all=find_native("find_all"),
+    )  # fmt: skip
+    return RowReader(key, SpaceCuts(), options)
+
+
+def read_unit(reader: RowReader, path: Path, start: int, end: int) -> list[bytes]:
+    """Read the documents of a range of rows, long ones put together again."""
+    source = source_of(path)
+    documents: list[bytes] = []
+    for block in reader.iter_blocks(Unit(0, 0, source, start, end, source.num_bytes)):
+        pieces = zip(block.starts.tolist(), block.ends.tolist(), block.begins, strict=True)
+        for piece_start, piece_end, begins in pieces:
+            piece = bytes(block.text[piece_start:piece_end])
+            if begins:
+                documents.append(piece)
+            else:
+                documents[-1] += piece
+    return documents
+
+
+def read_all(
+    path: Path,
+    *,
+    key: str = "text",
+    unit_bytes: int = 16 << 20,
+    on_error: OnError = "stop",
+    block_bytes: int = 2 << 20,
+) -> tuple[list[bytes], Counts, list[SkippedRecord]]:
+    """Read a file unit by unit, as one worker would."""
+    reader = make_reader(key, on_error=on_error, block_bytes=block_bytes)
+    units = divide(path, unit_bytes, key)
+    documents = [text for start, end in units for text in read_unit(reader, path, start, end)]
+    return documents, reader.take_counts(), reader.take_skipped()
+
+
+def read_stream(path: Path, key: str = "text") -> list[bytes]:
+    """Read a file through a file object, as one that is not local is read."""
+    stream = cast("BinaryIO", io.BytesIO(path.read_bytes()))
+    with RowFile(source_of(path), stream) as file:
+        rows = open_rows(file, key)
+        found = list(rows.iter_texts(0, rows.num_rows))
+    return [
+        bytes(np.asarray(texts.text[start:end]))
+        for texts in found
+        for start, end in zip(texts.offsets[:-1].tolist(), texts.offsets[1:].tolist(), strict=True)
+    ]
