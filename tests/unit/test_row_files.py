@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import random
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,7 @@ def test_units_cover_all_rows_and_depend_on_the_file_alone(path: Path) -> None:
     units = divide(path, 40_000)
     assert units[0][0] == 0
     assert units[-1][1] == 500
-    assert all(left[1] == right[0] for left, right in zip(units, units[1:], strict=False))
+    assert all(left[1] == right[0] for left, right in itertools.pairwise(units))
     assert all(start % 20 == end % 20 == 0 for start, end in units)
     sizes = [sum(map(len, BYTES[start:end])) for start, end in units[:-1]]
     assert min(sizes) > 35_000
@@ -130,7 +131,8 @@ def nested(path: Path) -> Path:
     inner = [None if idx % 7 == 3 else {"n": idx, "body": text} for idx, text in enumerate(TEXTS)]
     inner[5] = {"n": 5, "body": None}
     kind = pa.struct([("n", pa.int64()), ("body", pa.string())])
-    outer = pa.array([{"x": "y", "in": value} for value in inner], pa.struct([("x", pa.string()), ("in", kind)]))  # fmt: skip
+    outer_kind = pa.struct([("x", pa.string()), ("in", kind)])
+    outer = pa.array([{"x": "y", "in": value} for value in inner], outer_kind)
     table = pa.table({"list": [[1, 2]] * len(TEXTS), "doc": outer})
     return write_rows(path, table, row_group_size=77, compression="zstd")
 
@@ -140,9 +142,7 @@ def test_a_nested_column_is_read_and_its_nulls_are_skipped(path: Path) -> None:
     bad = [idx for idx in range(500) if idx % 7 == 3 or idx == 5]
     assert documents == [text for idx, text in enumerate(BYTES) if idx not in bad]
     assert [record.position for record in skipped] == bad
-    assert {record.reason for record in skipped} == {
-        "text key `doc.in.body` is null, not a string"
-    }
+    assert {record.reason for record in skipped} == {"text key `doc.in.body` is null, not a string"}
     assert counts.skipped_records == len(bad)
 
 
@@ -186,6 +186,37 @@ def test_what_is_no_text_is_refused_by_name(path: Path, key: str, what: str) -> 
         divide(path, key=key)
     assert raised.value.what.startswith(what)
     assert "this file has `meta.url`, `ok`" in raised.value.what
+
+
+def test_a_damaged_name_is_an_input_error(path: Path) -> None:
+    write_rows(path, pa.table({"some name": ["a"]}))
+    path.write_bytes(path.read_bytes().replace(b"some name", b"some\xffname"))
+    with pytest.raises(InputError):
+        divide(path)
+
+
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_an_extension_type_is_read_as_it_is_stored(path: Path, is_nested: bool) -> None:
+    class Marked(pa.ExtensionType):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__(pa.string(), "marked")
+
+        def __arrow_ext_serialize__(self) -> bytes:
+            return b""
+
+        @classmethod
+        def __arrow_ext_deserialize__(cls, storage: pa.DataType, data: bytes) -> Marked:
+            return cls()
+
+    pa.register_extension_type(Marked())
+    try:
+        array = pa.ExtensionArray.from_storage(Marked(), pa.array(TEXTS))
+        inner = pa.StructArray.from_arrays([array], ["body"])
+        table = pa.table({"doc": inner}) if is_nested else pa.table({"text": array})
+        write_rows(path, table, compression="lz4")
+        assert read_all(path, key="doc.body" if is_nested else "text")[0] == BYTES
+    finally:
+        pa.unregister_extension_type("marked")
 
 
 def test_two_columns_of_one_name_are_refused(path: Path) -> None:
@@ -236,9 +267,7 @@ def test_a_group_of_rows_that_are_too_long_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("penstock.row_files.parquet.MAX_TEXT_BYTES", 1 << 10)
-    path = write_rows(
-        tmp_path / "a.parquet", table_of(["x" * 9999, "y"] * 3), row_group_size=2
-    )
+    path = write_rows(tmp_path / "a.parquet", table_of(["x" * 9999, "y"] * 3), row_group_size=2)
     with pytest.raises(InputError, match="on average") as raised:
         divide(path)
     assert "rows 0 to 1" in raised.value.where
@@ -271,7 +300,7 @@ def test_damage_is_an_input_error_or_other_text_never_a_crash(
         table = table.set_column(1, "text", table["text"].combine_chunks().dictionary_encode())
     whole = write_rows(path, table, row_group_size=100, compression=codec).read_bytes()
     chance = random.Random(1)
-    refused = 0
+    refused: list[InputError] = []
     for _ in range(60):
         damaged = bytearray(whole)
         for _ in range(chance.choice([1, 4, 50])):
@@ -280,9 +309,9 @@ def test_damage_is_an_input_error_or_other_text_never_a_crash(
         try:
             read_all(path, on_error="skip")
         except InputError as error:
-            refused += 1
-            assert str(path) in error.where
+            refused.append(error)
     assert refused
+    assert all(str(path) in error.where for error in refused)
 
 
 def test_damaged_pages_are_named_by_their_rows(tmp_path: Path) -> None:

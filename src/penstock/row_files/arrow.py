@@ -55,8 +55,7 @@ def open_arrow(file: RowFile, text_key: str) -> Rows:
         if first is None or first.kind != "schema":
             raise ValueError("it does not begin with a schema")
         schema = pa.ipc.read_schema(pa.py_buffer(_message_bytes(first)))
-    column = find_text_column(schema, text_key, file.source.path)
-    with file.reading(_DAMAGED):
+        column = find_text_column(schema, text_key, file.source.path)
         batches = _Batches(messages)
         place = _Place.find(schema, column)
     has_offsets = column.type in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())

@@ -37,9 +37,18 @@ class TextColumn:
 
     def pick(self, batch: pa.RecordBatch) -> pa.Array:
         """Return this column of a batch; null where a struct around it is null."""
-        array = batch.column(self.names[0])
-        for name in self.names[1:]:
-            array = array.flatten()[array.type.get_field_index(name)]
+        columns, names = batch.columns, batch.schema.names
+        array = None
+        for name in self.names:
+            if name not in names:
+                raise ValueError(f"a batch has no column `{self.key}`")
+            array = columns[names.index(name)]
+            kind = storage_type(array.type)
+            array = array if kind == array.type else array.storage
+            columns = array.flatten() if _is_struct(kind) else []
+            names = [field.name for field in _children(kind)]
+        if array is None or array.type != self.type:
+            raise ValueError(f"a batch has another kind of column `{self.key}`")
         return array
 
 

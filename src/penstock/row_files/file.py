@@ -60,7 +60,7 @@ class RowFile:
 
     def read_at(self, start: int, size: int) -> memoryview:
         """Read exactly `size` bytes from `start` on."""
-        view, done = memoryview(np.empty(size, np.uint8)), 0
+        view, done = np.empty(size, np.uint8).data, 0
         self.stream.seek(start)
         while done < size:
             count = self.stream.readinto(view[done:])  # type: ignore[attr-defined]

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 __all__ = ["ParquetRows"]
 
-# Smaller buffers are not slower; without one, a whole column chunk would be read at once.
+# Without a buffer a whole column chunk would be read at once; its size does not matter.
 _BUFFER_BYTES = 1 << 18
-# A batch is some rows, whatever their length: small ones bound what long rows among short ones
-# take. 16 rows of 7 kB cost no more than 1,024 (docs/adr/0015-rows.md).
-_BATCH_BYTES = 1 << 18
+# A batch is a number of rows, whatever their length: small ones bound what long rows among short
+# ones take, and cost about 70 microseconds each (docs/adr/0015-rows.md).
+_BATCH_BYTES = 1 << 19
 _MAX_BATCH_ROWS = 1 << 10
 
 
@@ -48,7 +48,7 @@ class ParquetRows:
             )
             metadata, schema = self._parquet.metadata, self._parquet.schema_arrow
             groups = [metadata.row_group(idx).num_rows for idx in range(metadata.num_row_groups)]
-        self._column = find_text_column(schema, text_key, file.source.path)
+            self._column = find_text_column(schema, text_key, file.source.path)
         self._starts = [0, *accumulate(groups)]
         self._cursor: _Cursor | None = None
         self.num_rows = self._starts[-1]

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from penstock.row_files.columns import storage_type
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -114,6 +112,8 @@ class UnitDivision:
     def add(self, num_rows: int, num_bytes: int) -> Iterator[tuple[int, int]]:
         """Take the next run of rows; yield the units that are full."""
         size = max(num_bytes, num_rows * _LEAST_ROW_BYTES)
+        if not num_rows:
+            return
         if size > _MAX_UNITS * self._unit_bytes:
             yield from self.finish()
             step = -(-num_rows // (size // self._unit_bytes))
@@ -149,8 +149,6 @@ def _as_plain(array: pa.Array) -> pa.Array:
     """Return an array of text or bytes with offsets, whatever it was stored as."""
     import pyarrow as pa
 
-    if storage_type(array.type) != array.type:
-        array = array.storage
     if pa.types.is_dictionary(array.type):
         return _as_plain(array.dictionary_decode())
     views = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
