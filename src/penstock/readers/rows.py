@@ -69,10 +69,12 @@ class RowReader:
                 gathered.append(good)
                 num_bytes += good.num_bytes
                 num_rows += good.num_rows
-            if num_bytes >= self._options.block_bytes or num_rows >= _MAX_BLOCK_ROWS:
-                yield from self._iter_gathered(gathered, num_bytes, origin)
-                origin += num_bytes
-                gathered, num_bytes, num_rows = [], 0, 0
+                if num_bytes >= self._options.block_bytes or num_rows >= _MAX_BLOCK_ROWS:
+                    yield from self._iter_gathered(gathered, num_bytes, origin)
+                    origin += num_bytes
+                    num_bytes = num_rows = 0
+                del good
+            del texts  # else they would stay while the next ones are decoded
         yield from self._iter_gathered(gathered, num_bytes, origin)
 
     def _rows_of(self, unit: Unit) -> Rows:
@@ -99,18 +101,16 @@ class RowReader:
         return rows
 
     def _iter_good(self, texts: RowTexts, source: Source) -> Iterator[RowTexts]:
-        """Yield the runs of rows between the bad ones."""
+        """Yield the rows between the bad ones, no more than about a block at once."""
         at = 0
         for bad in texts.find_bad().tolist():
             is_null = texts.valid is not None and not texts.valid[bad]
             long = f"has a text of more than {MAX_TEXT_BYTES >> 20} MiB"
             what = "is null, not a string" if is_null else long
             self._refuse(source, texts.first_row + bad, f"text key `{self._text_key}` {what}")
-            if at < bad:
-                yield texts.rows(at, bad)
+            yield from texts.iter_pieces(at, bad, self._options.block_bytes)
             at = bad + 1
-        if at < texts.num_rows:
-            yield texts.rows(at, texts.num_rows) if at else texts
+        yield from texts.iter_pieces(at, texts.num_rows, self._options.block_bytes)
 
     def _iter_gathered(self, gathered: list[RowTexts], size: int, origin: int) -> Iterator[Block]:
         """Lay the texts one after the other, and yield them as blocks."""

@@ -28,7 +28,7 @@ __all__ = ["ParquetRows"]
 _BUFFER_BYTES = 1 << 18
 # A batch is a number of rows, whatever their length: small ones bound what long rows among short
 # ones take, and cost about 70 microseconds each (docs/adr/0015-rows.md).
-_BATCH_BYTES = 1 << 19
+_BATCH_BYTES = 1 << 18
 _MAX_BATCH_ROWS = 1 << 10
 
 
@@ -80,8 +80,9 @@ class ParquetRows:
                     if cursor is None or cursor.group != group or cursor.row > start:
                         cursor = self._cursor = self._open_group(group)
                     texts = cursor.take(start, stop)
-                start += texts.num_rows
+                start = cursor.row
                 yield texts
+                del texts  # else it would stay while the next ones are decoded
 
     def _open_group(self, group: int) -> _Cursor:
         start, end = self._starts[group : group + 2]
@@ -93,7 +94,7 @@ class ParquetRows:
             columns=[".".join(self._column.names)],
             use_threads=False,
         )
-        return _Cursor(group, start, (self._column.pick(batch) for batch in batches))
+        return _Cursor(group, start, map(self._column.pick, batches))
 
     def _group_bytes(self, group: int) -> int:
         """Return the size of the column in a row group: unpacked, but with its dictionary."""

@@ -95,6 +95,15 @@ class RowTexts:
             bad |= ~self.valid
         return np.flatnonzero(bad)
 
+    def iter_pieces(self, start: int, stop: int, num_bytes: int) -> Iterator[RowTexts]:
+        """Yield the rows from `start` to `stop`, as many at once as have about `num_bytes`."""
+        while start < stop:
+            limit = self.offsets[start] + num_bytes
+            last = int(np.searchsorted(self.offsets[: stop + 1], limit, "right")) - 1
+            last = max(last, start + 1)
+            yield self.rows(start, last)
+            start = last
+
     def rows(self, start: int, stop: int) -> RowTexts:
         """Return the rows from `start` to `stop`, counted from here."""
         valid = None if self.valid is None else self.valid[start:stop]
