@@ -41,7 +41,7 @@ def ids_of(*documents: bytes) -> list[int]:
         (["separators.txt"], 4, "no document in the input: 2 empty ones were dropped"),
         (["pipe"], 4, "not a regular file"),
         (["text.txt.gz"], 4, "gzip-compressed"),
-        (["data.parquet"], 4, "this is parquet, not UTF-8 text"),
+        (["data.parquet"], 4, "this parquet file is damaged or cut short"),
         (["utf16.txt"], 4, "iconv -f UTF-16 -t UTF-8"),
         (["records.csv"], 4, "--input-format text --docs-by line"),
         (["-"], 2, "standard input is not read yet"),

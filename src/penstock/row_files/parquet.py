@@ -27,7 +27,7 @@ __all__ = ["ParquetRows"]
 # Without a buffer a whole column chunk would be read at once; its size does not matter.
 _BUFFER_BYTES = 1 << 18
 # A batch is a number of rows, whatever their length: small ones bound what long rows among short
-# ones take, and cost about 70 microseconds each (docs/adr/0015-rows.md).
+# ones take, and cost some tens of microseconds each (docs/adr/0015-rows.md).
 _BATCH_BYTES = 1 << 18
 _MAX_BATCH_ROWS = 1 << 10
 

@@ -106,6 +106,8 @@ class RowTexts:
 
     def rows(self, start: int, stop: int) -> RowTexts:
         """Return the rows from `start` to `stop`, counted from here."""
+        if start == 0 and stop == self.num_rows:
+            return self
         valid = None if self.valid is None else self.valid[start:stop]
         offsets = self.offsets[start : stop + 1]
         return RowTexts(self.first_row + start, self.text, offsets, valid)
