@@ -49,6 +49,10 @@ class ParquetRows:
             metadata, schema = self._parquet.metadata, self._parquet.schema_arrow
             groups = [metadata.row_group(idx).num_rows for idx in range(metadata.num_row_groups)]
             self._column = find_text_column(schema, text_key, file.source.path)
+            leaves = [self._parquet.schema.column(idx).path for idx in range(metadata.num_columns)]
+        # Two where a column is named as a path into another; both are read then, and one is used.
+        path = ".".join(self._column.names)
+        self._leaves = [idx for idx, leaf in enumerate(leaves) if leaf == path]
         self._starts = [0, *accumulate(groups)]
         self._cursor: _Cursor | None = None
         self.num_rows = self._starts[-1]
@@ -99,12 +103,10 @@ class ParquetRows:
     def _group_bytes(self, group: int) -> int:
         """Return the size of the column in a row group: unpacked, but with its dictionary."""
         record = self._parquet.metadata.row_group(group)
-        path = ".".join(self._column.names)
-        columns = [record.column(idx) for idx in range(record.num_columns)]
-        chosen = [column for column in columns if column.path_in_schema == path]
-        if not chosen or any(column.num_values != record.num_rows for column in chosen):
+        columns = [record.column(idx) for idx in self._leaves]
+        if not columns or any(column.num_values != record.num_rows for column in columns):
             raise ValueError(f"its columns do not have {record.num_rows} rows")
-        return sum(column.total_uncompressed_size for column in chosen)
+        return sum(column.total_uncompressed_size for column in columns)
 
 
 class _Cursor:
