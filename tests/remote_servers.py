@@ -189,7 +189,8 @@ def line_to(port: int) -> Iterator[Line]:
                 with socket.create_connection((HOST, port)) as onward:
                     onward.settimeout(1)
                     # Whoever reads up to the end of the answer must see the end of the line.
-                    onward.sendall(re.sub(rb"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", request))
+                    request = request.replace(b"Connection: keep-alive\r\n", b"")
+                    onward.sendall(request.replace(b"\r\n", b"\r\nConnection: close\r\n", 1))
                     while left > 0 and (data := onward.recv(1 << 16)):
                         self.request.sendall(data[:left])
                         left -= len(data)
@@ -252,23 +253,26 @@ def s3_server(folder: Path) -> Iterator[int]:
         _wait_until_ready(process, ports["s3.port"], folder / "log")
         yield ports["s3.port"]
     finally:
-        process.terminate()
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        # Asked to end, it takes ten seconds to say goodbye to itself; it has no children.
+        process.kill()
+        process.wait()
 
 
 def _wait_until_ready(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and process.poll() is None:
-        try:
-            with urllib.request.urlopen(f"http://{HOST}:{port}/healthz", timeout=2):
-                return
-        except urllib.error.HTTPError as error:
-            error.close()
+        if _answers(f"http://{HOST}:{port}/healthz"):
             return
-        except OSError:
-            time.sleep(0.1)
+        time.sleep(0.1)
     raise TimeoutError(log.read_text()[-2000:])
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=2):
+            return True
+    except urllib.error.HTTPError as error:
+        error.close()
+        return True
+    except OSError:
+        return False

@@ -23,7 +23,7 @@ __all__ = ["RemoteFile"]
 
 # Readers look around a place in short reads, mostly forward: near it first, then ever farther.
 _SHORT_BYTES = 1 << 18
-_BEHIND_BYTES = 1 << 14
+_BEHIND_BYTES = 1 << 16
 _AHEAD_BYTES = 1 << 17
 _FAR_AHEAD_BYTES = 1 << 20
 _MAX_WINDOWS = 4

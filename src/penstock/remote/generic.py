@@ -99,7 +99,7 @@ def iter_names(url: str) -> Iterator[str]:
     """Yield every object under the folder `url`, or the one of that name."""
     scheme, _, path = url.partition("://")
     for name in _call(url, "find", path.rstrip("/")):
-        yield f"{scheme}://{name.lstrip('/')}"
+        yield f"{scheme}://{name}"
 
 
 def _call(url: str, method: str, *arguments: Any, **options: Any) -> Any:

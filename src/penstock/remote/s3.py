@@ -137,7 +137,7 @@ def _explain(url: str, response: Any, facts: RemoteFacts | None) -> InputError |
         return changed(url, facts, answer)
     # An error in the middle of an answer that began with 200 says so in its text alone.
     if status < 400 or details.get("Code") in ("SlowDown", "RequestTimeout", "InternalError"):
-        return PassingError(answer)
+        return PassingError(f"the server answered {status} {answer}")
     return explain_status(url, status, answer, credentials=_CREDENTIALS)
 
 

@@ -42,7 +42,6 @@ class RemoteStream:
         self._transport = find_transport(url)
         self._retries = retries
         self._body: Body | None = None
-        self._is_begun = False
         self._at = 0
 
     def __enter__(self) -> RemoteStream:
@@ -68,21 +67,28 @@ class RemoteStream:
         view = memoryview(buffer)
         done = 0
         while done < num_bytes:
-            count = self._readinto(view[done : done + PIECE_BYTES])
+            count = self._fill(view[done : done + PIECE_BYTES])
             if not count:
                 break
             done += count
         return bytes(view[:done])
 
-    def _readinto(self, buffer: memoryview) -> int:
-        if self._at == self.facts.num_bytes:
-            return 0
-        where = f"{self.url}, byte {self._at}"
-        count = self._retries.run(lambda: self._attempt(buffer), where)
-        self._at += count
-        return count
+    def _fill(self, buffer: memoryview) -> int:
+        """Fill `buffer`, unless the file ends; so many tries are for all of it."""
+        done = 0
 
-    def _attempt(self, buffer: memoryview) -> int:
+        def attempt() -> None:
+            nonlocal done
+            while done < len(buffer) and self._at != self.facts.num_bytes:
+                count = self._read_some(buffer[done:])
+                if not count:
+                    return
+                done += count
+
+        self._retries.run(attempt, f"{self.url}, byte {self._at}")
+        return done
+
+    def _read_some(self, buffer: memoryview) -> int:
         """Read on; where that fails, drop the connection, so that the next try makes a new one."""
         try:
             if self._body is None:
@@ -92,20 +98,23 @@ class RemoteStream:
                 raise PassingError(f"the answer ended at byte {self._at}")
         except PassingError as error:
             self.close()
-            if self._is_begun and not self.facts.is_ranged:
-                raise InputError(
-                    f"the connection was cut: {error.answer}",
-                    where=f"{self.url}, byte {self._at}",
-                    next_step="run the same command again; this server gives out whole files only, "
-                    "so a copy on this machine (`curl -fO`) is safer",
-                ) from error
+            if self._at and not self.facts.is_ranged:
+                raise self._cut(error) from error
             raise
-        self._is_begun = True
+        self._at += count
         return count
 
     def _ask(self) -> Body:
         end = self.facts.num_bytes if self.facts.is_ranged else None
         return self._transport.ask(self._at, end, self.facts)
+
+    def _cut(self, error: PassingError) -> InputError:
+        return InputError(
+            f"the connection was cut: {error.answer}",
+            where=f"{self.url}, byte {self._at}",
+            next_step="run the same command again; this server gives out whole files only, "
+            "so a copy on this machine (`curl -fO`) is safer",
+        )
 
 
 def open_seekable(

@@ -62,6 +62,8 @@ class WebTransport:
             self._check(response)
             _, _, total = _content_range(response)
             if response.status_code == 206 and total is not None:
+                # With all of the answer read, the connection is kept for the next request.
+                _WebBody(response).readinto(memoryview(bytearray(2)))
                 return RemoteFacts(total, _version(response), is_ranged=True)
             if response.status_code == 416 and total == 0:
                 return RemoteFacts(0, _version(response), is_ranged=True)
