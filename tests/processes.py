@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from threading import Thread
 
 import psutil
 
@@ -36,16 +39,35 @@ def command_line(*arguments: str | Path) -> list[str]:
     return [*command, "--engine", "tiktoken"] if arguments[0] == "tokenize" else command
 
 
-def start(*arguments: str | Path, fault: str = "") -> subprocess.Popen[str]:
-    environment = {**os.environ, "PENSTOCK_FAULT": fault}
-    return subprocess.Popen(
-        command_line(*arguments), stderr=subprocess.PIPE, text=True, env=environment
-    )
+def start(
+    *arguments: str | Path, fault: str = "", stdin: Path | None = None
+) -> subprocess.Popen[str]:
+    """Start it; `stdin` is piped in, as another program would."""
+    reading, writing = os.pipe()
+    try:
+        process = subprocess.Popen(
+            command_line(*arguments),
+            stdin=reading,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PENSTOCK_FAULT": fault},
+        )
+    finally:
+        os.close(reading)
+    Thread(target=_pour, args=(stdin, writing), daemon=True).start()
+    return process
 
 
-def run(*arguments: str | Path, fault: str = "") -> tuple[int, str]:
+def _pour(path: Path | None, file: int) -> None:
+    with open(file, "wb") as pipe, contextlib.suppress(BrokenPipeError):
+        if path is not None:
+            with path.open("rb") as source:
+                shutil.copyfileobj(source, pipe)
+
+
+def run(*arguments: str | Path, fault: str = "", stdin: Path | None = None) -> tuple[int, str]:
     """Run to the end; return the exit code and what was said."""
-    process = start(*arguments, fault=fault)
+    process = start(*arguments, fault=fault, stdin=stdin)
     _, said = process.communicate(timeout=120)
     assert "Traceback" not in said, said
     return process.returncode, said

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.engines.native import find_native
+from penstock.inputs import open_unit
 from penstock.readers.base import TextOptions
 from penstock.readers.rows import RowReader
 from penstock.row_files import RowFile, divide_rows, open_rows
@@ -56,6 +57,7 @@ def make_reader(
     key: str = "text", *, on_error: OnError = "stop", block_bytes: int = 2 << 20
 ) -> RowReader:
     options = TextOptions(
+        lambda unit: open_unit(unit, None),
         block_bytes, b"", strip=False, give_back=False, on_error=on_error,
         find_all=find_native("find_all"),
     )  # fmt: skip

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable
+import random
+import select
+from collections.abc import Callable, Iterator
+from contextlib import closing, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -17,12 +21,13 @@ from specs import worker_spec
 from penstock.cuts import ByteLevelCuts
 from penstock.engines import load_engine
 from penstock.engines.base import Engine
+from penstock.feed import Feed, make_feed
 from penstock.offsets import Offsets
-from penstock.plan import make_plan
+from penstock.plan import Plan, make_plan
 from penstock.settings import JobSettings
 from penstock.store import Store
 from penstock.tokenizer import load_tokenizer
-from penstock.types import SPLITS, Counts, EotPlace
+from penstock.types import SPLITS, Counts, EotPlace, Unit
 from penstock.worker import Worker, WorkerSpec
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -93,6 +98,15 @@ def make_worker(spec: WorkerSpec) -> Worker:
         return Worker(spec)
 
 
+def iter_fed(feed: Feed, plan: Plan) -> Iterator[Unit]:
+    """Wait for every unit that a feed fills."""
+    for unit in feed.iter_filled(plan.iter_units(lengths=feed.lengths)):
+        if unit is None:
+            select.select([feed.wake_file], [], [], 0.1)
+        else:
+            yield unit
+
+
 def run_units(
     inputs: list[Path], output: Path, **settings: Any
 ) -> tuple[dict[str, list[int]], Counts]:
@@ -101,13 +115,17 @@ def run_units(
         inputs=tuple(map(os.fspath, inputs)), output=output, engine="tiktoken", **settings
     )
     plan = make_plan(job)
+    feed = make_feed(plan.sources, 1, plan.unit_bytes, on_error=job.on_error, give_back=False)
     spec = worker_spec(job)
     layout = spec.layout
-    worker = make_worker(spec)
+    worker = make_worker(replace(spec, ring=None if feed is None else feed.ring.file))
     offsets = Offsets()
-    with Store(layout):
-        for unit in plan.iter_units():
+    with Store(layout), closing(feed) if feed else nullcontext():
+        units = plan.iter_units() if feed is None else iter_fed(feed, plan)
+        for unit in units:
             worker.write(offsets.grant(unit, worker.encode(unit)))
+            if feed is not None:
+                feed.release(unit)
         ids: dict[str, list[int]] = {}
         for split in SPLITS:
             shards = range(layout.num_shards(offsets.tokens[split]))
@@ -116,3 +134,19 @@ def run_units(
             ids[split] = np.frombuffer(data, np.uint16).tolist()
             assert len(ids[split]) == offsets.tokens[split]
     return ids, offsets.counts
+
+
+def hostile_runs(seed: int) -> str:
+    """Text with runs without any cut, far longer than the limit, between ordinary words."""
+    chance = random.Random(seed)
+    runs: list[Callable[[], str]] = [
+        lambda: "x" * chance.randrange(1000),
+        lambda: " " * chance.randrange(1000),
+        lambda: "\n" * chance.randrange(400),
+        lambda: "жизнь" * chance.randrange(100),
+        lambda: "".join(chance.choices("0123456789abcdef", k=chance.randrange(600))),
+        lambda: "an ordinary sentence, and one more. " * chance.randrange(8),
+        lambda: "漢字かな交じり文。" * chance.randrange(30),
+        lambda: "|",
+    ]
+    return "a" + "".join(chance.choice(runs)() for _ in range(30))

@@ -8,13 +8,13 @@ from __future__ import annotations
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from penstock.errors import InputError
+from penstock.errors import InputError, UsageError
 from penstock.types import ROW_FORMATS
 
 if TYPE_CHECKING:
-    from penstock.types import InputFormat
+    from penstock.types import Compression, InputFormat
 
-__all__ = ["find_format"]
+__all__ = ["find_format", "refuse_other_compression"]
 
 _SUFFIXES: dict[str, InputFormat] = {
     ".jsonl": "jsonl",
@@ -26,6 +26,16 @@ _SUFFIXES: dict[str, InputFormat] = {
 }
 _UNREAD_SUFFIXES = {".csv", ".tsv"}
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_COMPRESSED_SUFFIXES: dict[str, Compression] = {
+    ".gz": "gzip",
+    ".gzip": "gzip",
+    ".bgz": "gzip",
+    ".zst": "zstd",
+    ".zstd": "zstd",
+    ".bz2": "bzip2",
+    ".xz": "xz",
+    ".lz4": "lz4",
+}
 _ROW_MAGIC: dict[bytes, InputFormat] = {b"PAR1": "parquet", b"ARROW1": "arrow"}
 _ARROW_STREAM = b"\xff\xff\xff\xff"  # no magic: only a name makes it one
 _NAMES: dict[InputFormat, str] = {
@@ -35,11 +45,6 @@ _NAMES: dict[InputFormat, str] = {
     "arrow": "an Arrow file",
 }
 _MAGIC = {
-    b"\x1f\x8b": ("gzip-compressed", "gunzip -k"),
-    b"\x28\xb5\x2f\xfd": ("zstd-compressed", "zstd -dk"),
-    b"BZh": ("bzip2-compressed", "bunzip2 -k"),
-    b"\xfd7zXZ\x00": ("xz-compressed", "unxz -k"),
-    b"\x04\x22\x4d\x18": ("lz4-compressed", "lz4 -dk"),
     b"PK\x03\x04": ("a zip archive", "unzip"),
     b"PARE": ("an encrypted parquet file", ""),
     b"FEA1": ("a Feather file of version 1", ""),
@@ -56,8 +61,8 @@ def find_format(path: str, head: bytes, wanted: InputFormat | None) -> InputForm
     """Say how a file is read.
 
     Args:
-        path: Its name.
-        head: Its first bytes.
+        path: Its name; that of a compressed file may end in two suffixes.
+        head: The first bytes of its content.
         wanted: What the user said with `--input-format`; None where the name decides.
 
     Raises:
@@ -71,13 +76,19 @@ def find_format(path: str, head: bytes, wanted: InputFormat | None) -> InputForm
                 where=path,
                 next_step=f"{step}, or leave such files out with `--on-error skip`",
             )
-    suffix = PurePath(path).suffix.lower()
+    suffix = _content_suffix(path)
     if wanted is None and suffix in _UNREAD_SUFFIXES:
         raise InputError(
             "this file holds records of a kind that is not read yet",
             where=path,
             next_step="write the text of each record to JSON Lines, or pass "
             "`--input-format text --docs-by line` to take each line as it stands",
+        )
+    if wanted is None and path == "-" and head.lstrip().startswith(b'{"'):
+        raise UsageError(
+            "standard input begins like JSON Lines, and has no name that says so",
+            where="INPUT `-`",
+            next_step="pass `--input-format jsonl`, or `--input-format text` to take it as it is",
         )
     found = next((kind for magic, kind in _ROW_MAGIC.items() if head.startswith(magic)), None)
     chosen = wanted or found or _SUFFIXES.get(suffix, "text")
@@ -86,6 +97,32 @@ def find_format(path: str, head: bytes, wanted: InputFormat | None) -> InputForm
     elif chosen == "jsonl":
         _check_json_lines(path, head)
     return chosen
+
+
+def refuse_other_compression(path: str, head: bytes, found: Compression | None) -> None:
+    """Refuse a file whose name promises a compression that its first bytes do not have.
+
+    Raises:
+        InputError: If so; it is likely to be cut off, or something else altogether.
+    """
+    named = _COMPRESSED_SUFFIXES.get(PurePath(path).suffix.lower())
+    if named is None or found == named:
+        return
+    what = "is empty" if not head else f"begins with {head[:8]!r}"
+    raise InputError(
+        f"the name says {named}, but the file {what}",
+        where=path,
+        next_step="fetch or make it anew; if it is what it should be, give it another name"
+        if found is None
+        else f"this is {found}: give it a name that says so",
+    )
+
+
+def _content_suffix(path: str) -> str:
+    name = PurePath(path)
+    if name.suffix.lower() in _COMPRESSED_SUFFIXES:
+        name = name.with_suffix("")
+    return name.suffix.lower()
 
 
 def _check_rows(path: str, head: bytes, chosen: InputFormat, found: InputFormat | None) -> None:

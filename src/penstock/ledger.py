@@ -26,7 +26,8 @@ from penstock.ledger_lines import (
     read_unit,
 )
 from penstock.offsets import Offsets
-from penstock.types import SPLITS, Finished, Unit
+from penstock.plan import Start
+from penstock.types import SPLITS, UNKNOWN_END, Finished, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,6 +71,7 @@ class LedgerReader:
         valid_bytes: Where the last good line ends, that of the end left out.
         problem: What is wrong behind it; empty if nothing is there.
         ending: The last line of a finished job.
+        last: The last unit that was met.
     """
 
     def __init__(self, path: Path) -> None:
@@ -87,7 +89,7 @@ class LedgerReader:
         self.problem = ""
         self.ending: Ending | None = None
         self._ends: list[int] = []
-        self._last: Unit | None = None
+        self.last: Unit | None = None
         try:
             with path.open("rb") as file:
                 first = file.readline(MAX_LINE_BYTES)
@@ -148,26 +150,48 @@ class LedgerReader:
         grant = self.offsets.grant(unit, encoded)
         self.digests.add(receipt)
         self.num_units += 1
-        self._last = unit
+        self.last = unit
         return Finished(unit, encoded, grant, receipt)
 
     def _next_place(self) -> tuple[int, int]:
         """Return the input in which the next unit must be, and where in it."""
-        idx, start = (self._last.source_idx, self._last.end) if self._last else (0, 0)
+        idx, start = (self.last.source_idx, self.last.end) if self.last else (0, 0)
         while idx < len(self._ends) and start == self._ends[idx]:
             idx, start = idx + 1, 0
         return idx, start
 
     def _next_unit(self, line: UnitLine) -> Unit:
         idx, start = self._next_place()
-        if (
-            (line.unit, line.input, line.start) != (self.num_units, idx, start)
-            or not line.input < len(self.sources)
-            or line.end != min(line.start + self.job.unit_bytes, self._ends[line.input])
-        ):
+        is_next = (line.unit, line.input, line.start) == (self.num_units, idx, start)
+        if not is_next or not line.input < len(self.sources):
             raise ValueError("a unit out of order")
-        source = self.sources[line.input]
-        return Unit(line.unit, line.input, source, line.start, line.end, self._ends[line.input])
+        source, end = self.sources[line.input], self._find_end(line)
+        is_whole = line.start < line.end <= end
+        if not source.num_rows:
+            is_whole = line.end == min(line.start + self.job.unit_bytes, end)
+        if not is_whole:
+            raise ValueError("a unit that ends where none does")
+        return Unit(line.unit, line.input, source, line.start, line.end, end, line.passed)
+
+    def _find_end(self, line: UnitLine) -> int:
+        """Return where the job ends in the input of a unit; of a stream its units tell."""
+        end = self._ends[line.input]
+        if (line.stream is None) == self.sources[line.input].is_stream:
+            raise ValueError("a unit of another kind than its input")
+        if line.stream is not None and line.stream[2] is not None:
+            if end not in (UNKNOWN_END, line.stream[2]):
+                raise ValueError("an input with two ends")
+            end = self._ends[line.input] = line.stream[2]
+        return end
+
+    def start(self) -> Start:
+        """Return where a run goes on from here."""
+        source_idx, position = self._next_place()
+        return Start(self.num_units, source_idx, position, self._ends[:source_idx])
+
+    def end_of(self, source_idx: int) -> int:
+        """Return where the job ends in an input."""
+        return self._ends[source_idx]
 
     def _check_places(self, grant: Grant, encoded: Encoded, segments: tuple[Segment, ...]) -> None:
         found = ((each.split, each.shard, each.offset_tokens, each.num_tokens) for each in segments)

@@ -21,11 +21,14 @@ import xxhash
 
 from penstock.types import (
     SPLITS,
+    UNKNOWN_END,
+    Compression,
     Counts,
     Encoded,
     Finished,
     InputFormat,
     JobRecord,
+    Passed,
     Receipt,
     Segment,
     SkippedRecord,
@@ -64,6 +67,7 @@ MAX_LINE_BYTES = 256 << 20
 _MAX_NUMBER = 1 << 62
 _Number = Annotated[int, msgspec.Meta(ge=0, lt=_MAX_NUMBER)]
 _Digest = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
+_ContentDigest = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{16}$")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +86,13 @@ class _InputLine:
     mtime_ns: Annotated[int, msgspec.Meta(gt=-_MAX_NUMBER, lt=_MAX_NUMBER)]
     edges: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{16}$")]
     format: InputFormat
-    end: _Number
+    end: _Number | None
+    compression: Compression | None = None
+    stream: bool = False
+    empty: bool = False
+    window: _Number = 0
+    rows: _Number = 0
+    version: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +117,12 @@ class UnitLine:
     open_special: bool
     segments: list[tuple[Split, _Number, _Number, _Number, _Digest]]
     skipped: list[tuple[_Number, str]] = field(default_factory=list)
+    stream: tuple[_Number, _ContentDigest, _Number | None] | None = None
+
+    @property
+    def passed(self) -> Passed | None:
+        """How far a stream was read at the unit's end."""
+        return None if self.stream is None else Passed(*self.stream[:2])
 
     def receipt(self) -> Receipt:
         """Return where the unit's tokens stand."""
@@ -152,7 +168,15 @@ def format_job(job: JobRecord) -> bytes:
 
 
 def format_input(idx: int, source: Source, end: int) -> bytes:
-    """Write the line of an input; `end` is where the job ends in it."""
+    """Write the line of an input; `end` is where the job ends in it, unless nobody knows yet."""
+    marks = {
+        "compression": source.compression,
+        "stream": source.is_stream,
+        "empty": source.is_empty,
+        "window": source.window_bytes,
+        "rows": source.num_rows,
+        "version": source.version,
+    }
     return _checked(
         {
             "input": idx,
@@ -161,7 +185,8 @@ def format_input(idx: int, source: Source, end: int) -> bytes:
             "mtime_ns": source.mtime_ns,
             "edges": source.edges,
             "format": source.format,
-            "end": end,
+            "end": None if end == UNKNOWN_END else end,
+            **{name: mark for name, mark in marks.items() if mark},
         }
     )
 
@@ -194,6 +219,10 @@ def format_unit(finished: Finished) -> bytes:
     unit, encoded = finished.unit, finished.encoded
     counts = {name: count for name, count in asdict(encoded.counts).items() if count}
     skipped = [[record.position, record.reason] for record in encoded.skipped]
+    stream = None
+    if unit.passed is not None:
+        end = None if unit.source_end == UNKNOWN_END else unit.source_end
+        stream = [unit.passed.stored_bytes, unit.passed.digest, end]
     return _checked(
         {
             "unit": unit.index,
@@ -208,6 +237,7 @@ def format_unit(finished: Finished) -> bytes:
             "open_special": encoded.open_special,
             "segments": [list(asdict(segment).values()) for segment in finished.receipt.segments],
             **({"skipped": skipped} if skipped else {}),
+            **({"stream": stream} if stream else {}),
         }
     )
 
@@ -255,11 +285,24 @@ def read_input(body: bytes) -> tuple[int, Source, int]:
         ValueError: If it is none, or names what no system allows.
     """
     line = msgspec.convert(json.loads(body), _InputLine)
-    if line.end > line.bytes or "\0" in line.path:
-        raise ValueError("an input without sense")
+    end = UNKNOWN_END if line.end is None else line.end
     os.fsencode(line.path)
-    source = Source(line.path, line.bytes, line.mtime_ns, line.edges, line.format)
-    return line.input, source, line.end
+    source = Source(
+        line.path,
+        line.bytes,
+        line.mtime_ns,
+        line.edges,
+        line.format,
+        line.compression,
+        is_stream=line.stream,
+        is_empty=line.empty,
+        window_bytes=line.window,
+        num_rows=line.rows,
+        version=line.version,
+    )
+    if end > source.size or "\0" in line.path:
+        raise ValueError("an input without sense")
+    return line.input, source, end
 
 
 def read_unit(body: bytes) -> UnitLine:

@@ -78,6 +78,7 @@ class InputRecord:
     invalid_utf8: int
     reason: str | None = None
     format: str | None = None
+    compression: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +181,7 @@ def make_manifest(
         splits[split] = SplitRecord(offsets.documents[split], total, files)
     counts = asdict(offsets.counts)
     counts["skipped_records"] += len(ending.skipped)
-    counts["empty_documents"] += sum(1 for source in sources if not source.num_bytes)
+    counts["empty_documents"] += sum(1 for source in sources if source.is_empty)
     return Manifest(
         penstock=job.penstock,
         tokenizer=job.tokenizer,
@@ -216,6 +217,7 @@ def _input_record(source: Source, counts: Counts) -> InputRecord:
         counts.skipped_records,
         counts.invalid_utf8,
         format=source.format,
+        compression=source.compression,
     )
 
 

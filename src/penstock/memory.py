@@ -17,7 +17,7 @@ from penstock.errors import UsageError
 from penstock.quantities import format_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from penstock.types import MemoryNeeds
 
@@ -41,7 +41,11 @@ class MemoryShare:
 
 
 def divide_memory(
-    memory_bytes: int, needs: MemoryNeeds, num_sources: int, wanted_workers: int | None
+    memory_bytes: int,
+    needs: MemoryNeeds,
+    num_sources: int,
+    wanted_workers: int | None,
+    inputs: Sequence[MemoryNeeds] = (),
 ) -> tuple[int, MemoryShare, str]:
     """Return the number of workers, the share of each, and what would use idle cores.
 
@@ -50,12 +54,16 @@ def divide_memory(
         needs: What one worker needs.
         num_sources: How many inputs the parent keeps a record of.
         wanted_workers: What the user asked for; None for as many as there are cores.
+        inputs: What the kinds of inputs take beside that: in the parent, and in each worker.
     """
     parent_bytes = _PARENT_BYTES + _SOURCE_BYTES * num_sources
-    fitting = (memory_bytes - parent_bytes) // needs.least_bytes
+    parent_bytes += sum(each.least_bytes for each in inputs)
+    input_bytes = sum(each.block_bytes for each in inputs)
+    least_bytes = needs.least_bytes + input_bytes
+    fitting = (memory_bytes - parent_bytes) // least_bytes
     wanted = wanted_workers or num_cores()
     if fitting < 1 or (wanted_workers and fitting < wanted_workers):
-        needed = parent_bytes + needs.least_bytes * (wanted_workers or 1)
+        needed = parent_bytes + least_bytes * (wanted_workers or 1)
         raise UsageError(
             f"{format_bytes(memory_bytes)} is too little memory for {wanted_workers or 1} "
             f"worker{'s' if (wanted_workers or 1) > 1 else ''}",
@@ -67,7 +75,7 @@ def divide_memory(
     share = MemoryShare((memory_bytes - parent_bytes) // num_workers, needs.block_bytes)
     hint = ""
     if num_workers < wanted:
-        needed = parent_bytes + needs.least_bytes * wanted
+        needed = parent_bytes + least_bytes * wanted
         idle = f"{wanted - num_workers} of {wanted} cores were idle"
         hint = f"{idle}: `--memory {-(-needed >> 20)}MiB` uses them"
     return num_workers, share, hint

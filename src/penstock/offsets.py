@@ -118,6 +118,6 @@ class RecordedOffsets:
     def _changed(self, unit: Unit) -> ConflictError:
         return ConflictError(
             "the input gives other tokens than it did: it was changed since",
-            where=f"{unit.source.path}, byte {unit.start} to {unit.end}",
+            where=unit.place,
             next_step="restore the input, or make the output anew with `--overwrite`",
         )

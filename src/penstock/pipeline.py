@@ -17,13 +17,14 @@ from penstock.checkpoints import Checkpoints
 from penstock.engines import ENGINE_MEMORY, choose_engine
 from penstock.errors import InputError, UsageError
 from penstock.executors import LocalExecutor
+from penstock.feed import make_feed
 from penstock.layout import Layout
 from penstock.ledger import iter_skipped
 from penstock.ledger_lines import Ending
 from penstock.manifest import Manifest, host_facts, make_manifest
 from penstock.memory import divide_memory
 from penstock.offsets import RecordedOffsets
-from penstock.plan import make_plan
+from penstock.plan import input_needs, make_plan
 from penstock.progress import Watch
 from penstock.resume import find_finished, keep_units
 from penstock.sources import find_changed
@@ -74,7 +75,11 @@ def run_job(settings: JobSettings, progress: Progress) -> Outcome:
 
     engine, why_not_kernel = choose_engine(settings.engine, tokenizer)
     num_workers, share, idle = divide_memory(
-        settings.memory_bytes, ENGINE_MEMORY[engine], len(plan.sources), settings.workers
+        settings.memory_bytes,
+        ENGINE_MEMORY[engine],
+        len(plan.sources),
+        settings.workers,
+        input_needs(plan.sources, plan.unit_bytes),
     )
     spec = _worker_spec(settings, plan, tokenizer, engine, job.dtype, layout, share)
     with Store(layout) as store:
@@ -82,28 +87,36 @@ def run_job(settings: JobSettings, progress: Progress) -> Outcome:
             store, layout, job, plan, overwrite=settings.overwrite, num_threads=num_workers
         )
         job, plan = kept.job, plan.divided_by(kept.job.unit_bytes)
-        watch = Watch(progress, plan.input_bytes, plan.num_units, kept.offsets)
+        watch = Watch(progress, plan, kept.offsets)
+        feed = make_feed(
+            plan.sources,
+            num_workers,
+            plan.unit_bytes,
+            on_error=settings.on_error,
+            give_back=spec.give_back,
+        )
         executor = LocalExecutor(
             spec,
             num_workers=num_workers,
             batch_bytes=plan.unit_bytes,
             priority=settings.priority,
             lock_file=store.lock_file,
+            feed=feed,
         )
         with progress, executor:
             _check_before_start(plan, layout, store, executor, kept)
             if kept.is_finished:
                 store.reopen()
             with Checkpoints(store, plan.sources, kept, give_back=spec.give_back) as checkpoints:
-                watch.start(kept.num_units)
+                watch.start(kept.last)
                 _do_again(kept, store, executor, watch)
                 for unit in executor.run(
-                    plan.iter_units(kept.num_units),
+                    plan.iter_units(kept.start, executor.lengths),
                     kept.offsets,
                     lambda: watch.tick(executor.pids()),
                 ):
                     checkpoints.append(unit)
-                    watch.num_units_done += 1
+                    watch.add(unit.unit)
                 watch.tick(executor.pids(), now=True)
                 _refuse_nothing(store, kept.offsets, plan)
                 _refuse_changed_inputs(plan)
@@ -171,6 +184,7 @@ def _check_before_start(
 
 def _do_again(kept: Kept, store: Store, executor: LocalExecutor, watch: Watch) -> None:
     """Make recorded units anew whose tokens are not what was written."""
+    executor.expect(kept.last)
     places = RecordedOffsets()
     units = places.iter_units(kept.damaged)
     for unit in executor.run(units, places, lambda: watch.tick(executor.pids())):

@@ -10,24 +10,50 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from penstock.errors import InputError, UsageError
+from penstock.feed import feed_needs
+from penstock.inputs import open_unit
 from penstock.layout import is_own_name
-from penstock.sources import SourceFile, find_sources
-from penstock.types import DocumentRule, Unit
+from penstock.remote import REMOTE_BYTES, is_url
+from penstock.row_files import ROW_MEMORY, RowFile, divide_rows
+from penstock.sources import find_sources
+from penstock.streams import read_head
+from penstock.types import UNKNOWN_END, DocumentRule, MemoryNeeds, Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
     from penstock.errors import PenstockError
     from penstock.settings import JobSettings
     from penstock.types import Source
 
-__all__ = ["Plan", "make_plan"]
+__all__ = ["Plan", "Start", "input_needs", "make_plan"]
 
 _DEFAULT_SEPARATOR = b"<|endoftext|>"
 _HEAD_BYTES = 4 << 20
 _HEAD_SOURCES = 16
 _SAMPLE_BYTES = 32 << 10
+_SAMPLE_ROWS = 16
 _SAMPLE_SOURCES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where a run begins: at the beginning, or behind what an earlier one has done.
+
+    Attributes:
+        unit_idx: The number of its first unit.
+        source_idx: The input in which that is.
+        position: Where in it.
+        ends: For each input before that one, where the job ended in it.
+    """
+
+    unit_idx: int = 0
+    source_idx: int = 0
+    position: int = 0
+    ends: Sequence[int] = ()
+
+
+_BEGINNING = Start()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +66,7 @@ class Plan:
     found_separator: bool
     unit_bytes: int
     limit_bytes: int | None
+    text_key: str = "text"
     input_bytes: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -50,40 +77,98 @@ class Plan:
     @property
     def num_empty(self) -> int:
         """How many inputs hold nothing: documents that are empty before they are read."""
-        return sum(1 for source in self.sources if not source.num_bytes)
+        return sum(1 for source in self.sources if source.is_empty)
 
     @property
-    def num_units(self) -> int:
-        """How many units there are."""
-        return sum(1 for _ in self.iter_units())
+    def has_streams(self) -> bool:
+        """Whether some input can only be read from front to back."""
+        return any(source.is_stream for source in self.sources)
+
+    @property
+    def num_units(self) -> int | None:
+        """How many units there are; None where only a look into every input can tell."""
+        is_known = all(not source.is_stream and not source.num_rows for source in self.sources)
+        return sum(1 for _ in self.iter_units()) if is_known else None
 
     def divided_by(self, unit_bytes: int) -> Plan:
         """Return the same plan with units of another size."""
         return replace(self, unit_bytes=unit_bytes)
 
-    def iter_units(self, first: int = 0) -> Iterator[Unit]:
-        """Yield the units from the `first` on in the order of the output."""
-        left = self.input_bytes
-        index = 0
-        for source_idx, source in enumerate(self.sources):
-            size = min(source.num_bytes, left)
-            left -= size
-            for start in range(0, size, self.unit_bytes):
-                end = min(start + self.unit_bytes, size)
-                if index >= first:
-                    yield Unit(index, source_idx, source, start, end, size)
+    def iter_units(
+        self, start: Start = _BEGINNING, lengths: Mapping[int, int] | None = None
+    ) -> Iterator[Unit]:
+        """Yield the units in the order of the output.
+
+        Args:
+            start: Where to begin.
+            lengths: How long the content of a stream is; filled in by who reads it, when its end
+                was seen and before the unit behind that is asked for.
+        """
+        lengths = {} if lengths is None else lengths
+        left = UNKNOWN_END if self.limit_bytes is None else self.limit_bytes
+        for source, end in zip(self.sources, start.ends, strict=False):
+            left -= source.num_bytes if source.num_rows else end
+        index = start.unit_idx
+        for source_idx in range(start.source_idx, len(self.sources)):
+            source = self.sources[source_idx]
+            position = start.position if source_idx == start.source_idx else 0
+            end = self._end_of(source, left)
+            for begin, stop in self._divide(source, position, end):
+                if begin >= lengths.get(source_idx, end):
+                    break
+                yield Unit(index, source_idx, source, begin, stop, end)
                 index += 1
+            left -= source.num_bytes if source.num_rows else min(end, lengths.get(source_idx, end))
+
+    def _end_of(self, source: Source, left: int) -> int:
+        """Return where the job ends in an input; a limit takes of rows as much as of the file."""
+        if not source.num_rows:
+            return max(min(source.size, left), 0)
+        share = min(max(left, 0), source.num_bytes)
+        return -(-source.num_rows * share // source.num_bytes)
+
+    def _divide(self, source: Source, position: int, end: int) -> Iterator[tuple[int, int]]:
+        """Yield where the units of an input start and end, from `position` on."""
+        if not source.num_rows:
+            for begin in range(position, end, self.unit_bytes):
+                yield begin, min(begin + self.unit_bytes, end)
+            return
+        with RowFile(source) as file:
+            for begin, stop in divide_rows(file, self.text_key, self.unit_bytes):
+                if position <= begin < end:
+                    yield begin, min(stop, end)
 
     def samples(self) -> list[Unit]:
-        """Choose small units at the start and in the middle of a few inputs."""
-        sources = [source for source in self.sources if source.num_bytes]
+        """Choose small units at the start of a few inputs, and in the middle where that is cheap.
+
+        Of streams only the first is looked at.
+        """
+        sources = [(idx, source) for idx, source in enumerate(self.sources) if not source.is_empty]
         step = max(len(sources) // _SAMPLE_SOURCES, 1)
+        chosen = sources[::step][:_SAMPLE_SOURCES]
+        streams = [idx for idx, source in chosen if source.is_stream]
         return [
-            Unit(0, 0, source, start, min(start + _SAMPLE_BYTES, size), size)
-            for source in sources[::step][:_SAMPLE_SOURCES]
-            for size in (source.num_bytes,)
-            for start in sorted({0, size // 2})
+            Unit(0, idx, source, start, min(start + size, source.size), source.size)
+            for idx, source in chosen
+            if not source.is_stream or idx == streams[0]
+            for size in (_SAMPLE_ROWS if source.num_rows else _SAMPLE_BYTES,)
+            for start in self._sample_starts(source)
         ]
+
+    def _sample_starts(self, source: Source) -> list[int]:
+        is_cheap = not source.is_stream and not source.num_rows
+        return sorted({0, source.size // 2}) if is_cheap else [0]
+
+
+def input_needs(sources: Sequence[Source], unit_bytes: int) -> list[MemoryNeeds]:
+    """Return what the kinds of inputs take: in the parent, and in each worker."""
+    has_rows = any(source.num_rows for source in sources)
+    is_remote = any(is_url(source.path) for source in sources)
+    return [
+        feed_needs(sources, unit_bytes),
+        *([ROW_MEMORY] if has_rows else []),
+        *([MemoryNeeds(REMOTE_BYTES, REMOTE_BYTES + unit_bytes)] if is_remote else []),
+    ]
 
 
 def make_plan(settings: JobSettings) -> Plan:
@@ -100,15 +185,24 @@ def make_plan(settings: JobSettings) -> Plan:
         is_output=lambda path: is_own_name(path, settings.output),
         on_unusable=on_unusable,
         input_format=None if settings.input_format == "auto" else settings.input_format,
+        text_key=settings.text_key,
     )
-    if not any(source.num_bytes for source in sources):
+    if all(source.is_empty for source in sources):
         raise InputError(
             f"no text in the input: {len(sources)} files, all empty, {len(skipped)} skipped",
             where=" ".join(settings.inputs[:3]),
             next_step="check the files with `ls -l`",
         )
     rule, found = _choose_rule(settings, sources)
-    return Plan(sources, skipped, rule, found, settings.unit_bytes, settings.limit_bytes)
+    return Plan(
+        sources,
+        skipped,
+        rule,
+        found,
+        settings.unit_bytes,
+        settings.limit_bytes,
+        settings.text_key,
+    )
 
 
 def _choose_rule(settings: JobSettings, sources: list[Source]) -> tuple[DocumentRule, bool]:
@@ -129,7 +223,13 @@ def _choose_rule(settings: JobSettings, sources: list[Source]) -> tuple[Document
     if settings.docs_by == "file":
         return DocumentRule("file"), False
     for source in texts[:_HEAD_SOURCES]:
-        with SourceFile(source) as file:
-            if _DEFAULT_SEPARATOR in file.read_at(0, _HEAD_BYTES):
-                return DocumentRule("separator", _DEFAULT_SEPARATOR), True
+        if _DEFAULT_SEPARATOR in _read_head(source):
+            return DocumentRule("separator", _DEFAULT_SEPARATOR), True
     return DocumentRule("file"), False
+
+
+def _read_head(source: Source) -> bytes:
+    if source.is_stream:
+        return read_head(source.path, source.compression, _HEAD_BYTES)
+    with open_unit(Unit(0, 0, source, 0, 0, 0), None) as file:
+        return file.read_at(0, _HEAD_BYTES)

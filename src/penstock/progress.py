@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import asdict, dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from penstock.memory import tree_bytes
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from penstock.offsets import Offsets
+    from penstock.plan import Plan
+    from penstock.types import Unit
 
 __all__ = [
     "JsonProgress",
@@ -40,14 +43,20 @@ _JSON_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A running job at one moment; what is `kept` was done by an earlier run."""
+    """A running job at one moment; what is `kept` was done by an earlier run.
+
+    Bytes that are done, kept and in all are those of the input as it is stored, `text_bytes` those
+    of its text. How many units there are, only reading tells where an input is a stream.
+    """
 
     elapsed_seconds: float
     done_bytes: int
     kept_bytes: int
     total_bytes: int
+    text_bytes: int
+    kept_text_bytes: int
     num_units_done: int
-    num_units: int
+    num_units: int | None
     num_tokens: int
     kept_tokens: int
     num_documents: int
@@ -63,14 +72,16 @@ class Status:
         seconds = max(self.elapsed_seconds, 1e-6)
         rate = (self.done_bytes - self.kept_bytes) / seconds
         left = max(self.total_bytes - self.done_bytes, 0) / rate if rate else None
+        of_all = "" if self.num_units is None else f"/{self.num_units}"
+        is_known = self.total_bytes > 0
         return "  ".join(
             (
-                f"{self.fraction:4.0%}",
-                f"{format_bytes(rate)}/s",
+                f"{self.fraction:4.0%}" if is_known else format_bytes(self.text_bytes),
+                f"{format_bytes((self.text_bytes - self.kept_text_bytes) / seconds)}/s",
                 f"{format_count((self.num_tokens - self.kept_tokens) / seconds)} tok/s",
-                f"{self.num_units_done}/{self.num_units} units",
+                f"{self.num_units_done}{of_all} units",
                 f"memory {format_bytes(self.memory_bytes)}",
-                f"ETA {'?' if left is None else format_seconds(left)}",
+                f"ETA {format_seconds(left) if is_known and left is not None else '?'}",
             )
         )
 
@@ -190,6 +201,8 @@ class Meter:
                 done_bytes=self.done_bytes,
                 kept_bytes=0,
                 total_bytes=self._total_bytes,
+                text_bytes=self.done_bytes,
+                kept_text_bytes=0,
                 num_units_done=self.num_units_done,
                 num_units=self._num_units,
                 num_tokens=self.num_tokens,
@@ -203,29 +216,36 @@ class Meter:
 class Watch:
     """Looks at the running job a few times a second: progress and memory."""
 
-    def __init__(
-        self, progress: Progress, total_bytes: int, num_units: int, offsets: Offsets
-    ) -> None:
+    def __init__(self, progress: Progress, plan: Plan, offsets: Offsets) -> None:
         self.peak_bytes = 0
         self.work_seconds = 0.0
-        self.num_units_done = 0
         self._progress = progress
         self._offsets = offsets
-        self._total_bytes = total_bytes
-        self._num_units = num_units
+        self._total_bytes = plan.input_bytes
+        self._num_units = plan.num_units
+        self._sizes = [0, *accumulate(source.num_bytes for source in plan.sources)]
+        self._num_units_done = 0
+        self._done_bytes = self._kept_bytes = 0
         self._started = 0.0
         self._next = 0.0
         self._kept = offsets.counts
 
-    def start(self, num_units_done: int) -> None:
-        """Start the clock: the workers are ready, the work begins behind what is done."""
+    def start(self, last: Unit | None) -> None:
+        """Start the clock: the workers are ready, the work begins behind the `last` unit done."""
         self._started = time.monotonic()
-        self.num_units_done = num_units_done
         self._kept = self._offsets.counts
+        if last is not None:
+            self.add(last)
+            self._kept_bytes = self._done_bytes
+
+    def add(self, unit: Unit) -> None:
+        """Note that a unit is done, and all before it."""
+        self._num_units_done = unit.index + 1
+        self._done_bytes = self._sizes[unit.source_idx] + unit.stored_end
 
     @property
     def work_bytes(self) -> int:
-        """How much input was done since the start."""
+        """How much text was done since the start."""
         return self._offsets.counts.input_bytes - self._kept.input_bytes
 
     def tick(self, pids: list[int], *, now: bool = False) -> None:
@@ -240,10 +260,12 @@ class Watch:
         self._progress.update(
             Status(
                 elapsed_seconds=elapsed,
-                done_bytes=counts.input_bytes,
-                kept_bytes=self._kept.input_bytes,
+                done_bytes=self._done_bytes,
+                kept_bytes=self._kept_bytes,
                 total_bytes=self._total_bytes,
-                num_units_done=self.num_units_done,
+                text_bytes=counts.input_bytes,
+                kept_text_bytes=self._kept.input_bytes,
+                num_units_done=self._num_units_done,
                 num_units=self._num_units,
                 num_tokens=counts.tokens,
                 kept_tokens=self._kept.tokens,

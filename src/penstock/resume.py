@@ -17,7 +17,9 @@ from penstock.layout import MANIFEST, SEGMENTS
 from penstock.ledger import Digests, LedgerReader
 from penstock.manifest import Manifest, digest_inputs
 from penstock.offsets import Offsets
+from penstock.plan import Start
 from penstock.segments import SegmentReader, write_errors
+from penstock.streams import STANDARD_INPUT
 from penstock.types import SPLITS
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from penstock.layout import Layout
     from penstock.plan import Plan
     from penstock.store import Store
-    from penstock.types import Finished, JobRecord, Source, Split
+    from penstock.types import Finished, JobRecord, Source, Split, Unit
 
 __all__ = ["Kept", "find_finished", "keep_units"]
 
@@ -44,6 +46,8 @@ class Kept:
     Attributes:
         job: The job as that run recorded it; this one divides the inputs the same way.
         num_units: How many units are recorded.
+        start: Where the run goes on.
+        last: The last unit that is recorded.
         num_inputs: How many inputs are.
         ledger_bytes: Where the good lines of the ledger end.
         damaged: Recorded units whose tokens are no longer what was written.
@@ -53,6 +57,8 @@ class Kept:
 
     job: JobRecord
     num_units: int = 0
+    start: Start = field(default_factory=Start)
+    last: Unit | None = None
     num_inputs: int = 0
     ledger_bytes: int = 0
     offsets: Offsets = field(default_factory=Offsets)
@@ -93,9 +99,12 @@ def find_finished(folder: Path, job: JobRecord, plan: Plan) -> Manifest | None:
     differing = _settings_differences(manifest.settings, job.settings)
     if not differing:
         _refuse_missing_files(folder, manifest)
-        if manifest.inputs_digest == digest_inputs(plan.sources):
+        if STANDARD_INPUT in [source.path for source in plan.sources]:
+            differing = ["standard input cannot be compared with what was read then"]
+        elif manifest.inputs_digest == digest_inputs(plan.sources):
             return manifest
-        differing = _input_differences(_recorded_sources(folder), plan.sources)
+        else:
+            differing = _input_differences(_recorded_sources(folder), plan.sources)
     if not differing:
         return None
     num_bytes = sum(file.bytes for split in SPLITS for file in manifest.splits[split].files)
@@ -157,6 +166,8 @@ def _look_at_units(
     return Kept(
         job=reader.job,
         num_units=reader.num_units,
+        start=reader.start(),
+        last=reader.last,
         num_inputs=len(reader.sources),
         ledger_bytes=reader.valid_bytes,
         offsets=reader.offsets,
@@ -221,6 +232,8 @@ def _input_differences(there: Sequence[Source], here: Sequence[Source]) -> list[
             return [f"input `{old.path}`: {old.num_bytes} bytes there, {new.num_bytes} here"]
         if old.format != new.format:
             return [f"input `{old.path}` was read as {old.format} there, {new.format} here"]
+        if old.compression != new.compression:
+            return [f"input `{old.path}`: compressed with {old.compression}, now {new.compression}"]
         if old.edges != new.edges:
             return [f"input `{old.path}` holds other text"]
         if old.mtime_ns != new.mtime_ns:

@@ -1,7 +1,7 @@
-"""Which bytes go in: finds the inputs, looks at each, opens them.
+"""Which bytes go in: finds the inputs and looks at each.
 
-It reads no documents and plans no units. `plan` asks it for the list, readers for open files; no
-other module opens an input.
+It reads no documents and plans no units. `plan` asks it for the list; `inputs` and `streams` open
+what it found.
 """
 
 from __future__ import annotations
@@ -10,24 +10,20 @@ import glob
 import os
 import re
 import shlex
-import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import xxhash
-
 from penstock.errors import ConflictError, InputError, PenstockError, UsageError
-from penstock.kinds import find_format
-from penstock.types import Source
+from penstock.examine import examine
+from penstock.remote import expand_url, is_url
+from penstock.streams import STANDARD_INPUT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from types import TracebackType
 
-    from penstock.types import InputFormat
+    from penstock.types import InputFormat, Source
 
 __all__ = [
-    "SourceFile",
     "find_changed",
     "find_sources",
     "look_at_source",
@@ -36,7 +32,6 @@ __all__ = [
 ]
 
 _GLOB_CHARACTERS = re.compile(r"[*?\[]")
-_EDGE_BYTES = 1 << 12
 _DIGITS = re.compile(r"(\d+)")
 
 
@@ -46,18 +41,28 @@ def find_sources(
     is_output: Callable[[Path], bool],
     on_unusable: Callable[[str, PenstockError], None],
     input_format: InputFormat | None = None,
+    text_key: str = "text",
 ) -> list[Source]:
     """List the files behind `inputs`: arguments in the given order, naturally sorted inside.
 
     Args:
-        inputs: Files, folders and globs.
+        inputs: Files, folders, globs and URLs; `-` alone is standard input.
         is_output: Tells what this job writes; it is left out of folders and globs.
         on_unusable: Called with a path that is no file that can be read, and why; it may raise.
         input_format: How every file is read; None where names decide.
+        text_key: The column that files of rows must have.
     """
     sources: list[Source] = []
     seen: dict[str, str] = {}
     for argument in inputs:
+        if argument == STANDARD_INPUT:
+            if len(inputs) > 1:
+                raise UsageError(
+                    "standard input cannot be joined with other inputs",
+                    where=f"INPUT `{STANDARD_INPUT}`",
+                    next_step="pass it alone",
+                )
+            return [examine(argument, input_format, text_key)]
         for real, path in _iter_once(_expand(argument)):
             if real in seen:
                 raise UsageError(
@@ -66,12 +71,12 @@ def find_sources(
                     next_step="name each input once",
                 )
             seen[real] = path
-            if is_output(Path(path)):
+            if not is_url(path) and is_output(Path(path)):
                 if path == argument:
                     raise _own_output(path)
                 continue
             try:
-                sources.append(_check(path, input_format))
+                sources.append(examine(path, input_format, text_key))
             except InputError as error:
                 on_unusable(path, error)
     return sources
@@ -81,7 +86,7 @@ def _iter_once(paths: Iterator[str]) -> Iterator[tuple[str, str]]:
     """Yield (real path, path); links can lead to one file twice, which is then taken once."""
     seen: set[str] = set()
     for path in paths:
-        real = os.path.realpath(path)
+        real = path if is_url(path) else os.path.realpath(path)
         if real not in seen:
             seen.add(real)
             yield real, path
@@ -106,18 +111,9 @@ def natural_key(name: str) -> list[tuple[int, int, str]]:
 
 
 def _expand(argument: str) -> Iterator[str]:
-    if argument == "-":
-        raise UsageError(
-            "standard input is not read yet",
-            where="INPUT `-`",
-            next_step="save it first: `... > corpus.txt`, then `penstock tokenize corpus.txt`",
-        )
-    if "://" in argument:
-        raise UsageError(
-            f"URLs are not read yet: `{argument}`",
-            where="INPUT",
-            next_step="copy the data to a local folder and pass that",
-        )
+    if is_url(argument):
+        yield from expand_url(argument, natural_key)
+        return
     path = Path(argument)
     try:
         is_folder, is_there = path.is_dir(), path.exists() or path.is_symlink()
@@ -190,39 +186,11 @@ def _walk_into(folder: str, *, visited: set[tuple[int, int]]) -> Iterator[str]:
             yield entry.path
 
 
-def _check(path: str, input_format: InputFormat | None) -> Source:
-    """Look at one file: there, readable, of a kind that is read as far as its head tells."""
-    try:
-        status = Path(path).stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise InputError(
-                f"not a regular file: `{path}`",
-                where="INPUT",
-                next_step="copy its content to a file and pass that",
-            )
-        with open(path, "rb") as file:  # noqa: PTH123 surrogate paths stay as they are
-            head, edges = _read_edges(file.fileno(), status.st_size)
-    except OSError as error:
-        raise InputError(
-            f"cannot be read: {error.strerror}",
-            where=path,
-            next_step="check it with `ls -l`, or leave such files out with `--on-error skip`",
-        ) from error
-    return Source(
-        path, status.st_size, status.st_mtime_ns, edges, find_format(path, head, input_format)
-    )
-
-
-def _read_edges(file: int, num_bytes: int) -> tuple[bytes, str]:
-    """Return the first bytes of a file, and a hash of them and the last."""
-    head = os.pread(file, _EDGE_BYTES, 0)
-    tail = os.pread(file, _EDGE_BYTES, max(num_bytes - _EDGE_BYTES, 0))
-    return head, xxhash.xxh3_64_hexdigest(head + tail)
-
-
 def find_changed(sources: Sequence[Source]) -> Source | None:
     """Find an input that is no longer what it was when the job was planned."""
     for source in sources:
+        if source.path == STANDARD_INPUT or is_url(source.path):
+            continue  # the one cannot be looked at, of the other every answer is compared
         try:
             status = Path(source.path).stat()
         except OSError:
@@ -232,13 +200,13 @@ def find_changed(sources: Sequence[Source]) -> Source | None:
     return None
 
 
-def look_at_source(path: str, input_format: InputFormat) -> Source:
+def look_at_source(path: str, input_format: InputFormat, text_key: str | None = None) -> Source:
     """Describe an input that an earlier run has used, and how it was read.
 
     Raises:
         InputError: If it is not there, or is no text.
     """
-    if not os.path.lexists(path):
+    if not is_url(path) and not os.path.lexists(path):
         raise InputError(
             f"the input `{path}` is not there",
             where=f"seen from `{Path.cwd()}`",
@@ -246,7 +214,7 @@ def look_at_source(path: str, input_format: InputFormat) -> Source:
             if Path(path).is_absolute()
             else "run this from the folder in which the job was started, or bring it back",
         )
-    return _check(path, input_format)
+    return examine(path, input_format, text_key)
 
 
 def refuse_changed(source: Source, *, by_time: bool = True) -> None:
@@ -260,6 +228,13 @@ def refuse_changed(source: Source, *, by_time: bool = True) -> None:
         InputError: If it cannot be read.
         ConflictError: If it changed.
     """
+    if source.path == STANDARD_INPUT:
+        raise InputError(
+            "this job read standard input, which cannot be read again",
+            where=f"INPUT `{STANDARD_INPUT}`",
+            next_step="leave out `--source`; to make tokens anew, pipe the text into "
+            "`penstock tokenize - --overwrite`",
+        )
     found = look_at_source(source.path, source.format)
     step = "bring back the file the job used, or make the output anew with `--overwrite`"
     if found.num_bytes != source.num_bytes:
@@ -274,66 +249,3 @@ def refuse_changed(source: Source, *, by_time: bool = True) -> None:
     else:
         return
     raise ConflictError(what, where=source.path, next_step=step)
-
-
-class SourceFile:
-    """An open input that can be read at any place; use it in a `with`."""
-
-    def __init__(self, source: Source) -> None:
-        self.source = source
-        try:
-            self._fd = os.open(source.path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
-        except OSError as error:
-            raise self._unreadable(error) from error
-        if os.fstat(self._fd).st_size != source.num_bytes:
-            os.close(self._fd)
-            raise self._changed()
-
-    def __enter__(self) -> SourceFile:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        os.close(self._fd)
-
-    def read_at(self, start: int, end: int) -> bytes:
-        """Read the bytes from `start` to `end`, less what lies outside the file."""
-        start, end = max(start, 0), min(end, self.source.num_bytes)
-        buffer = bytearray(max(end - start, 0))
-        self.read_into(memoryview(buffer), start)
-        return bytes(buffer)
-
-    def read_into(self, buffer: memoryview, start: int) -> None:
-        """Fill `buffer` from `start` on; a file that has become shorter is an error."""
-        done = 0
-        while done < len(buffer):
-            try:
-                count = os.preadv(self._fd, [buffer[done:]], start + done)
-            except OSError as error:
-                raise self._unreadable(error) from error
-            if count == 0:
-                raise self._changed()
-            done += count
-
-    def give_back(self, start: int, end: int) -> None:
-        """Tell the system that these pages are not needed again."""
-        if hasattr(os, "posix_fadvise"):
-            os.posix_fadvise(self._fd, start, end - start, os.POSIX_FADV_DONTNEED)
-
-    def _unreadable(self, error: OSError) -> InputError:
-        return InputError(
-            f"cannot be read: {error.strerror}",
-            where=self.source.path,
-            next_step="check the disk and the file's permissions, then run the same command again",
-        )
-
-    def _changed(self) -> InputError:
-        return InputError(
-            "the file changed while it was read",
-            where=f"{self.source.path}, {self.source.num_bytes} bytes when the job was planned",
-            next_step="wait until nothing writes to it, then pass `--overwrite` to start again",
-        )

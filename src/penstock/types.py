@@ -6,7 +6,7 @@ takes and returns these; the glossary in `docs/concepts/glossary.md` has the wor
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from operator import add, attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 __all__ = [
     "ROW_FORMATS",
     "SPLITS",
+    "UNKNOWN_END",
     "Block",
+    "Compression",
     "Counts",
     "DocumentRule",
     "Encoded",
@@ -31,6 +33,7 @@ __all__ = [
     "JobRecord",
     "MemoryNeeds",
     "OnError",
+    "Passed",
     "Receipt",
     "Segment",
     "SkippedRecord",
@@ -38,16 +41,20 @@ __all__ = [
     "Split",
     "TokenizerRecord",
     "Unit",
+    "Window",
 ]
 
 Split = Literal["train", "val"]
 EotPlace = Literal["append", "prepend", "none"]
 InvalidUtf8 = Literal["replace", "ignore", "stop"]
 InputFormat = Literal["text", "jsonl", "parquet", "arrow"]
+Compression = Literal["gzip", "zstd", "bzip2", "xz", "lz4"]
 OnError = Literal["stop", "skip"]
 # Formats whose units are ranges of rows, not of bytes.
 ROW_FORMATS: frozenset[InputFormat] = frozenset({"parquet", "arrow"})
 SPLITS: tuple[Split, Split] = ("train", "val")
+# Where an input ends whose end was not seen yet.
+UNKNOWN_END = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +67,20 @@ class MemoryNeeds:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One input file, as it was when the job was planned.
+    """One input, as it was when the job was planned.
 
-    `edges` is a hash of its first and last bytes: with size and time, what a change would show in.
+    Attributes:
+        path: Its name as it was given or found; `-` is standard input.
+        num_bytes: Its size as it is stored; 0 where nobody knows.
+        mtime_ns: When it was last written to.
+        edges: A hash of its first and last bytes: with size and time, what a change would show in.
+        format: How its content is read.
+        compression: What its content is compressed with.
+        is_stream: It cannot be entered in the middle: it is read once, from front to back.
+        is_empty: It holds nothing.
+        window_bytes: What is kept to look back into while it is decompressed.
+        num_rows: How many rows a file of rows has.
+        version: What its server calls a remote file's state; it changes with the content.
     """
 
     path: str
@@ -70,6 +88,21 @@ class Source:
     mtime_ns: int
     edges: str
     format: InputFormat = "text"
+    compression: Compression | None = None
+    is_stream: bool = False
+    is_empty: bool = False
+    window_bytes: int = 0
+    num_rows: int = 0
+    version: str = ""
+
+    @property
+    def size(self) -> int:
+        """Where it ends, in rows or bytes; of a stream nobody knows."""
+        if self.is_empty:
+            return 0
+        if self.is_stream:
+            return UNKNOWN_END
+        return self.num_rows if self.format in ROW_FORMATS else self.num_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +143,51 @@ class DocumentRule:
 
 
 @dataclass(frozen=True, slots=True)
+class Passed:
+    """How far a stream was read when the end of a unit was: what is recorded of it.
+
+    Attributes:
+        stored_bytes: Of the input as it is stored.
+        digest: A hash of all content up to the unit's end, by which a rerun knows it again.
+    """
+
+    stored_bytes: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What of a stream can be seen from a unit, and where it lies in the ring.
+
+    Attributes:
+        base: Where in the ring the content's first byte would lie.
+        start: The first byte of content that is there.
+        end: Behind the last.
+        size: How long the content is; `UNKNOWN_END` before its end was seen.
+        head: Its very first bytes.
+        borders: Of records, the first that begins at or after the unit's start, and at or after
+            its end; None where the reader finds borders itself.
+        problem: Why the content ends here, if it should not.
+    """
+
+    base: int
+    start: int
+    end: int
+    size: int
+    head: bytes
+    borders: tuple[int, int] | None
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Unit:
     """A contiguous piece of one input that one worker turns into tokens.
 
     In a file of rows, `start` and `end` are numbers of rows, and exact. Elsewhere they are bytes,
     and nominal: the worker moves both to the first border at or after them, so that neighbouring
     units meet exactly. `source_end` is where the job ends in this input: its size, or less with a
-    limit; what reaches the border there closes its document.
+    limit; what reaches the border there closes its document. In a stream positions count in its
+    content, and `source_end` may be `UNKNOWN_END`.
     """
 
     index: int
@@ -125,6 +196,33 @@ class Unit:
     start: int
     end: int
     source_end: int
+    passed: Passed | None = None
+    window: Window | None = field(default=None, compare=False)
+
+    @property
+    def place(self) -> str:
+        """Say which text it is, for messages."""
+        if self.source.num_rows:
+            return f"{self.source.path}, rows {self.start} to {self.end - 1}"
+        content = "content byte" if self.source.is_stream else "byte"
+        return f"{self.source.path}, {content} {self.start} to {self.end}"
+
+    @property
+    def text_bytes(self) -> int:
+        """About how much text it holds: rows are stored in a quarter of their text, or less."""
+        length = self.end - self.start
+        if not self.source.num_rows:
+            return length
+        return 4 * self.source.num_bytes * length // self.source.num_rows
+
+    @property
+    def stored_end(self) -> int:
+        """How much of the input as it is stored lies before the unit's end."""
+        if self.passed is not None:
+            return self.passed.stored_bytes
+        if self.source.num_rows:
+            return self.source.num_bytes * self.end // self.source.num_rows
+        return self.end
 
 
 @dataclass(frozen=True, slots=True)

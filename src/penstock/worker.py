@@ -7,6 +7,7 @@ unit, and when the unit's place in the output is known, lets it `write`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,12 +17,21 @@ from penstock.engines import load_engine
 from penstock.engines.base import most_tokens
 from penstock.engines.native import find_native
 from penstock.errors import EngineError
+from penstock.inputs import open_unit
 from penstock.readers import Readers
 from penstock.readers.base import TextOptions
 from penstock.repair import repair_block
 from penstock.segments import make_sink
 from penstock.splits import CARRIED, TRAIN, VAL, Splitter
-from penstock.types import ROW_FORMATS, SPLITS, Block, Counts, Encoded, Receipt
+from penstock.types import (
+    ROW_FORMATS,
+    SPLITS,
+    Block,
+    Counts,
+    Encoded,
+    Receipt,
+    SkippedRecord,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,6 +39,7 @@ if TYPE_CHECKING:
     from penstock.layout import Layout
     from penstock.memory import MemoryShare
     from penstock.readers.base import Reader
+    from penstock.ring import RingFile
     from penstock.segments import SinkKind
     from penstock.tokenizer import Tokenizer
     from penstock.types import (
@@ -74,6 +85,7 @@ class WorkerSpec:
     share: MemoryShare
     give_back: bool
     sink: SinkKind = "write"
+    ring: RingFile | None = None
 
 
 class Worker:
@@ -83,6 +95,7 @@ class Worker:
         tokenizer = spec.tokenizer
         eot_text = tokenizer.eot_text.encode()
         options = TextOptions(
+            open_unit=partial(open_unit, ring=spec.ring),
             block_bytes=spec.block_bytes,
             special_text=b"" if spec.rule.separator == eot_text else eot_text,
             strip=spec.strip,
@@ -103,7 +116,7 @@ class Worker:
 
     def encode(self, unit: Unit) -> Encoded:
         """Read, cut, split and encode one unit; keep its tokens until its place is known."""
-        reader = self._readers.choose(unit.source)
+        reader = self._readers.choose(unit)
         tokens = self._spare.pop() if self._spare else _UnitTokens(self._spec.dtype)
         tally = _Tally()
         self._splitter.start_unit()
@@ -119,6 +132,8 @@ class Worker:
             tally.end_block(block, splits)
             if self._spec.share.is_reached():
                 raise ShareReachedError
+        if unit.window is not None and unit.window.problem:
+            tally.skipped.append(SkippedRecord(unit.end, unit.window.problem))
         self._waiting[unit.index] = tokens
         return tally.encoded(unit.index, reader, tokens)
 
@@ -137,15 +152,17 @@ class Worker:
             self._spare.append(tokens)
         return Receipt(grant.unit_idx, tuple(segments))
 
-    def check(self, samples: list[Unit]) -> tuple[int, int]:
+    def check(self, samples: list[Unit]) -> list[tuple[int, int]]:
         """Compare the engine with the reference on the user's own text.
 
-        Returns the input bytes and tokens of the samples, to estimate from.
+        Returns the bytes of text and the tokens of each sample, to estimate from.
         """
         reference = load_engine("tiktoken", self._tokenizer, self._spec.eot)
-        num_bytes = num_tokens = num_compared = 0
+        seen: list[tuple[int, int]] = []
+        num_compared = 0
         for unit in samples:
-            reader = self._readers.choose(unit.source)
+            reader = self._readers.choose(unit)
+            num_tokens = 0
             for read in reader.iter_blocks(unit):
                 room = _UnitTokens(self._spec.dtype).room(TRAIN, read)
                 block, ids = self._encode_block(read, unit, _Tally(), room)
@@ -153,9 +170,9 @@ class Worker:
                     num_compared += int((block.ends - block.starts).sum())
                     self._compare(ids, reference.encode(block), unit)
                 num_tokens += len(ids)
-            num_bytes += reader.take_counts().input_bytes
+            seen.append((reader.take_counts().input_bytes, num_tokens))
             reader.take_skipped()
-        return num_bytes, num_tokens
+        return seen
 
     def _compare(
         self,
@@ -166,7 +183,7 @@ class Worker:
         if not np.array_equal(ids, expected):
             raise EngineError(
                 f"engine `{self._engine.name}` gives other ids than the reference",
-                where=_place_of(unit),
+                where=unit.place,
                 next_step="pass `--engine tiktoken`, and report this with the text",
             )
 
@@ -177,18 +194,12 @@ class Worker:
             return block, self._engine.encode(block, room)
         except UnicodeDecodeError:
             # In a file of rows, bytes are counted from the unit's first row.
-            place = _place_of(unit) if unit.source.format in ROW_FORMATS else unit.source.path
+            place = unit.place if unit.source.format in ROW_FORMATS else unit.source.path
             repaired, counts = repair_block(block, self._spec.invalid_utf8, place)
             tally.repairs += counts
             if not len(repaired.starts):
                 return repaired, np.empty(0, np.uint32)
             return repaired, self._engine.encode(repaired)
-
-
-def _place_of(unit: Unit) -> str:
-    if unit.source.format in ROW_FORMATS:
-        return f"{unit.source.path}, rows {unit.start} to {unit.end - 1}"
-    return f"{unit.source.path}, byte {unit.start} to {unit.end}"
 
 
 class _UnitTokens:
@@ -235,6 +246,7 @@ class _Tally:
 
     def __init__(self) -> None:
         self.repairs = Counts()
+        self.skipped: list[SkippedRecord] = []
         self._documents = dict.fromkeys(SPLITS, 0)
         self._num_special = 0
         self._is_carried = True
@@ -276,6 +288,7 @@ class _Tally:
             documents=sum(self._documents.values()),
             tokens=sum(map(tokens.count, (TRAIN, VAL, CARRIED))),
             special_text_documents=self._num_special,
+            skipped_records=len(self.skipped),
         )
         return Encoded(
             unit_idx=unit_idx,
@@ -286,5 +299,5 @@ class _Tally:
             carried_special=self._carried_special,
             open_split=self._open_split,
             open_special=self._open_special,
-            skipped=tuple(reader.take_skipped()),
+            skipped=(*reader.take_skipped(), *self.skipped),
         )

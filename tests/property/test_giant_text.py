@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import random
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support import EOT, EXAMPLES, reference, run_units
+from support import EOT, EXAMPLES, hostile_runs, reference, run_units
 
 from penstock import readers
 from penstock.readers import borders, spans, text
@@ -27,22 +25,6 @@ def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spans, "HEAD_BYTES", 16)
     monkeypatch.setattr(spans, "_SPAN_BYTES", 32)
     monkeypatch.setattr(readers, "GIANT_DOCUMENT_BYTES", 0)
-
-
-def hostile_runs(seed: int) -> str:
-    """Text with runs without any cut, far longer than the limit, between ordinary words."""
-    chance = random.Random(seed)
-    runs: list[Callable[[], str]] = [
-        lambda: "x" * chance.randrange(1000),
-        lambda: " " * chance.randrange(1000),
-        lambda: "\n" * chance.randrange(400),
-        lambda: "жизнь" * chance.randrange(100),
-        lambda: "".join(chance.choices("0123456789abcdef", k=chance.randrange(600))),
-        lambda: "an ordinary sentence, and one more. " * chance.randrange(8),
-        lambda: "漢字かな交じり文。" * chance.randrange(30),
-        lambda: "|",
-    ]
-    return "a" + "".join(chance.choice(runs)() for _ in range(30))
 
 
 @pytest.mark.usefixtures("small_limits")

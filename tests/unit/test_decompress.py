@@ -22,12 +22,12 @@ from compressed import compress, compress_zstd, decompress_all, skippable_frame
 
 from penstock.decompress import (
     MAX_WINDOW_BYTES,
-    Compression,
     DecompressedStream,
     detect_compression,
 )
 from penstock.decompress.kinds import COMPRESSIONS
 from penstock.errors import InputError, UsageError
+from penstock.types import Compression
 
 RANDOM = random.Random(12)
 WORDS = [b"the", b"of", b"water", b"penstock", "é".encode()]
@@ -173,6 +173,8 @@ def test_an_error_stays(kind: Compression) -> None:
     stream = DecompressedStream(io.BytesIO(data).read, kind, "a corpus.x")
     buffer = memoryview(bytearray(len(LARGE) + 1))
     messages = []
+    # What comes before the damage is handed out first.
+    assert stream.readinto(buffer) < len(LARGE)
     for _ in range(2):
         with pytest.raises(InputError) as caught:
             stream.readinto(buffer)

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import InputError, PenstockError
+from penstock.inputs import SourceFile
 from penstock.layout import is_own_name
-from penstock.sources import SourceFile, find_changed, find_sources, natural_key
+from penstock.sources import find_changed, find_sources, natural_key
 from penstock.types import Source
 
 

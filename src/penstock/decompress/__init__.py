@@ -7,14 +7,15 @@ function that reads; what comes out goes where plain text would go.
 from __future__ import annotations
 
 from penstock.decompress.frames import ZstdFrame, iter_zstd_frames
-from penstock.decompress.kinds import Compression, detect_compression
+from penstock.decompress.kinds import detect_compression
 from penstock.decompress.stream import MAX_WINDOW_BYTES, DecompressedStream
+from penstock.decompress.windows import find_window_bytes
 
 __all__ = [
     "MAX_WINDOW_BYTES",
-    "Compression",
     "DecompressedStream",
     "ZstdFrame",
     "detect_compression",
+    "find_window_bytes",
     "iter_zstd_frames",
 ]

@@ -15,7 +15,7 @@ from penstock.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.decompress.kinds import Compression
+    from penstock.types import Compression
 
 __all__ = ["Codec", "Decoder", "load_codec"]
 

@@ -7,11 +7,12 @@ It never looks at a name and decompresses nothing. `sources` asks it about the h
 from __future__ import annotations
 
 import re
-from typing import Literal, get_args
+from typing import get_args
 
-__all__ = ["COMPRESSIONS", "Compression", "detect_compression", "is_skippable", "starts_member"]
+from penstock.types import Compression
 
-Compression = Literal["gzip", "zstd", "bzip2", "xz", "lz4"]
+__all__ = ["COMPRESSIONS", "detect_compression", "is_skippable", "starts_member"]
+
 COMPRESSIONS: tuple[Compression, ...] = get_args(Compression)
 
 # zstd and lz4 share the 16 magic numbers of frames to be skipped; a length follows.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock.decompress.decoders import Decoder
-    from penstock.decompress.kinds import Compression
+    from penstock.types import Compression
 
 __all__ = ["MAX_WINDOW_BYTES", "DecompressedStream"]
 
@@ -44,9 +44,9 @@ _PADDING: dict[Compression, int] = {"gzip": 1, "xz": 4}
 class DecompressedStream:
     """The content of a compressed file, all members, frames or streams of it in a row.
 
-    Content is proved whole, and its checksums compared, when `readinto` has returned less than it
-    was asked for. zstd, xz and lz4 files may be made without checksums; damage to those can only
-    be seen where it breaks the format.
+    Content is proved whole, and its checksums compared, when `readinto` has returned 0. zstd, xz
+    and lz4 files may be made without checksums; damage to those can only be seen where it breaks
+    the format.
 
     Args:
         read: Returns up to that many next compressed bytes, none at the end.
@@ -92,7 +92,10 @@ class DecompressedStream:
         return self._chunk_start + self._next
 
     def readinto(self, buffer: memoryview) -> int:
-        """Fill `buffer`; return less than its length at the end of the content only."""
+        """Fill `buffer`; return less than its length before the end or damage only.
+
+        What comes before the damage is handed out first, the next call raises.
+        """
         if self._failure is not None:
             raise self._failure
         done = 0
@@ -105,7 +108,8 @@ class DecompressedStream:
                 done += len(piece)
         except InputError as error:
             self._failure = error
-            raise
+            if not done:
+                raise
         self._position += done
         return done
 

@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +21,10 @@ from penstock.errors import EngineError, PenstockError
 from penstock.types import Finished
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from types import TracebackType
 
+    from penstock.feed import Feed
     from penstock.offsets import GivesPlaces
     from penstock.settings import Priority
     from penstock.types import Encoded, Grant, Receipt, Unit
@@ -77,7 +78,8 @@ class _Process:
 class _Order:
     """What must happen in unit order: giving out batches, offsets and receipts."""
 
-    def __init__(self, batches: Iterator[_Batch], offsets: GivesPlaces) -> None:
+    def __init__(self, batches: Iterator[_Batch | None], offsets: GivesPlaces) -> None:
+        self.is_given_out = False
         self._batches = batches
         self._offsets = offsets
         self._again: deque[_Batch] = deque()
@@ -86,8 +88,17 @@ class _Order:
         self._done: dict[int, _Batch] = {}
 
     def next_batch(self) -> _Batch | None:
-        """Return the next batch to encode; those that must be done again come first."""
-        return self._again.popleft() if self._again else next(self._batches, None)
+        """Return the next batch to encode; those that must be done again come first.
+
+        None means that there is none yet, or no more: then all are given out.
+        """
+        if self._again:
+            return self._again.popleft()
+        try:
+            return next(self._batches)
+        except StopIteration:
+            self.is_given_out = True
+            return None
 
     def take_back(self, batches: list[_Batch]) -> None:
         """Take batches back from a worker that is gone."""
@@ -127,10 +138,22 @@ class LocalExecutor:
         batch_bytes: int,
         priority: Priority,
         lock_file: int | None,
+        feed: Feed | None = None,
     ) -> None:
+        """Prepare to run workers.
+
+        Args:
+            spec: What each is made from.
+            num_workers: How many.
+            batch_bytes: Units smaller than this are given out together.
+            priority: Of their processes.
+            lock_file: Workers inherit it, so that it holds until the last of them is gone.
+            feed: Reads inputs that can only be read once, if there are any; closed in the end.
+        """
         self._spec = spec
-        # Workers inherit the lock, so that it holds until the last of them is gone.
+        self._feed = feed
         self._inherited = [] if lock_file is None else [lock_file]
+        self._inherited += [] if feed is None else [feed.ring.file.file]
         self._num_workers = num_workers
         self._batch_bytes = batch_bytes
         self._priority = priority
@@ -142,7 +165,7 @@ class LocalExecutor:
             while len(self._processes) < self._num_workers:
                 self._processes.append(self._start())
         except BaseException:
-            self._stop_all()
+            self.__exit__(None, None, None)
             raise
         return self
 
@@ -153,13 +176,44 @@ class LocalExecutor:
         traceback: TracebackType | None,
     ) -> None:
         self._stop_all()
+        if self._feed is not None:
+            self._feed.close()
+
+    @property
+    def lengths(self) -> Mapping[int, int]:
+        """How long the content of streams is, as far as their ends were seen."""
+        return {} if self._feed is None else self._feed.lengths
+
+    def expect(self, last: Unit | None) -> None:
+        """Say which unit an earlier run did last: streams must hold the same text up to there."""
+        if self._feed is not None and last is not None and last.passed is not None:
+            self._feed.expected[last.source_idx, last.end] = last.passed.digest
 
     def pids(self) -> list[int]:
         """Return the process ids of the workers."""
         return [process.popen.pid for process in self._processes]
 
     def check(self, samples: list[Unit]) -> tuple[int, int]:
-        """Let one worker compare the engine with the reference; return bytes and tokens seen."""
+        """Let one worker compare the engine with the reference.
+
+        Returns the bytes of input, as it is stored, and the tokens that were seen.
+        """
+        files = [unit for unit in samples if not unit.source.is_stream]
+        num_bytes, num_tokens = 0, 0
+        for unit, (text_bytes, tokens) in zip(files, self._check_units(files), strict=True):
+            num_bytes += unit.stored_end if unit.source.num_rows else text_bytes
+            num_tokens += tokens
+        for unit in samples:
+            filled = self._feed.fill_sample(unit) if self._feed and unit.source.is_stream else None
+            if self._feed is not None and filled is not None and filled.window is not None:
+                ((text_bytes, tokens),) = self._check_units([filled])
+                self._feed.release(filled)
+                num_bytes += text_bytes * self._feed.stored_position // filled.window.end
+                num_tokens += tokens
+        return num_bytes, num_tokens
+
+    def _check_units(self, samples: list[Unit]) -> list[tuple[int, int]]:
+        """Return the bytes of text and the tokens of each."""
         failure = ""
         for _ in range(_MAX_FAILURES):
             process = self._processes[0]
@@ -172,8 +226,8 @@ class LocalExecutor:
                 continue
             if kind == "error":
                 raise answer
-            num_bytes, num_tokens = answer
-            return num_bytes, num_tokens
+            seen: list[tuple[int, int]] = answer
+            return seen
         raise EngineError(
             f"a worker died twice while it was made: {failure}",
             where=f"engine `{self._spec.engine}`",
@@ -186,29 +240,34 @@ class LocalExecutor:
         """Do all units; yield what became of them in unit order.
 
         Args:
-            units: In the order of the output.
+            units: In the order of the output; with a feed they are taken in its thread.
             offsets: Gives each unit its place.
             on_tick: Called several times a second.
         """
-        order = _Order(_iter_batches(units, self._batch_bytes), offsets)
+        filled = units if self._feed is None else self._feed.iter_filled(units)
+        order = _Order(_iter_batches(filled, self._batch_bytes), offsets)
         while True:
             for process in self._processes:
                 if process.has_room() and (batch := order.next_batch()) is not None:
                     process.encoding = batch
                     self._send(process, "encode", batch.units)
-            if not any(process.batches() for process in self._processes):
+            if order.is_given_out and not any(process.batches() for process in self._processes):
                 return
             for process in self._ready():
                 self._receive(process, order)
             self._send_grants(order)
             on_tick()
-            yield from order.take_done()
+            for finished in order.take_done():
+                if self._feed is not None:
+                    self._feed.release(finished.unit)
+                yield finished
 
     def _ready(self) -> list[_Process]:
-        """Wait until a worker has answered or is gone, or a tick has passed."""
+        """Wait until a worker has answered or is gone, a unit is ready, or a tick has passed."""
         by_pipe = {id(process.pipe): process for process in self._processes}
-        ready = wait([process.pipe for process in self._processes], _TICK_SECONDS)
-        return [by_pipe[id(pipe)] for pipe in ready]
+        feeds = [] if self._feed is None else [self._feed.wake_file]
+        ready = wait([*(process.pipe for process in self._processes), *feeds], _TICK_SECONDS)
+        return [by_pipe[id(pipe)] for pipe in ready if id(pipe) in by_pipe]
 
     def _receive(self, process: _Process, order: _Order) -> None:
         try:
@@ -273,7 +332,8 @@ class LocalExecutor:
             )
         process = _Process(popen, Connection(ours.detach()))
         with contextlib.suppress(ConnectionError):
-            process.pipe.send((self._spec, self._priority))
+            ring = None if self._feed is None else self._feed.ring.file
+            process.pipe.send((replace(self._spec, ring=ring), self._priority))
         return process
 
     def _send(self, process: _Process, kind: str, payload: Any) -> None:
@@ -293,16 +353,24 @@ class LocalExecutor:
         process.popen.wait()
 
 
-def _iter_batches(units: Iterable[Unit], batch_bytes: int) -> Iterator[_Batch]:
-    """Group small units; a unit of `batch_bytes` or more stands alone."""
+def _iter_batches(units: Iterable[Unit | None], batch_bytes: int) -> Iterator[_Batch | None]:
+    """Group small units; a unit of `batch_bytes` or more stands alone.
+
+    None is passed on: there will be more, but not yet.
+    """
     group: list[Unit] = []
     number = size = 0
     for unit in units:
-        if group and (size + unit.end - unit.start > batch_bytes or len(group) >= _MAX_BATCH_UNITS):
+        length = 0 if unit is None else unit.text_bytes
+        is_full = size + length > batch_bytes or len(group) >= _MAX_BATCH_UNITS
+        if group and (unit is None or is_full):
             yield _Batch(number, group)
             number, group, size = number + 1, [], 0
-        group.append(unit)
-        size += unit.end - unit.start
+        if unit is None:
+            yield None
+        else:
+            group.append(unit)
+            size += length
     if group:
         yield _Batch(number, group)
 
@@ -317,7 +385,7 @@ def _cause_of_death(process: _Process) -> str:
 
 def _failed_twice(batch: _Batch, failure: str, next_step: str) -> PenstockError:
     first, last = batch.units[0], batch.units[-1]
-    where = f"{first.source.path}, byte {first.start} to {first.end}"
+    where = first.place
     if last is not first:
         where += f", or one of the {len(batch.units) - 1} inputs after it"
     return EngineError(
@@ -331,6 +399,6 @@ def _differs(batch: _Batch) -> PenstockError:
     first = batch.units[0]
     return EngineError(
         "the same text gave other counts when it was done again",
-        where=f"{first.source.path}, byte {first.start} to {batch.units[-1].end}",
+        where=replace(first, end=batch.units[-1].end).place,
         next_step="make sure that nothing writes to the inputs, then run the same command again",
     )

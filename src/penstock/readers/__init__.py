@@ -12,7 +12,7 @@ from penstock.types import ROW_FORMATS
 
 if TYPE_CHECKING:
     from penstock.readers.base import CutRule, Reader, TextOptions
-    from penstock.types import DocumentRule, Source
+    from penstock.types import DocumentRule, Unit
 
 __all__ = ["GIANT_DOCUMENT_BYTES", "Readers"]
 
@@ -36,11 +36,12 @@ class Readers:
         self._jsonl = JsonlReader(text_key, cuts, options)
         self._rows = RowReader(text_key, cuts, options)
 
-    def choose(self, source: Source) -> Reader:
-        """Return the reader for one input."""
-        if source.format == "jsonl":
+    def choose(self, unit: Unit) -> Reader:
+        """Return the reader for the input of a unit."""
+        if unit.source.format == "jsonl":
             return self._jsonl
-        if source.format in ROW_FORMATS:
+        if unit.source.format in ROW_FORMATS:
             return self._rows
-        is_giant = self._rule.kind == "file" and source.num_bytes > GIANT_DOCUMENT_BYTES
+        size = unit.source.num_bytes if unit.window is None else unit.window.size
+        is_giant = self._rule.kind == "file" and size > GIANT_DOCUMENT_BYTES
         return self._spans if is_giant else self._text

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from penstock.inputs import OpenInput
     from penstock.types import Block, Counts, InvalidUtf8, OnError, SkippedRecord, Unit
 
 __all__ = ["CutRule", "FindAll", "Reader", "TextOptions"]
@@ -64,6 +65,7 @@ class TextOptions:
     """How text is read, whatever parts its documents.
 
     Attributes:
+        open_unit: Opens the input of a unit.
         block_bytes: About how much text a block holds.
         special_text: Pieces that hold this are marked; empty where it parts the documents.
         strip: Leave out white space at the ends of documents.
@@ -75,6 +77,7 @@ class TextOptions:
         extract_json: The kernel's way through JSON Lines, where it is built.
     """
 
+    open_unit: Callable[[Unit], OpenInput]
     block_bytes: int
     special_text: bytes
     strip: bool

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from penstock.inputs import OpenInput
     from penstock.readers.base import CutRule
-    from penstock.sources import SourceFile
 
 __all__ = ["MAX_RUN_BYTES", "Borders", "overlaps_itself"]
 
@@ -49,15 +49,15 @@ def _period(separator: bytes) -> int:
 
 
 class Borders:
-    """Finds borders in one open file."""
+    """Finds borders in one open input."""
 
-    def __init__(self, file: SourceFile, separator: bytes, cuts: CutRule) -> None:
+    def __init__(self, file: OpenInput, separator: bytes, cuts: CutRule) -> None:
         self._file = file
         self._separator = separator
         self._cuts = cuts
         self._overlaps = overlaps_itself(separator)
         self._period = _period(separator)
-        self.size = file.source.num_bytes
+        self.size = file.size
         head = file.read_at(0, len(_BYTE_ORDER_MARK))
         self.text_start = len(head) if head == _BYTE_ORDER_MARK else 0
 

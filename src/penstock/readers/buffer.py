@@ -14,8 +14,8 @@ from penstock.types import Counts
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from penstock.inputs import OpenInput
     from penstock.readers.base import FindAll
-    from penstock.sources import SourceFile
 
 __all__ = ["UnitBuffer"]
 
@@ -45,7 +45,7 @@ class UnitBuffer:
         self.view = memoryview(self._bytes)
         self.origin = 0
 
-    def load(self, file: SourceFile, start: int, end: int) -> None:
+    def load(self, file: OpenInput, start: int, end: int) -> None:
         """Read the file from `start` to `end`."""
         file.read_into(self.room(end - start), start)
         self.origin = start

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstock.errors import InputError
+from penstock.inputs import MAX_LINE_BYTES
 from penstock.json_lines import JsonLines, RecordCode
 from penstock.readers.buffer import UnitBuffer
 from penstock.readers.documents import DocumentBlocks
-from penstock.sources import SourceFile
 from penstock.types import Counts, SkippedRecord
 
 if TYPE_CHECKING:
@@ -22,16 +22,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from penstock.inputs import OpenInput
     from penstock.json_lines import Extracted
     from penstock.readers.base import CutRule, TextOptions
     from penstock.types import Block, Unit
 
 __all__ = ["JsonlReader"]
 
-# A longer line is refused by name: it would not fit the memory of a worker.
-_MAX_LINE_BYTES = 64 << 20
-_FIRST_LOOK_BYTES = 1 << 14
-_MAX_LOOK_BYTES = 4 << 20
 # Up to here a message counts the lines before a bad record.
 _MAX_COUNTED_BYTES = 1 << 30
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -62,25 +59,25 @@ class JsonlReader:
 
     def iter_blocks(self, unit: Unit) -> Iterator[Block]:
         """Yield the documents of a unit in order; a block is valid until the next one."""
-        with SourceFile(unit.source) as file:
-            start, end = _line_start(file, unit.start), _line_start(file, unit.end)
+        with self._options.open_unit(unit) as file:
+            start, end = file.find_line(unit.start), file.find_line(unit.end)
             if start >= end:
                 return
             mark_bytes = _mark_bytes(file) if start == 0 else 0
             self._counts += Counts(input_bytes=end - start, byte_order_marks=int(mark_bytes > 0))
-            loaded_end = min(end, unit.end + _MAX_LINE_BYTES)
+            loaded_end = min(end, unit.end + MAX_LINE_BYTES)
             self._json.load(file, start + mark_bytes, loaded_end)
             whole = len(self._json.view)
             if loaded_end < end:
                 whole = self._json.find_last(b"\n", 0, whole) + 1
             yield from self._iter_loaded(self._json.view[:whole], file)
             if loaded_end < end:
-                what = f"a line of more than {_MAX_LINE_BYTES >> 20} MiB"
+                what = f"a line of more than {MAX_LINE_BYTES >> 20} MiB"
                 self._refuse(file, self._json.origin + whole, what)
             if self._options.give_back:
                 file.give_back(start, end)
 
-    def _iter_loaded(self, json: memoryview, file: SourceFile) -> Iterator[Block]:
+    def _iter_loaded(self, json: memoryview, file: OpenInput) -> Iterator[Block]:
         """Take the lines a block's worth at a time, so that their text stays in cache."""
         at = 0
         while at < len(json):
@@ -94,7 +91,7 @@ class JsonlReader:
             )
             at += found.consumed
 
-    def _note_bad(self, found: Extracted, json: memoryview, origin: int, file: SourceFile) -> None:
+    def _note_bad(self, found: Extracted, json: memoryview, origin: int, file: OpenInput) -> None:
         self._counts += Counts(
             invalid_utf8=found.num_lone_surrogates,
             nul_bytes=self._text.count_nul(0, len(found.text)),
@@ -104,7 +101,7 @@ class JsonlReader:
             self._refuse(file, origin + int(found.lines[idx]), what)
 
     def _settle_halves(
-        self, found: Extracted, json: memoryview, origin: int, file: SourceFile
+        self, found: Extracted, json: memoryview, origin: int, file: OpenInput
     ) -> NDArray[np.int64]:
         """Keep, drop or refuse what stands for half a character; return where the texts end."""
         if not found.num_lone_surrogates or self._options.invalid_utf8 == "replace":
@@ -123,7 +120,7 @@ class JsonlReader:
             found.text[start : start + len(text)] = text
         return ends
 
-    def _refuse(self, file: SourceFile, position: int, what: str) -> None:
+    def _refuse(self, file: OpenInput, position: int, what: str) -> None:
         if self._options.on_error == "stop":
             raise InputError(
                 what,
@@ -135,29 +132,12 @@ class JsonlReader:
         self._counts += Counts(skipped_records=1)
 
 
-def _mark_bytes(file: SourceFile) -> int:
+def _mark_bytes(file: OpenInput) -> int:
     head = file.read_at(0, len(_BYTE_ORDER_MARK))
     return len(head) if head == _BYTE_ORDER_MARK else 0
 
 
-def _line_start(file: SourceFile, position: int) -> int:
-    """Find the first line that begins at or after a position."""
-    if position == 0:
-        return 0
-    at, look = position - 1, _FIRST_LOOK_BYTES
-    while at < file.source.num_bytes:
-        found = file.read_at(at, at + look).find(b"\n")
-        if found >= 0:
-            return at + found + 1
-        at, look = at + look, min(look * 4, _MAX_LOOK_BYTES)
-    return file.source.num_bytes
-
-
-def _line_number(file: SourceFile, position: int) -> str:
-    """Count the lines before a position, where that does not take long."""
-    if position > _MAX_COUNTED_BYTES:
-        return ""
-    num_lines = 1
-    for at in range(0, position, _MAX_LOOK_BYTES):
-        num_lines += file.read_at(at, min(at + _MAX_LOOK_BYTES, position)).count(b"\n")
-    return f"line {num_lines}, "
+def _line_number(file: OpenInput, position: int) -> str:
+    """Count the lines before a position, where that can be done and does not take long."""
+    num_lines = None if position > _MAX_COUNTED_BYTES else file.count_lines(position)
+    return "" if num_lines is None else f"line {num_lines + 1}, "

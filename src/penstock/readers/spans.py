@@ -13,8 +13,7 @@ import numpy as np
 from penstock.readers.borders import MAX_RUN_BYTES, Borders
 from penstock.readers.buffer import UnitBuffer
 from penstock.readers.text import HEAD_BYTES
-from penstock.sources import SourceFile
-from penstock.types import Block, Counts
+from penstock.types import UNKNOWN_END, Block, Counts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,13 +52,14 @@ class SpanReader:
 
     def iter_blocks(self, unit: Unit) -> Iterator[Block]:
         """Yield the spans of a unit in order; a block is valid until the next one is asked for."""
-        with SourceFile(unit.source) as file:
+        with self._options.open_unit(unit) as file:
             borders = Borders(file, b"", self._cuts)
             start, end = _next_border(borders, unit.start), _next_border(borders, unit.end)
             if start >= end:
                 return
             left = _previous_border(borders, start)
-            document_end = _next_border(borders, unit.source_end)
+            is_end_known = unit.source_end < UNKNOWN_END
+            document_end = _next_border(borders, unit.source_end) if is_end_known else UNKNOWN_END
             right = end if end >= document_end else _next_border(borders, end + 1)
             self._buffer.load(file, left, right)
             self._counts += self._buffer.count_unit(

@@ -14,8 +14,7 @@ import numpy as np
 
 from penstock.readers.borders import Borders, overlaps_itself
 from penstock.readers.buffer import UnitBuffer
-from penstock.sources import SourceFile
-from penstock.types import Block, Counts
+from penstock.types import UNKNOWN_END, Block, Counts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,7 +75,7 @@ class TextReader:
 
     def iter_blocks(self, unit: Unit) -> Iterator[Block]:
         """Yield the pieces of a unit in order; a block is valid until the next one is asked for."""
-        with SourceFile(unit.source) as file:
+        with self._options.open_unit(unit) as file:
             borders = Borders(file, self._rule.separator, self._cuts)
             start, begins = borders.unit_border(unit.start)
             end, closes = borders.unit_border(unit.end)
@@ -88,7 +87,8 @@ class TextReader:
                 return
             self._buffer.load(file, start, min(end + HEAD_BYTES, borders.size))
             forced = [cut - start for cut in borders.forced_cuts(start, end)]
-            closes |= end >= borders.unit_border(unit.source_end)[0]
+            if unit.source_end < UNKNOWN_END:
+                closes |= end >= borders.unit_border(unit.source_end)[0]
             region = _Region(start, end - start, begins, closes, forced)
             self._counts += self._buffer.count_unit(
                 0, region.size, borders.mark_bytes(start), forced

@@ -14,6 +14,7 @@ from penstock.remote.streams import RemoteStream, open_seekable, open_stream
 from penstock.remote.transports import iter_facts, look_at_url
 
 __all__ = [
+    "REMOTE_BYTES",
     "RemoteFacts",
     "RemoteFile",
     "RemoteStream",
@@ -26,3 +27,6 @@ __all__ = [
     "open_seekable",
     "open_stream",
 ]
+
+# What a client takes once it is loaded: botocore the most.
+REMOTE_BYTES = 40 << 20

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 from penstock.row_files.columns import find_text_column
 from penstock.row_files.file import RowFile
 from penstock.row_files.texts import MAX_TEXT_BYTES, Rows, RowTexts
+from penstock.types import MemoryNeeds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = [
     "MAX_TEXT_BYTES",
+    "ROW_MEMORY",
     "RowFile",
     "RowTexts",
     "Rows",
@@ -24,6 +26,9 @@ __all__ = [
     "find_text_column",
     "open_rows",
 ]
+
+# What pyarrow takes once it is loaded, in the parent and in a worker, there with a few pages.
+ROW_MEMORY = MemoryNeeds(64 << 20, 96 << 20)
 
 
 def open_rows(file: RowFile, text_key: str) -> Rows:

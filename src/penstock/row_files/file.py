@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 import numpy as np
 
 from penstock.errors import InputError
-from penstock.sources import SourceFile
+from penstock.inputs import SourceFile
+from penstock.remote import RemoteFacts, is_url, open_seekable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,16 +32,16 @@ class RowFile:
     def __init__(
         self, source: Source, stream: BinaryIO | None = None, *, give_back: bool = False
     ) -> None:
-        """Open a local file, or take a stream.
+        """Open a file, local or remote, or take a stream.
 
         Args:
             source: What the file was when the job was planned.
-            stream: A binary file that can seek, for what is not local; the caller closes it.
+            stream: A binary file that can seek, of what is open already; the caller closes it.
             give_back: Hand pages of a local file that were read back to the system.
         """
         self.source = source
-        self._own = None if stream is not None else SourceStream(source, give_back=give_back)
-        self.stream = stream if stream is not None else cast("BinaryIO", self._own)
+        self._own = _open(source, give_back=give_back) if stream is None else None
+        self.stream = cast("BinaryIO", self._own) if stream is None else stream
 
     def __enter__(self) -> RowFile:
         return self
@@ -88,6 +89,13 @@ class RowFile:
                 where=self.source.path + (f", {place}" if place else ""),
                 next_step="fetch or make the file again, or leave it out",
             ) from error
+
+
+def _open(source: Source, *, give_back: bool) -> BinaryIO:
+    if is_url(source.path):
+        facts = RemoteFacts(source.num_bytes, source.version, is_ranged=True)
+        return open_seekable(source.path, facts)
+    return cast("BinaryIO", SourceStream(source, give_back=give_back))
 
 
 class SourceStream(io.RawIOBase):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import msgspec
 
@@ -16,7 +16,7 @@ from penstock.errors import DamageError
 from penstock.layout import MANIFEST
 from penstock.ledger import LedgerReader
 from penstock.manifest import Manifest, NewerManifestError, make_manifest
-from penstock.types import SPLITS, JobRecord
+from penstock.types import SPLITS, InputFormat, JobRecord
 from penstock.verification.findings import Finding
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from penstock.layout import Layout
     from penstock.ledger_lines import Ending
     from penstock.manifest import InputRecord
-    from penstock.types import InputFormat
     from penstock.verification.findings import Report
 
 __all__ = [
@@ -94,7 +93,8 @@ def job_of_manifest(manifest: Manifest, unit_bytes: int) -> JobRecord:
 
 def format_of(record: InputRecord) -> InputFormat:
     """Say how an input of a manifest was read."""
-    return "jsonl" if record.format == "jsonl" else "text"
+    known: tuple[InputFormat, ...] = get_args(InputFormat)
+    return next((each for each in known if each == record.format), "text")
 
 
 def load_manifest(folder: Path, report: Report) -> Manifest | None:

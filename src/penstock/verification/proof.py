@@ -33,6 +33,7 @@ _ALL_BYTES = 64 << 20
 _WHOLE_UNITS = 2
 _CUT_UNITS = 64
 _CUT_BYTES = 256 << 10
+_ROW_BYTES = 4 << 10
 _MANY_SOURCES = 10_000
 
 
@@ -43,11 +44,13 @@ class _RecordedPlaces:
         self._recorded: dict[int, Finished] = {}
 
     def iter_units(self, units: Iterable[tuple[Finished, int]]) -> Iterator[Unit]:
-        """Yield units, each cut down to so many bytes."""
+        """Yield units, each cut down to so many bytes, or some rows."""
         for recorded, num_bytes in units:
             unit = recorded.unit
             self._recorded[unit.index] = recorded
-            yield replace(unit, end=min(unit.end, unit.start + num_bytes))
+            length = num_bytes // _ROW_BYTES if unit.source.num_rows else num_bytes
+            end = unit.end if num_bytes == unit.end else min(unit.end, unit.start + length)
+            yield unit if end == unit.end else replace(unit, end=end, passed=None)
 
     def grant(self, unit: Unit, encoded: Encoded) -> Grant:
         """Return the unit's place; what it gives may differ, which is to be found out."""
@@ -84,7 +87,7 @@ def prove(
     executor = make_executor(
         records.job,
         records.layout,
-        records.sources,
+        sources,
         "compare",
         engine="tiktoken",
         workers=settings.workers,

@@ -7,6 +7,7 @@ written. What comes out must add up to the manifest, to the last byte, or nothin
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.errors import ConflictError, DamageError
@@ -18,6 +19,7 @@ from penstock.offsets import Offsets
 from penstock.plan import Plan
 from penstock.progress import Meter
 from penstock.sources import look_at_source, refuse_changed
+from penstock.streams import measure_content
 from penstock.types import Finished, Grant
 from penstock.verification.manifests import format_of, job_of_manifest, manifest_of_ledger
 from penstock.verification.rerun import default_unit_bytes, make_executor, rule_of_job
@@ -74,10 +76,13 @@ def rebuild_ledger(store: Store, settings: VerifySettings, progress: Progress) -
         found_separator=False,
         unit_bytes=job.unit_bytes,
         limit_bytes=job.settings.get("limit_bytes"),
+        text_key=job.settings.get("text_key", ""),
     )
 
+    lengths = _measure_streams(sources)
+
     def salvaged() -> Iterator[tuple[Unit, UnitLine | None]]:
-        return salvage_units(folder / SEGMENTS, plan.iter_units())
+        return salvage_units(folder / SEGMENTS, plan.iter_units(lengths=lengths))
 
     for source in {unit.source for unit, line in salvaged() if line is None}:
         refuse_changed(source, by_time=False)
@@ -110,6 +115,7 @@ def _finished(
         meter.num_units_done += 1
         meter.done_bytes += unit.end - unit.start
         return next(done)
+    unit = replace(unit, passed=line.passed)
     return Finished(unit, line.encoded(), Grant(unit.index, line.carried[0], {}), line.receipt())
 
 
@@ -124,6 +130,14 @@ def _iter_lines(
         yield format_unit(finished)
     yield from inputs.rest()
     yield format_ending(ending)
+
+
+def _measure_streams(sources: list[Source]) -> dict[int, int]:
+    """Read streams to their ends: only that tells how many units they have."""
+    streams = {idx: source for idx, source in enumerate(sources) if source.is_stream}
+    for source in streams.values():
+        refuse_changed(source, by_time=False)
+    return {idx: measure_content(source) for idx, source in streams.items()}
 
 
 def _find_job(folder: Path, manifest: Manifest) -> JobRecord:
@@ -144,8 +158,11 @@ def _find_sources(path: Path, manifest: Manifest) -> list[Source]:
     recorded = salvage_sources(path)
     used = [record for record in manifest.inputs if record.reason is None]
     paths = [record.path for record in used]
+    text_key = manifest.settings.get("text_key", "")
     sources = [
-        recorded[idx] if idx in recorded else look_at_source(record.path, format_of(record))
+        recorded[idx]
+        if idx in recorded
+        else look_at_source(record.path, format_of(record), text_key)
         for idx, record in enumerate(used)
     ]
     if digest_inputs(sources) != manifest.inputs_digest:

@@ -15,7 +15,9 @@ import psutil
 from penstock.engines import ENGINE_MEMORY, choose_engine
 from penstock.errors import DamageError, UsageError
 from penstock.executors import LocalExecutor
+from penstock.feed import make_feed
 from penstock.memory import divide_memory
+from penstock.plan import input_needs
 from penstock.settings import JobSettings
 from penstock.tokenizer import load_recorded_tokenizer
 from penstock.types import DocumentRule, EotPlace, InvalidUtf8
@@ -100,9 +102,14 @@ def make_executor(
     tokenizer = _load_tokenizer(job)
     chosen, _ = choose_engine(engine, tokenizer)
     num_workers, share, _ = divide_memory(
-        memory_bytes, ENGINE_MEMORY[chosen], len(sources), workers
+        memory_bytes,
+        ENGINE_MEMORY[chosen],
+        len(sources),
+        workers,
+        input_needs(sources, job.unit_bytes),
     )
     total = sum(source.num_bytes for source in sources)
+    give_back = total > psutil.virtual_memory().total // 4
     spec = WorkerSpec(
         tokenizer=tokenizer,
         engine=chosen,
@@ -119,7 +126,7 @@ def make_executor(
         block_bytes=settings.block_bytes,
         layout=layout,
         share=share,
-        give_back=total > psutil.virtual_memory().total // 4,
+        give_back=give_back,
         sink=sink,
     )
     return LocalExecutor(
@@ -128,6 +135,13 @@ def make_executor(
         batch_bytes=job.unit_bytes,
         priority="low",
         lock_file=lock_file,
+        feed=make_feed(
+            sources,
+            num_workers,
+            job.unit_bytes,
+            on_error="skip",
+            give_back=give_back,
+        ),
     )
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from penstock.progress import Progress
-    from penstock.types import Split
+    from penstock.types import Source, Split
     from penstock.verification.look import VerifySettings
 
 __all__ = ["repair_output"]
@@ -107,8 +107,7 @@ def _mend(
     ledger = store.folder / SEGMENTS
     manifest, _ = manifest_of_ledger(ledger)
     files = sorted(found.damaged_files)
-    if found.damaged:
-        _refuse_changed_inputs(ledger, found.damaged)
+    sources = _check_inputs(ledger, found.damaged) if found.damaged else []
     if files:
         store.take_aside(files)
     if "skipped" in found.kinds:
@@ -117,7 +116,7 @@ def _mend(
         # Before the tokens: what is found here after a kill is a job that says what it lacks.
         store.write_manifest(manifest.to_json())
     if found.damaged:
-        _encode_again(store, layout, settings, found.damaged, progress)
+        _encode_again(store, layout, settings, found.damaged, sources, progress)
         written = {file for file in files if layout.partial_path(*file).exists()}
         store.sync(written, give_back=False)
         fault_point("damaged units written")
@@ -131,13 +130,14 @@ def _encode_again(
     layout: Layout,
     settings: VerifySettings,
     damaged: Sequence[int],
+    sources: Sequence[Source],
     progress: Progress,
 ) -> None:
     reader = LedgerReader(store.folder / SEGMENTS)
     executor = make_executor(
         reader.job,
         layout,
-        [],
+        sources,
         "write",
         engine="auto",
         workers=settings.workers,
@@ -155,13 +155,14 @@ def _encode_again(
             meter.num_tokens += unit.encoded.counts.tokens
 
 
-def _refuse_changed_inputs(ledger: Path, damaged: Iterable[int]) -> None:
+def _check_inputs(ledger: Path, damaged: Iterable[int]) -> list[Source]:
     """Look at the inputs before anything is touched; in the end the checksums decide."""
-    last = None
+    sources: list[Source] = []
     for unit in pick_units(LedgerReader(ledger).iter_units(), damaged):
-        if unit.unit.source != last:
-            last = unit.unit.source
-            refuse_changed(last, by_time=False)
+        if not sources or unit.unit.source != sources[-1]:
+            sources.append(unit.unit.source)
+            refuse_changed(sources[-1], by_time=False)
+    return sources
 
 
 def _refuse_irregular(layout: Layout, files: Iterable[tuple[Split, int]]) -> None:

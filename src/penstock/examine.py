@@ -1,0 +1,112 @@
+"""What an input is, by a look at its edges: where it is, how large, of which kind and compression.
+
+It reads no documents, and lists nothing. `sources` shows it every input it has found; what it says
+is recorded, so that a later run can tell whether an input is still the same.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import xxhash
+
+from penstock.decompress import detect_compression, find_window_bytes
+from penstock.errors import InputError
+from penstock.kinds import find_format, refuse_other_compression
+from penstock.remote import is_url, look_at_url, open_stream
+from penstock.row_files import RowFile, open_rows
+from penstock.streams import STANDARD_INPUT, read_head
+from penstock.types import ROW_FORMATS, Source
+
+if TYPE_CHECKING:
+    from penstock.types import InputFormat
+
+__all__ = ["examine"]
+
+_EDGE_BYTES = 1 << 12
+
+
+def examine(path: str, input_format: InputFormat | None, text_key: str | None) -> Source:
+    """Look at one input.
+
+    Args:
+        path: A file, a URL, or `-` for standard input.
+        input_format: How it is read; None where its name decides.
+        text_key: The column that a file of rows must have; None if its rows do not matter.
+
+    Raises:
+        InputError: If it cannot be read, or is not what it should be.
+    """
+    if path == STANDARD_INPUT:
+        head = read_head(path, None, _EDGE_BYTES)
+        edges = xxhash.xxh3_64_hexdigest(head)
+        source = Source(path, 0, 0, edges, is_stream=True, is_empty=not head)
+    elif is_url(path):
+        source, head = _look_at_url(path)
+    else:
+        source, head = _look_at_file(path)
+    compression = detect_compression(head)
+    refuse_other_compression(path, head, compression)
+    if compression is not None:
+        source = replace(
+            source,
+            compression=compression,
+            is_stream=True,
+            window_bytes=find_window_bytes(compression, head),
+        )
+        head = read_head(path, compression, _EDGE_BYTES)
+    source = replace(source, format=find_format(path, head, input_format), is_empty=not head)
+    if source.format in ROW_FORMATS and head and text_key is not None:
+        return _count_rows(source, text_key)
+    return source
+
+
+def _look_at_file(path: str) -> tuple[Source, bytes]:
+    try:
+        status = Path(path).stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise InputError(
+                f"not a regular file: `{path}`",
+                where="INPUT",
+                next_step=f"pipe it in: `cat {path} | penstock tokenize -`",
+            )
+        with open(path, "rb") as file:  # noqa: PTH123 surrogate paths stay as they are
+            head = os.pread(file.fileno(), _EDGE_BYTES, 0)
+            tail = os.pread(file.fileno(), _EDGE_BYTES, max(status.st_size - _EDGE_BYTES, 0))
+    except OSError as error:
+        raise InputError(
+            f"cannot be read: {error.strerror}",
+            where=path,
+            next_step="check it with `ls -l`, or leave such files out with `--on-error skip`",
+        ) from error
+    edges = xxhash.xxh3_64_hexdigest(head + tail)
+    return Source(path, status.st_size, status.st_mtime_ns, edges), head
+
+
+def _look_at_url(url: str) -> tuple[Source, bytes]:
+    """Look at a remote file; what its server calls its version stands for its time and edges."""
+    facts = look_at_url(url)
+    with open_stream(url, facts) as stream:
+        head = stream.read(_EDGE_BYTES)
+    edges = xxhash.xxh3_64_hexdigest(facts.version.encode() + head)
+    source = Source(
+        url, facts.num_bytes or 0, 0, edges, is_stream=not facts.is_ranged, version=facts.version
+    )
+    return source, head
+
+
+def _count_rows(source: Source, text_key: str) -> Source:
+    """Open a file of rows, to see that it is whole as far as its metadata tell."""
+    if source.is_stream:
+        raise InputError(
+            f"{source.format} cannot be read from front to back",
+            where=source.path,
+            next_step="decompress it or save it to a file, and pass that",
+        )
+    with RowFile(source) as file:
+        num_rows = open_rows(file, text_key).num_rows
+    return replace(source, num_rows=num_rows, is_empty=not num_rows)
