@@ -8,39 +8,29 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from importlib.metadata import version
-from typing import TYPE_CHECKING, Literal
-
-import psutil
+from typing import TYPE_CHECKING
 
 from penstock.checkpoints import Checkpoints
-from penstock.engines import ENGINE_MEMORY, choose_engine
-from penstock.errors import InputError, UsageError
+from penstock.errors import InputError
 from penstock.executors import LocalExecutor
 from penstock.feed import make_feed
-from penstock.layout import Layout
+from penstock.job import prepare
 from penstock.ledger import iter_skipped
 from penstock.ledger_lines import Ending
 from penstock.manifest import Manifest, host_facts, make_manifest
-from penstock.memory import divide_memory
 from penstock.offsets import RecordedOffsets
-from penstock.plan import input_needs, make_plan
 from penstock.progress import Watch
 from penstock.resume import find_finished, keep_units
 from penstock.sources import find_changed
 from penstock.store import Store, tidy
-from penstock.tokenizer import load_tokenizer
-from penstock.types import JobRecord, TokenizerRecord
-from penstock.worker import WorkerSpec
 
 if TYPE_CHECKING:
-    from penstock.memory import MemoryShare
+    from penstock.layout import Layout
     from penstock.offsets import Offsets
     from penstock.plan import Plan
     from penstock.progress import Progress
     from penstock.resume import Kept
     from penstock.settings import JobSettings
-    from penstock.tokenizer import Tokenizer
 
 __all__ = ["Outcome", "run_job"]
 
@@ -62,52 +52,43 @@ class Outcome:
 def run_job(settings: JobSettings, progress: Progress) -> Outcome:
     """Tokenize: find the inputs, keep what is done, run the workers, commit the output."""
     started = time.monotonic()
-    plan = make_plan(settings)
-    tokenizer = load_tokenizer(
-        settings.tokenizer, eot_token=settings.eot_token, pattern=settings.pattern
-    )
-    job = _describe(settings, plan, tokenizer)
-    layout = Layout.of_job(settings.output, job)
-    finished = None if settings.overwrite else find_finished(settings.output, job, plan)
+    job = prepare(settings)
+    layout, plan = job.layout, job.plan
+    finished = None if settings.overwrite else find_finished(settings.output, job.record, plan)
     if finished is not None:
         tidy(layout)
         return Outcome(finished, is_new=False, skipped=plan.skipped)
 
-    engine, why_not_kernel = choose_engine(settings.engine, tokenizer)
-    num_workers, share, idle = divide_memory(
-        settings.memory_bytes,
-        ENGINE_MEMORY[engine],
-        len(plan.sources),
-        settings.workers,
-        input_needs(plan.sources, plan.unit_bytes),
-    )
-    spec = _worker_spec(settings, plan, tokenizer, engine, job.dtype, layout, share)
     with Store(layout) as store:
         kept = keep_units(
-            store, layout, job, plan, overwrite=settings.overwrite, num_threads=num_workers
+            store,
+            layout,
+            job.record,
+            plan,
+            overwrite=settings.overwrite,
+            num_threads=job.num_workers,
         )
-        job, plan = kept.job, plan.divided_by(kept.job.unit_bytes)
+        plan = plan.divided_by(kept.job.unit_bytes)
         watch = Watch(progress, plan, kept.offsets)
-        feed = make_feed(
-            plan.sources,
-            num_workers,
-            plan.unit_bytes,
-            on_error=settings.on_error,
-            give_back=spec.give_back,
-        )
         executor = LocalExecutor(
-            spec,
-            num_workers=num_workers,
+            job.worker_spec(),
+            num_workers=job.num_workers,
             batch_bytes=plan.unit_bytes,
             priority=settings.priority,
             lock_file=store.lock_file,
-            feed=feed,
+            feed=make_feed(
+                plan.sources,
+                job.num_workers,
+                plan.unit_bytes,
+                on_error=settings.on_error,
+                give_back=job.gives_back,
+            ),
         )
         with progress, executor:
             _check_before_start(plan, layout, store, executor, kept)
             if kept.is_finished:
                 store.reopen()
-            with Checkpoints(store, plan.sources, kept, give_back=spec.give_back) as checkpoints:
+            with Checkpoints(store, plan.sources, kept, give_back=job.gives_back) as checkpoints:
                 watch.start(kept.last)
                 _do_again(kept, store, executor, watch)
                 for unit in executor.run(
@@ -124,18 +105,18 @@ def run_job(settings: JobSettings, progress: Progress) -> Outcome:
                     "seconds": round(time.monotonic() - started, 3),
                     "work_seconds": round(watch.work_seconds, 3),
                     "work_bytes": watch.work_bytes,
-                    "workers": num_workers,
+                    "workers": job.num_workers,
                     "workers_replaced": executor.num_replaced,
                     "peak_memory_bytes": watch.peak_bytes,
                     "resumed": kept.num_units > 0,
                     "units_kept": kept.num_units - len(kept.damaged),
-                    "engine": engine,
+                    "engine": job.engine,
                     "host": host_facts(),
                 }
                 ending = Ending(run, plan.skipped)
                 checkpoints.finish(ending)
         manifest = make_manifest(
-            job=job,
+            job=kept.job,
             sources=plan.sources,
             offsets=kept.offsets,
             digests=checkpoints.digests,
@@ -144,31 +125,12 @@ def run_job(settings: JobSettings, progress: Progress) -> Outcome:
         has_skipped = manifest.counts["skipped_records"] > 0
         skipped = iter_skipped(store.ledger) if has_skipped else ()
         store.commit(kept.offsets.tokens, manifest.to_json(), skipped)
-    hints = [idle, why_not_kernel and f"slower than it could be: {why_not_kernel}", kept.told()]
     return Outcome(
         manifest,
         is_new=True,
-        hints=list(filter(None, hints)),
+        hints=[*job.hints, *filter(None, [kept.told()])],
         skipped=plan.skipped,
         found_separator=plan.found_separator,
-    )
-
-
-def _describe(settings: JobSettings, plan: Plan, tokenizer: Tokenizer) -> JobRecord:
-    """Say what shapes the bytes."""
-    dtype = _choose_dtype(settings, tokenizer)
-    return JobRecord(
-        penstock=version("penstock"),
-        tokenizer=TokenizerRecord(
-            tokenizer.name, tokenizer.vocab_size, tokenizer.eot_id, tokenizer.fingerprint
-        ),
-        dtype=dtype,
-        unit_bytes=plan.unit_bytes,
-        settings={
-            "tokenizer": tokenizer.fingerprint,
-            "dtype": dtype,
-            **settings.shaping(plan.rule),
-        },
     )
 
 
@@ -190,47 +152,6 @@ def _do_again(kept: Kept, store: Store, executor: LocalExecutor, watch: Watch) -
     for unit in executor.run(units, places, lambda: watch.tick(executor.pids())):
         places.check(unit)
     store.sync(places.files, give_back=False)
-
-
-def _choose_dtype(settings: JobSettings, tokenizer: Tokenizer) -> Literal["uint16", "uint32"]:
-    """Take the smallest type that holds every id; refuse a smaller one."""
-    needed: Literal["uint16", "uint32"] = "uint16" if tokenizer.vocab_size <= 1 << 16 else "uint32"
-    if settings.dtype == "uint16" and needed == "uint32":
-        raise UsageError(
-            f"uint16 cannot hold {tokenizer.vocab_size} ids",
-            where="--dtype",
-            next_step="pass `--dtype uint32`",
-        )
-    return needed if settings.dtype == "auto" else settings.dtype
-
-
-def _worker_spec(
-    settings: JobSettings,
-    plan: Plan,
-    tokenizer: Tokenizer,
-    engine: str,
-    dtype: str,
-    layout: Layout,
-    share: MemoryShare,
-) -> WorkerSpec:
-    return WorkerSpec(
-        tokenizer=tokenizer,
-        engine=engine,
-        rule=plan.rule,
-        eot=settings.eot,
-        val_fraction=settings.val_fraction,
-        seed=settings.seed,
-        strip=settings.strip,
-        text_key=settings.text_key,
-        on_error=settings.on_error,
-        invalid_utf8=settings.invalid_utf8,
-        dtype=dtype,
-        block_bytes=settings.block_bytes,
-        layout=layout,
-        share=share,
-        # Smaller inputs may stay cached: the next run on them starts faster.
-        give_back=plan.input_bytes > psutil.virtual_memory().total // 4,
-    )
 
 
 def _refuse_nothing(store: Store, offsets: Offsets, plan: Plan) -> None:

@@ -138,20 +138,19 @@ class Plan:
                 if position <= begin < end:
                     yield begin, min(stop, end)
 
-    def samples(self) -> list[Unit]:
-        """Choose small units at the start of a few inputs, and in the middle where that is cheap.
-
-        Of streams only the first is looked at.
-        """
+    def samples(
+        self,
+        num_bytes: int = _SAMPLE_BYTES,
+        num_rows: int = _SAMPLE_ROWS,
+        max_sources: int = _SAMPLE_SOURCES,
+    ) -> list[Unit]:
+        """Choose small units: at the start of a few inputs, in the middle where that is cheap."""
         sources = [(idx, source) for idx, source in enumerate(self.sources) if not source.is_empty]
-        step = max(len(sources) // _SAMPLE_SOURCES, 1)
-        chosen = sources[::step][:_SAMPLE_SOURCES]
-        streams = [idx for idx, source in chosen if source.is_stream]
+        step = max(len(sources) // max_sources, 1)
         return [
             Unit(0, idx, source, start, min(start + size, source.size), source.size)
-            for idx, source in chosen
-            if not source.is_stream or idx == streams[0]
-            for size in (_SAMPLE_ROWS if source.num_rows else _SAMPLE_BYTES,)
+            for idx, source in sources[::step][:max_sources]
+            for size in (num_rows if source.num_rows else num_bytes,)
             for start in self._sample_starts(source)
         ]
 

@@ -34,6 +34,8 @@ from penstock.types import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from penstock.layout import Layout
@@ -174,6 +176,25 @@ class Worker:
             reader.take_skipped()
         return seen
 
+    def iter_documents(self, unit: Unit) -> Iterator[tuple[bytes, list[int]]]:
+        """Yield the documents that begin in a unit, as far as they lie in it, with their ids."""
+        reader = self._readers.choose(unit)
+        text, ids = bytearray(), list[int]()
+        for read in reader.iter_blocks(unit):
+            for idx in range(len(read.starts)):
+                chosen = np.arange(len(read.starts)) == idx
+                block, found = self._encode_block(read.select(chosen), unit, _Tally(), None)
+                text += b"".join(
+                    block.text[start:end]
+                    for start, end in zip(block.starts, block.ends, strict=True)
+                )
+                ids += found.tolist()
+                if read.closes[idx] or read.spans:
+                    yield bytes(text), ids
+                    text, ids = bytearray(), []
+        if text:
+            yield bytes(text), ids
+
     def _compare(
         self,
         ids: NDArray[np.unsignedinteger[Any]],
@@ -188,7 +209,7 @@ class Worker:
             )
 
     def _encode_block(
-        self, block: Block, unit: Unit, tally: _Tally, room: NDArray[np.unsignedinteger[Any]]
+        self, block: Block, unit: Unit, tally: _Tally, room: NDArray[np.unsignedinteger[Any]] | None
     ) -> tuple[Block, NDArray[np.unsignedinteger[Any]]]:
         try:
             return block, self._engine.encode(block, room)

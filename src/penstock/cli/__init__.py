@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from penstock.cli.info import info
+from penstock.cli.plan import plan
 from penstock.cli.show import show
 from penstock.cli.tokenize import tokenize
 from penstock.cli.verify import verify
@@ -27,6 +28,7 @@ app.command(
     "cannot be read · 5 output conflicts with this job · 7 locked by another run · 8 disk "
     "full or write failed · 130 interrupted"
 )(tokenize)
+app.command(epilog="Exit codes: 0 shown · 2 usage · 4 input cannot be read")(plan)
 app.command(epilog="Exit codes: 0 shown · 2 usage · 6 no finished job there, or damaged")(info)
 app.command(epilog="Exit codes: 0 shown · 2 usage · 6 no finished job there, or damaged")(show)
 

@@ -1,4 +1,4 @@
-"""What a job says at its end, and a plan before its start."""
+"""What a job says at its end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from penstock.settings import JobSettings
     from penstock.types import Split
 
-__all__ = ["plan_json", "plan_lines", "summary_json", "summary_lines"]
+__all__ = ["describe_rule", "summary_json", "summary_lines"]
 
 _MAX_LISTED = 5
 _FEW_DOCUMENTS = 10
@@ -40,7 +40,7 @@ def summary_lines(outcome: Outcome, settings: JobSettings) -> list[str]:
         f"{counts['input_bytes'] / max(counts['tokens'], 1):.2f} bytes per token; "
         f"{run['workers']} x {run['engine']}, peak memory {format_bytes(run['peak_memory_bytes'])}",
         *_continued(run, counts),
-        f"  documents: {_rule(manifest.settings)}",
+        f"  documents: {describe_rule(manifest.settings)}",
         *(f"  {note}" for note in _notes(counts, manifest.settings)),
         *skipped,
         *(f"  warning: {warning}" for warning in _warnings(outcome, _eot_text(settings))),
@@ -71,53 +71,6 @@ def summary_json(outcome: Outcome, settings: JobSettings) -> dict[str, Any]:
     }
 
 
-def plan_json(settings: JobSettings) -> dict[str, Any]:
-    """Say what a job would do."""
-    from penstock.engines import ENGINE_MEMORY, choose_engine
-    from penstock.memory import divide_memory
-    from penstock.plan import make_plan
-    from penstock.tokenizer import load_tokenizer
-
-    plan = make_plan(settings)
-    tokenizer = load_tokenizer(
-        settings.tokenizer, eot_token=settings.eot_token, pattern=settings.pattern
-    )
-    engine, why_not_kernel = choose_engine(settings.engine, tokenizer)
-    num_workers, share, hint = divide_memory(
-        settings.memory_bytes, ENGINE_MEMORY[engine], len(plan.sources), settings.workers
-    )
-    return {
-        "type": "plan",
-        "inputs": [source.path for source in plan.sources],
-        "input_bytes": plan.input_bytes,
-        "settings": settings.shaping(plan.rule),
-        "output": str(settings.output),
-        "units": plan.num_units,
-        "workers": num_workers,
-        "engine": engine,
-        "share_bytes": share.limit_bytes,
-        "skipped": plan.skipped,
-        "hints": [text for text in (hint, why_not_kernel) if text],
-    }
-
-
-def plan_lines(plan: dict[str, Any]) -> list[str]:
-    """Say the same in words."""
-    names = [_path(name) for name in plan["inputs"][:_MAX_LISTED]]
-    shown = ", ".join(names) + (", ..." if len(plan["inputs"]) > _MAX_LISTED else "")
-    settings = plan["settings"]
-    return [
-        f"inputs:     {len(plan['inputs'])} files, {format_bytes(plan['input_bytes'])}: {shown}",
-        f"documents:  {_rule(settings)}",
-        f"output:     {plan['output']}/, end-of-text {settings['eot']}, "
-        f"val fraction {settings['val_fraction']}",
-        f"work:       {plan['units']} units, {plan['workers']} x {plan['engine']}, "
-        f"{format_bytes(plan['share_bytes'])} of memory each",
-        *(f"skipped:    {_path(path)}: {why}" for path, why in plan["skipped"].items()),
-        *(f"hint:       {hint}" for hint in plan["hints"]),
-    ]
-
-
 def _path(path: str) -> str:
     """Write a path in one line, whatever it holds."""
     return escape(path).replace("\n", "\\n")
@@ -130,7 +83,8 @@ def _split(manifest: Manifest, split: Split) -> str:
     return f"{name} ({format_count(record.tokens)} tokens, {documents})"
 
 
-def _rule(settings: dict[str, Any]) -> str:
+def describe_rule(settings: dict[str, Any]) -> str:
+    """Say how documents are told apart."""
     if settings["docs_by"] == "record":
         return f"one a record, from its field {settings['text_key']!r}"
     if settings["docs_by"] == "separator":

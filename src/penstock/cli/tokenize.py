@@ -149,7 +149,7 @@ def tokenize(
         str, _option("--priority", panel=_RUN, text="low, or normal on a machine of its own.")
     ] = "low",
     dry_run: Annotated[
-        bool, _option("-n", "--dry-run", panel=_RUN, text="Say what would be done.")
+        bool, _option("-n", "--dry-run", panel=_RUN, text="Say what would be done, as `plan` does.")
     ] = False,
     as_json: Annotated[
         bool, _option("--json", panel=_RUN, text="Write JSON lines to standard output.")
@@ -202,7 +202,9 @@ def tokenize(
             **choices,
         )
         if dry_run:
-            _print_plan(settings, as_json=as_json)
+            from penstock.cli.plan import print_plan
+
+            print_plan(settings, as_json=as_json)
             return
         _run(settings, as_json=as_json, quiet=quiet, no_progress=no_progress)
 
@@ -233,13 +235,6 @@ def choose_progress(as_json: bool, silent: bool, title: str = "tokenizing") -> P
     from rich.console import Console
 
     return TerminalProgress(Console(stderr=True), title)
-
-
-def _print_plan(settings: JobSettings, *, as_json: bool) -> None:
-    from penstock.cli._summary import plan_json, plan_lines
-
-    plan = plan_json(settings)
-    typer.echo(json.dumps(plan) if as_json else "\n".join(plan_lines(plan)))
 
 
 def _unescape(text: str) -> str:

@@ -203,8 +203,9 @@ class LocalExecutor:
         for unit, (text_bytes, tokens) in zip(files, self._check_units(files), strict=True):
             num_bytes += unit.stored_end if unit.source.num_rows else text_bytes
             num_tokens += tokens
-        for unit in samples:
-            filled = self._feed.fill_sample(unit) if self._feed and unit.source.is_stream else None
+        # Each stream must be begun for it: one will do.
+        for unit in [unit for unit in samples if unit.source.is_stream][:1]:
+            filled = None if self._feed is None else self._feed.fill_sample(unit)
             if self._feed is not None and filled is not None and filled.window is not None:
                 ((text_bytes, tokens),) = self._check_units([filled])
                 self._feed.release(filled)

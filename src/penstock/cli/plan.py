@@ -1,0 +1,154 @@
+"""`penstock plan`: what `penstock tokenize` would do, with the same flags."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from penstock.cli._report import escape
+from penstock.cli._summary import describe_rule
+from penstock.cli.tokenize import tokenize
+from penstock.quantities import format_bytes, format_count, format_seconds
+
+if TYPE_CHECKING:
+    from penstock.preview import Preview, ShownDocument
+    from penstock.settings import JobSettings
+
+__all__ = ["plan", "print_plan"]
+
+_MAX_LISTED = 5
+_SHOWN_CHARACTERS = 60
+
+
+def plan(**options: Any) -> None:
+    """Say what tokenize would do: inputs, first documents and ids, an estimate from a sample.
+
+    Examples:  penstock plan corpus/   ·   penstock plan 'web/*.parquet' --text-key content
+    """
+    tokenize(**options, dry_run=True)
+
+
+# The flags of `tokenize`, less the one that makes it this command.
+_signature = inspect.signature(tokenize, eval_str=True)
+_kept = [each for name, each in _signature.parameters.items() if name != "dry_run"]
+plan.__signature__ = _signature.replace(parameters=_kept)  # type: ignore[attr-defined]
+plan.__annotations__ = {each.name: each.annotation for each in _kept}
+
+
+def print_plan(settings: JobSettings, *, as_json: bool) -> None:
+    """Print what a job would do."""
+    from penstock.preview import make_preview
+
+    preview = make_preview(settings)
+    typer.echo(json.dumps(_as_json(preview)) if as_json else "\n".join(_lines(preview)))
+
+
+def _as_json(preview: Preview) -> dict[str, Any]:
+    job = preview.job
+    return {
+        "type": "plan",
+        "inputs": [source.path for source in job.plan.sources],
+        "kinds": [asdict(kind) for kind in preview.kinds],
+        "input_bytes": job.plan.input_bytes,
+        "settings": job.record.settings,
+        "documents": [asdict(document) for document in preview.documents],
+        "sample": {
+            "stored_bytes": preview.sample.stored_bytes,
+            "seconds": round(preview.sample.seconds, 3),
+            "ids_per_second": round(preview.sample.ids_per_second),
+            "counts": asdict(preview.sample.counts),
+        },
+        "estimate": None if preview.estimate is None else asdict(preview.estimate),
+        "free_bytes": preview.free_bytes,
+        "output": str(job.settings.output),
+        "units": job.plan.num_units,
+        "workers": job.num_workers,
+        "engine": job.engine,
+        "memory_bytes": job.settings.memory_bytes,
+        "share_bytes": job.share.limit_bytes,
+        "skipped": job.plan.skipped,
+        "warnings": preview.warnings,
+        "hints": job.hints,
+    }
+
+
+def _lines(preview: Preview) -> list[str]:
+    job, settings = preview.job, preview.job.settings
+    paths = [source.path for source in job.plan.sources]
+    names = ", ".join(map(_one_line, paths[:_MAX_LISTED]))
+    return [
+        f"inputs:     {len(paths)} file{'' if len(paths) == 1 else 's'}, "
+        f"{_size(job.plan.input_bytes)}: {_kinds(preview)}",
+        f"            {names}{', ...' if len(paths) > _MAX_LISTED else ''}",
+        f"documents:  {describe_rule(job.record.settings)}",
+        *(
+            line
+            for number, shown in enumerate(preview.documents, 1)
+            for line in _show(number, shown)
+        ),
+        *_estimate(preview),
+        f"output:     {settings.output}/, {job.record.dtype}, end-of-text {settings.eot}, "
+        f"val fraction {settings.val_fraction}; {format_bytes(preview.free_bytes)} free",
+        f"memory:     {format_bytes(settings.memory_bytes)} for all, "
+        f"{format_bytes(job.share.limit_bytes)} for each of {job.num_workers} x {job.engine}",
+        *(f"skipped:    {_one_line(path)}: {why}" for path, why in job.plan.skipped.items()),
+        *(f"warning:    {warning}" for warning in preview.warnings),
+        *(f"hint:       {hint}" for hint in job.hints),
+    ]
+
+
+def _kinds(preview: Preview) -> str:
+    return ", ".join(
+        f"{kind.num_inputs} {kind.format}"
+        + (f" in {kind.compression}" if kind.compression else "")
+        + (f" ({_size(kind.num_bytes)})" if len(preview.kinds) > 1 else "")
+        for kind in preview.kinds
+    )
+
+
+def _size(num_bytes: int) -> str:
+    return format_bytes(num_bytes) if num_bytes else "size unknown"
+
+
+def _show(number: int, document: ShownDocument) -> list[str]:
+    """Show a document's ends, as text and as ids with the text of each."""
+    spell = [
+        "  ".join(f"{one} {_quoted(text)}" for one, text in ids)
+        for ids in (document.first_ids, document.last_ids)
+    ]
+    head, tail = document.head[:_SHOWN_CHARACTERS], document.tail[-_SHOWN_CHARACTERS:]
+    is_short = document.num_tokens <= len(document.first_ids)
+    return [
+        f"  {number}. {document.num_bytes:,} bytes, {document.num_tokens:,} tokens",
+        f"     {_quoted(head)}" + ("" if is_short else f" ... {_quoted(tail)}"),
+        f"     {spell[0]}" + ("" if is_short else f"  ...  {spell[1]}"),
+    ]
+
+
+def _estimate(preview: Preview) -> list[str]:
+    job, sample, estimate = preview.job, preview.sample, preview.estimate
+    seen = (
+        f"{format_bytes(sample.counts.input_bytes)} of text were encoded at "
+        f"{format_count(sample.ids_per_second)} ids a second"
+    )
+    if estimate is None:
+        return [f"estimate:   none: the size of the input is not known; {seen}"]
+    return [
+        f"estimate:   about {format_count(estimate.documents)} documents, "
+        f"{format_count(estimate.tokens)} tokens, {format_bytes(estimate.output_bytes)} of output",
+        f"            in {format_seconds(estimate.seconds)} with {job.num_workers} x {job.engine}: "
+        f"{seen}",
+    ]
+
+
+def _quoted(text: str) -> str:
+    return "'" + _one_line(text) + "'"
+
+
+def _one_line(text: str) -> str:
+    """Write text in one line, whatever it holds."""
+    return escape(text).replace("\n", "\\n")
