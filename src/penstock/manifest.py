@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import platform
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from penstock.ledger import Digests
     from penstock.ledger_lines import Ending
     from penstock.offsets import Offsets
-    from penstock.types import Counts, JobRecord, Source
+    from penstock.types import JobRecord, Source
 
 __all__ = [
     "FileRecord",
@@ -68,7 +68,7 @@ class SplitRecord:
 
 @dataclass(frozen=True, slots=True)
 class InputRecord:
-    """What came from one input file."""
+    """What came from one input; `reasons` are those of the first records that were skipped."""
 
     path: str
     bytes: int
@@ -79,6 +79,7 @@ class InputRecord:
     reason: str | None = None
     format: str | None = None
     compression: str | None = None
+    reasons: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +190,7 @@ def make_manifest(
         byte_order="little",
         splits=splits,
         inputs=[
-            *(_input_record(source, offsets.of_source(idx)) for idx, source in enumerate(sources)),
+            *(_input_record(source, idx, offsets) for idx, source in enumerate(sources)),
             *(InputRecord(path, 0, 0, 0, 1, 0, why) for path, why in ending.skipped.items()),
         ],
         inputs_digest=digest_inputs(sources),
@@ -208,7 +209,8 @@ def digest_inputs(sources: Iterable[Source]) -> str:
     return digest.hexdigest()
 
 
-def _input_record(source: Source, counts: Counts) -> InputRecord:
+def _input_record(source: Source, idx: int, offsets: Offsets) -> InputRecord:
+    counts = offsets.of_source(idx)
     return InputRecord(
         source.path,
         source.num_bytes,
@@ -218,6 +220,7 @@ def _input_record(source: Source, counts: Counts) -> InputRecord:
         counts.invalid_utf8,
         format=source.format,
         compression=source.compression,
+        reasons=offsets.reasons_of(idx),
     )
 
 

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 __all__ = ["GivesPlaces", "Offsets", "RecordedOffsets"]
 
 
+# Of an input, in the manifest; `skipped.jsonl` has all.
+_MAX_REASONS = 3
+
+
 class GivesPlaces(Protocol):
     """Gives a unit its place, once it is known how many tokens it has."""
 
@@ -36,6 +40,7 @@ class Offsets:
         self.documents: dict[Split, int] = dict.fromkeys(SPLITS, 0)
         self.counts = Counts()
         self._source_counts: list[Counts] = []
+        self._reasons: dict[int, list[str]] = {}
         self._open_split: Split = "train"
         self._open_special = False
 
@@ -55,6 +60,10 @@ class Offsets:
         while len(self._source_counts) <= unit.source_idx:
             self._source_counts.append(Counts())
         self._source_counts[unit.source_idx] += counts
+        if encoded.skipped:
+            reasons = self._reasons.setdefault(unit.source_idx, [])
+            left = _MAX_REASONS - len(reasons)
+            reasons += [f"{each.reason} (at {each.position})" for each in encoded.skipped[:left]]
         if encoded.open_split is not None:
             self._open_split = encoded.open_split
             self._open_special = encoded.open_special
@@ -64,6 +73,10 @@ class Offsets:
         """Return what was seen in one input."""
         known = self._source_counts
         return known[source_idx] if source_idx < len(known) else Counts()
+
+    def reasons_of(self, source_idx: int) -> list[str]:
+        """Return why the first records of an input were skipped, and where they are."""
+        return self._reasons.get(source_idx, [])
 
     def _count_special(self, encoded: Encoded) -> Counts:
         """Count a document once, however many units its end-of-text strings stand in."""

@@ -151,12 +151,15 @@ class Plan:
             Unit(0, idx, source, start, min(start + size, source.size), source.size)
             for idx, source in sources[::step][:max_sources]
             for size in (num_rows if source.num_rows else num_bytes,)
-            for start in self._sample_starts(source)
+            for start in _sample_starts(source, size)
         ]
 
-    def _sample_starts(self, source: Source) -> list[int]:
-        is_cheap = not source.is_stream and not source.num_rows
-        return sorted({0, source.size // 2}) if is_cheap else [0]
+
+def _sample_starts(source: Source, size: int) -> list[int]:
+    """Return where samples of an input begin: in its middle too, if it can be entered there."""
+    middle = source.size // 2
+    is_cheap = not source.is_stream and not source.num_rows and middle >= size
+    return [0, middle] if is_cheap else [0]
 
 
 def input_needs(sources: Sequence[Source], unit_bytes: int) -> list[MemoryNeeds]:

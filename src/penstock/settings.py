@@ -68,7 +68,9 @@ class JobSettings:
 
     def __post_init__(self) -> None:
         if not self.inputs:
-            raise UsageError("no input", where="INPUT", next_step="name a file, folder or glob")
+            raise UsageError(
+                "no input", where="INPUT", next_step="name a file, folder, glob or URL"
+            )
         for name, choices in _CHOICES.items():
             _check_choice(name, getattr(self, name), get_args(choices))
         if not 0 <= self.val_fraction <= 1:

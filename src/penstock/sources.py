@@ -10,6 +10,7 @@ import glob
 import os
 import re
 import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,7 @@ __all__ = [
     "find_sources",
     "look_at_source",
     "natural_key",
+    "read_list",
     "refuse_changed",
 ]
 
@@ -177,13 +179,49 @@ def _walk_into(folder: str, *, visited: set[tuple[int, int]]) -> Iterator[str]:
     if (status.st_dev, status.st_ino) in visited:
         return
     visited.add((status.st_dev, status.st_ino))
+    about = _names_about_rows({entry.name for entry in entries})
     for entry in entries:
-        if entry.name.startswith("."):
+        if entry.name.startswith(".") or entry.name in about:
             continue
         if entry.is_dir():
             yield from _walk_into(entry.path, visited=visited)
         else:
             yield entry.path
+
+
+def _names_about_rows(names: set[str]) -> set[str]:
+    """Return the files that only describe others, where `datasets` has written a folder."""
+    has_rows = any(name.endswith((".arrow", ".parquet")) for name in names)
+    about = {"dataset_info.json", "state.json"} if has_rows else set()
+    return (about | {"dataset_dict.json"}) & names
+
+
+def read_list(path: str) -> list[str]:
+    """Read names of inputs, one a line; blank lines and those that begin with `#` are left out.
+
+    Args:
+        path: A file, or `-` for standard input.
+
+    Raises:
+        InputError: If it cannot be read, or names nothing.
+    """
+    try:
+        data = sys.stdin.buffer.read() if path == STANDARD_INPUT else Path(path).read_bytes()
+    except OSError as error:
+        raise InputError(
+            f"the list cannot be read: {error.strerror}",
+            where=f"--files-from {path}",
+            next_step="check the name with `ls -l`",
+        ) from error
+    lines = [os.fsdecode(line.strip()) for line in data.splitlines()]
+    names = [line for line in lines if line and not line.startswith("#")]
+    if not names:
+        raise InputError(
+            "the list names no input",
+            where=f"--files-from {path}",
+            next_step="write a file, folder, glob or URL a line",
+        )
+    return names
 
 
 def find_changed(sources: Sequence[Source]) -> Source | None:

@@ -30,7 +30,22 @@ def _option(*names: str, panel: str, text: str) -> Any:
 
 
 def tokenize(
-    inputs: Annotated[list[str], typer.Argument(metavar="INPUT...", help="Files, folders, globs.")],
+    inputs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[INPUT...]",
+            help="Files, folders, globs, URLs (https, s3, gs, hf); - is standard input.",
+            show_default=False,
+        ),
+    ] = None,
+    files_from: Annotated[
+        str | None,
+        _option(
+            "--files-from",
+            panel=_INPUT,
+            text="File with inputs, one a line; - reads the list from standard input.",
+        ),
+    ] = None,
     output: Annotated[
         Path, _option("-o", "--output", panel=_OUTPUT, text="Folder to write to.")
     ] = Path("tokens"),
@@ -170,6 +185,7 @@ def tokenize(
     with errors_reported(as_json=as_json, verbose=verbose):
         from penstock.quantities import parse_bytes, parse_count
         from penstock.settings import JobSettings
+        from penstock.sources import read_list
 
         choices: dict[str, Any] = {
             "engine": engine,
@@ -182,7 +198,7 @@ def tokenize(
             "priority": priority,
         }
         settings = JobSettings(
-            inputs=tuple(inputs),
+            inputs=(*(inputs or ()), *(read_list(files_from) if files_from else ())),
             output=output,
             tokenizer=tokenizer,
             eot_token=eot_token,

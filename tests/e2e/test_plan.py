@@ -1,0 +1,151 @@
+"""`penstock plan`: what is there, what it will become, what hurts later; and lists of inputs."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from conftest import RunPenstock
+from processes import contents, write_corpus
+from support import EXAMPLES
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    return write_corpus(tmp_path / "corpus.txt", 500)
+
+
+def plan_of(penstock: RunPenstock, *arguments: str | Path) -> dict[str, object]:
+    plan: dict[str, object] = json.loads(penstock("plan", *arguments, "--json").stdout)
+    return plan
+
+
+def test_the_first_documents_are_shown_with_their_ids(penstock: RunPenstock) -> None:
+    said = penstock("plan", EXAMPLES / "english.txt").stdout
+    assert "inputs:     1 file" in said
+    assert "1 text" in said
+    assert said.count(" tokens\n") == 3
+    assert "50256 '<|endoftext|>'" in said
+    assert "parted by '<|endoftext|>'" in said
+
+
+def test_the_estimate_is_near_what_comes_out(
+    penstock: RunPenstock, corpus: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "more.jsonl.gz").write_bytes(
+        gzip.compress(b"".join(b'{"text": "%d words"}\n' % idx for idx in range(20_000)))
+    )
+    plan = plan_of(penstock, corpus, "more.jsonl.gz")
+    penstock("tokenize", corpus, "more.jsonl.gz")
+    counts = json.loads((tmp_path / "tokens" / "manifest.json").read_text())["counts"]
+    estimate = plan["estimate"]
+    assert isinstance(estimate, dict)
+    for name in ("documents", "tokens"):
+        assert 0.7 < estimate[name] / counts[name] < 1.4, name
+    assert estimate["output_bytes"] == 2 * estimate["tokens"]
+    assert estimate["seconds"] > 0
+    assert plan["kinds"] == [
+        {
+            "format": "text",
+            "compression": None,
+            "num_inputs": 1,
+            "num_bytes": corpus.stat().st_size,
+        },
+        {
+            "format": "jsonl",
+            "compression": "gzip",
+            "num_inputs": 1,
+            "num_bytes": (tmp_path / "more.jsonl.gz").stat().st_size,
+        },
+    ]
+
+
+def test_nothing_is_written(penstock: RunPenstock, corpus: Path, tmp_path: Path) -> None:
+    before = sorted(tmp_path.iterdir())
+    said = penstock("plan", corpus).stdout
+    assert (
+        penstock("tokenize", corpus, "--dry-run").stdout.splitlines()[:3] == (said.splitlines()[:3])
+    )
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_what_hurts_later_is_named(penstock: RunPenstock, tmp_path: Path) -> None:
+    (tmp_path / "one.txt").write_text("a document without a separator " * 100)
+    assert "no separator was found" in penstock("plan", "one.txt").stdout
+    lines = ['{"text": ""}', '{"text": "word"}'] * 100
+    (tmp_path / "half.jsonl").write_text("\n".join(lines))
+    assert (
+        "100 of the first 200 documents (text key `text`) are empty"
+        in penstock("plan", "half.jsonl").stdout
+    )
+    (tmp_path / "bad.jsonl").write_text("\n".join(['{"text": null}', '{"text": "word"}'] * 50))
+    assert "is null" in penstock("plan", "bad.jsonl", exit_code=4).stderr
+    said = penstock("plan", "bad.jsonl", "--on-error", "skip").stdout
+    assert "50 of the first 100 documents (text key `text`) cannot be used" in said
+    said = penstock("plan", "half.jsonl", "--dtype", "uint32").stdout
+    assert "uint32 was asked for" in said
+    assert "val may be empty" in said
+
+
+def test_a_missing_column_lists_those_there_are(penstock: RunPenstock, tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    table = pa.table({"url": ["a"], "content": ["b"]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    said = penstock("plan", "a.parquet", exit_code=4).stderr
+    assert "text key `text` is missing" in said
+    assert "`content`" in said
+    assert "1 parquet" in penstock("plan", "a.parquet", "--text-key", "content").stdout
+
+
+def test_a_list_names_inputs(penstock: RunPenstock, tmp_path: Path) -> None:
+    for name in ("b.txt", "a.txt", "c d.txt"):
+        (tmp_path / name).write_text(f"the text of {name}")
+    (tmp_path / "list").write_text("# what to read\n\nb.txt\n  c d.txt  \r\n\t\na.txt\n")
+    penstock("tokenize", "--files-from", "list", "-o", "listed")
+    penstock("tokenize", "b.txt", "c d.txt", "a.txt", "-o", "named")
+    assert contents(tmp_path / "listed") == contents(tmp_path / "named")
+    penstock("tokenize", "b.txt", "--files-from", "list", "-o", "twice", exit_code=2)
+    (tmp_path / "list").write_text("# nothing\n")
+    assert "names no input" in penstock("plan", "--files-from", "list", exit_code=4).stderr
+    assert "cannot be read" in penstock("plan", "--files-from", "none", exit_code=4).stderr
+
+
+@pytest.mark.parametrize("in_splits", [True, False])
+def test_a_folder_that_datasets_saved(
+    penstock: RunPenstock, tmp_path: Path, in_splits: bool
+) -> None:
+    """The layout of `datasets.save_to_disk`: streams of Arrow, and JSON that describes them."""
+    saved = tmp_path / "saved"
+    folder = saved / "train" if in_splits else saved
+    folder.mkdir(parents=True)
+    if in_splits:
+        (saved / "dataset_dict.json").write_text('{"splits": ["train"]}')
+    files = []
+    for idx in range(2):
+        table = pa.table({"text": [f"document {idx} {number}" for number in range(50)]})
+        name = f"data-{idx:05}-of-00002.arrow"
+        with pa.ipc.new_stream(str(folder / name), table.schema) as writer:
+            writer.write_table(table, max_chunksize=10)
+        files.append({"filename": name})
+    (folder / "state.json").write_text(json.dumps({"_data_files": files}, indent=2))
+    (folder / "dataset_info.json").write_text(json.dumps({"features": {}}, indent=2))
+    penstock("tokenize", "saved", "-o", "out")
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert [record["documents"] for record in manifest["inputs"]] == [50, 50]
+
+
+def test_the_manifest_names_the_first_reasons(penstock: RunPenstock, tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "good"}\nbroken\n{"text": 1}\n{}\n[]\n')
+    penstock("tokenize", "a.jsonl", "--on-error", "skip", exit_code=3)
+    record = json.loads((tmp_path / "tokens" / "manifest.json").read_text())["inputs"][0]
+    assert record["skipped"] == 4
+    assert len(record["reasons"]) == 3
+    assert "broken JSON" in record["reasons"][0]
+    assert record["reasons"][0].endswith("(at 17)")
+    assert penstock("verify", "tokens", "--full", "--source").returncode == 0
