@@ -180,20 +180,22 @@ class Worker:
         """Yield the documents that begin in a unit, as far as they lie in it, with their ids."""
         reader = self._readers.choose(unit)
         text, ids = bytearray(), list[int]()
-        for read in reader.iter_blocks(unit):
-            for idx in range(len(read.starts)):
-                chosen = np.arange(len(read.starts)) == idx
-                block, found = self._encode_block(read.select(chosen), unit, _Tally(), None)
-                text += b"".join(
-                    block.text[start:end]
-                    for start, end in zip(block.starts, block.ends, strict=True)
-                )
-                ids += found.tolist()
-                if read.closes[idx] or read.spans:
-                    yield bytes(text), ids
-                    text, ids = bytearray(), []
-        if text:
-            yield bytes(text), ids
+        try:
+            for read in reader.iter_blocks(unit):
+                for idx in range(len(read.starts)):
+                    chosen = np.arange(len(read.starts)) == idx
+                    block, found = self._encode_block(read.select(chosen), unit, _Tally(), None)
+                    pieces = zip(block.starts.tolist(), block.ends.tolist(), strict=True)
+                    text += b"".join(block.text[start:end] for start, end in pieces)
+                    ids += found.tolist()
+                    if read.closes[idx] or read.spans:
+                        yield bytes(text), ids
+                        text, ids = bytearray(), []
+            if text:
+                yield bytes(text), ids
+        finally:
+            reader.take_counts()
+            reader.take_skipped()
 
     def _compare(
         self,
