@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import xxhash
 
-from penstock.decompress import detect_compression, find_window_bytes
+from penstock.decompress import detect_compression, find_frames, find_window_bytes
 from penstock.errors import InputError
+from penstock.inputs import SourceFile
 from penstock.kinds import find_format, refuse_other_compression
 from penstock.remote import is_url, look_at_url, open_stream
 from penstock.row_files import RowFile, open_rows
@@ -58,6 +60,7 @@ def examine(path: str, input_format: InputFormat | None, text_key: str | None) -
             is_stream=True,
             window_bytes=find_window_bytes(compression, head),
         )
+        source = _find_frames(source)
         head = read_head(path, compression, _EDGE_BYTES)
     source = replace(source, format=find_format(path, head, input_format), is_empty=not head)
     if source.format in ROW_FORMATS and head and text_key is not None:
@@ -97,6 +100,19 @@ def _look_at_url(url: str) -> tuple[Source, bytes]:
         url, facts.num_bytes or 0, 0, edges, is_stream=not facts.is_ranged, version=facts.version
     )
     return source, head
+
+
+def _find_frames(source: Source) -> Source:
+    """Let a local zstd file be entered anywhere, if its frames allow it."""
+    if source.compression != "zstd" or source.path == STANDARD_INPUT or is_url(source.path):
+        return source
+    table = None
+    # Damage is told by who reads it from front to back: up to there it can be used.
+    with SourceFile(source) as file, suppress(InputError):
+        table = find_frames(file.read_at, source.num_bytes, source.path)
+    if table is None:
+        return source
+    return replace(source, is_stream=False, content_bytes=table.content_bytes)
 
 
 def _count_rows(source: Source, text_key: str) -> Source:

@@ -7,8 +7,10 @@ finds no inputs and knows no documents; `sources` finds them, readers ask for by
 from __future__ import annotations
 
 import os
+from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
+from penstock.decompress import FramedContent, find_frames
 from penstock.errors import InputError
 from penstock.remote import RemoteFacts, RemoteFile, is_url
 from penstock.streams import count_lines
@@ -16,6 +18,7 @@ from penstock.streams import count_lines
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from penstock.decompress import FrameTable
     from penstock.ring import RingFile
     from penstock.types import Source, Unit, Window
 
@@ -77,6 +80,8 @@ def open_unit(unit: Unit, ring: RingFile | None) -> OpenInput:
         return _WindowFile(unit, unit.window, ring)
     if unit.source.is_stream:
         raise ValueError(f"unit {unit.index} of a stream was not filled")
+    if unit.source.content_bytes:
+        return _FramedInput(unit.source)
     return _RemoteInput(unit) if is_url(unit.source.path) else SourceFile(unit.source)
 
 
@@ -250,3 +255,49 @@ class SourceFile(_Seekable):
             where=f"{self.source.path}, {self.source.num_bytes} bytes when the job was planned",
             next_step="wait until nothing writes to it, then pass `--overwrite` to start again",
         )
+
+
+class _FramedInput(_Seekable):
+    """A compressed file of many frames, of which those are unpacked that are asked for."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.size = source.content_bytes
+        self._file = SourceFile(source)
+        try:
+            table = _load_table(source)
+        except InputError:
+            self._file.__exit__(None, None, None)
+            raise
+        self._content = FramedContent(table, self._file.read_at)
+
+    def __enter__(self) -> OpenInput:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._file.__exit__(kind, error, traceback)
+
+    def read_into(self, buffer: memoryview, start: int) -> None:
+        self._content.read_into(buffer, start)
+
+    def give_back(self, start: int, end: int) -> None:
+        self._file.give_back(*self._content.stored_range(start, end))
+
+
+@lru_cache(maxsize=1)
+def _load_table(source: Source) -> FrameTable:
+    """Find the frames of a file; the next unit is likely to be of the same."""
+    with SourceFile(source) as file:
+        table = find_frames(file.read_at, source.num_bytes, source.path)
+    if table is None or table.content_bytes != source.content_bytes:
+        raise InputError(
+            "the frames of the file are not those that were planned",
+            where=source.path,
+            next_step="wait until nothing writes to it, then pass `--overwrite` to start again",
+        )
+    return table

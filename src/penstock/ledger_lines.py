@@ -92,6 +92,7 @@ class _InputLine:
     empty: bool = False
     window: _Number = 0
     rows: _Number = 0
+    content: _Number = 0
     version: str = ""
 
 
@@ -175,6 +176,7 @@ def format_input(idx: int, source: Source, end: int) -> bytes:
         "empty": source.is_empty,
         "window": source.window_bytes,
         "rows": source.num_rows,
+        "content": source.content_bytes,
         "version": source.version,
     }
     return _checked(
@@ -298,6 +300,7 @@ def read_input(body: bytes) -> tuple[int, Source, int]:
         is_empty=line.empty,
         window_bytes=line.window,
         num_rows=line.rows,
+        content_bytes=line.content,
         version=line.version,
     )
     if end > source.size or "\0" in line.path:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from penstock.decompress import MAX_FRAME_BYTES
 from penstock.errors import InputError, UsageError
 from penstock.feed import feed_needs
 from penstock.inputs import open_unit
@@ -165,10 +166,12 @@ def _sample_starts(source: Source, size: int) -> list[int]:
 def input_needs(sources: Sequence[Source], unit_bytes: int) -> list[MemoryNeeds]:
     """Return what the kinds of inputs take: in the parent, and in each worker."""
     has_rows = any(source.num_rows for source in sources)
+    has_frames = any(source.content_bytes for source in sources)
     is_remote = any(is_url(source.path) for source in sources)
     return [
         feed_needs(sources, unit_bytes),
         *([ROW_MEMORY] if has_rows else []),
+        *([MemoryNeeds(0, 3 * MAX_FRAME_BYTES)] if has_frames else []),
         *([MemoryNeeds(REMOTE_BYTES, REMOTE_BYTES + unit_bytes)] if is_remote else []),
     ]
 
@@ -231,7 +234,7 @@ def _choose_rule(settings: JobSettings, sources: list[Source]) -> tuple[Document
 
 
 def _read_head(source: Source) -> bytes:
-    if source.is_stream:
+    if source.compression is not None or source.is_stream:
         return read_head(source.path, source.compression, _HEAD_BYTES)
     with open_unit(Unit(0, 0, source, 0, 0, 0), None) as file:
         return file.read_at(0, _HEAD_BYTES)

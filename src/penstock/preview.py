@@ -178,8 +178,8 @@ def _take(worker: Worker, unit: Unit, stored_bytes_per_byte: float, before: Samp
     seconds = time.perf_counter() - start
     worker.write(Grant(unit.index, "train", dict.fromkeys(SPLITS, 0)))
     stored_bytes = encoded.counts.input_bytes * stored_bytes_per_byte
-    if unit.source.num_rows:
-        stored_bytes = unit.source.num_bytes * (unit.end - unit.start) / unit.source.num_rows
+    if not unit.source.is_stream and unit.source.size != unit.source.num_bytes:
+        stored_bytes = unit.stored_bytes
     return Sample(
         before.stored_bytes + round(stored_bytes),
         before.seconds + seconds,

@@ -80,6 +80,7 @@ class Source:
         is_empty: It holds nothing.
         window_bytes: What is kept to look back into while it is decompressed.
         num_rows: How many rows a file of rows has.
+        content_bytes: How long the content of a compressed file is that can be entered anywhere.
         version: What its server calls a remote file's state; it changes with the content.
     """
 
@@ -93,6 +94,7 @@ class Source:
     is_empty: bool = False
     window_bytes: int = 0
     num_rows: int = 0
+    content_bytes: int = 0
     version: str = ""
 
     @property
@@ -102,7 +104,7 @@ class Source:
             return 0
         if self.is_stream:
             return UNKNOWN_END
-        return self.num_rows if self.format in ROW_FORMATS else self.num_bytes
+        return self.num_rows or self.content_bytes or self.num_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,13 +218,18 @@ class Unit:
         return 4 * self.source.num_bytes * length // self.source.num_rows
 
     @property
+    def stored_bytes(self) -> int:
+        """About how much of the input as it is stored it takes."""
+        return self._stored(self.end) - self._stored(self.start)
+
+    @property
     def stored_end(self) -> int:
         """How much of the input as it is stored lies before the unit's end."""
-        if self.passed is not None:
-            return self.passed.stored_bytes
-        if self.source.num_rows:
-            return self.source.num_bytes * self.end // self.source.num_rows
-        return self.end
+        return self._stored(self.end) if self.passed is None else self.passed.stored_bytes
+
+    def _stored(self, position: int) -> int:
+        size = self.source.num_rows or self.source.content_bytes
+        return self.source.num_bytes * position // size if size else position
 
 
 @dataclass(frozen=True, slots=True)

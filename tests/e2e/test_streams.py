@@ -76,6 +76,38 @@ def test_members_in_a_row_are_one_input(
     assert contents(tmp_path / "out") == expected
 
 
+@pytest.mark.parametrize("suffix", [".txt", ".jsonl"])
+def test_frames_of_zstd_are_entered_by_all_workers(
+    text: Path, lines: Path, expected: dict[str, bytes], tmp_path: Path, suffix: str
+) -> None:
+    data = (lines if suffix == ".jsonl" else text).read_bytes()
+    path = tmp_path / f"frames{suffix}.zst"
+    frames = [data[at : at + 70_001] for at in range(0, len(data), 70_001)]
+    path.write_bytes(b"".join(compress(frame, "zstd") for frame in frames))
+    job = ("tokenize", path, "-o", tmp_path / "out", *FLAGS)
+    assert run(*job, "-j", "2", fault="ledger on disk:2")[0] == -signal.SIGKILL
+    exit_code, said = run(*job, "-j", "3")
+    assert exit_code == 0, said
+    assert contents(tmp_path / "out") == expected
+    assert b'"stream"' not in (tmp_path / "out" / "segments.jsonl").read_bytes()
+    assert run("verify", tmp_path / "out", "--full", "--source")[0] == 0
+    (tmp_path / "out" / "segments.jsonl").unlink()
+    assert run("verify", tmp_path / "out", "--repair")[0] == 0
+
+
+def test_a_damaged_frame_is_named(text: Path, tmp_path: Path) -> None:
+    data = text.read_bytes()
+    frames = [compress(data[at : at + 70_001], "zstd") for at in range(0, len(data), 70_001)]
+    damaged = bytearray(frames[30])
+    damaged[len(damaged) // 2] ^= 0xFF
+    path = tmp_path / "frames.txt.zst"
+    path.write_bytes(b"".join([*frames[:30], bytes(damaged), *frames[31:]]))
+    exit_code, said = run("tokenize", path, "-o", tmp_path / "out", "--docs-by", "line")
+    assert exit_code == 4, said
+    assert "zstd" in said
+    assert str(path) in said
+
+
 @pytest.mark.parametrize("name", ["corpus.txt", "corpus.txt.gz", "corpus.jsonl", "corpus.jsonl.gz"])
 def test_standard_input_gives_the_same_bytes(
     text: Path, lines: Path, expected: dict[str, bytes], tmp_path: Path, name: str

@@ -201,7 +201,8 @@ class LocalExecutor:
         files = [unit for unit in samples if not unit.source.is_stream]
         num_bytes, num_tokens = 0, 0
         for unit, (text_bytes, tokens) in zip(files, self._check_units(files), strict=True):
-            num_bytes += unit.stored_end if unit.source.num_rows else text_bytes
+            is_plain = unit.source.size == unit.source.num_bytes
+            num_bytes += text_bytes if is_plain else unit.stored_bytes
             num_tokens += tokens
         # Each stream must be begun for it: one will do.
         for unit in [unit for unit in samples if unit.source.is_stream][:1]:

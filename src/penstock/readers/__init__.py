@@ -42,6 +42,6 @@ class Readers:
             return self._jsonl
         if unit.source.format in ROW_FORMATS:
             return self._rows
-        size = unit.source.num_bytes if unit.window is None else unit.window.size
+        size = unit.source.size if unit.window is None else unit.window.size
         is_giant = self._rule.kind == "file" and size > GIANT_DOCUMENT_BYTES
         return self._spans if is_giant else self._text

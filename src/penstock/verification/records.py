@@ -216,7 +216,7 @@ def _check_input_bytes(reader: LedgerReader, report: Report) -> None:
         return
     for idx, source in enumerate(reader.sources):
         found = reader.offsets.of_source(idx).input_bytes
-        size = reader.end_of(idx) if source.is_stream else source.num_bytes
+        size = reader.end_of(idx) if source.is_stream else source.size
         if found != size and not source.num_rows:
             what = f"{found} of {size} bytes of `{source.path}` are in its units"
             report.add(Finding("ledger", what, SEGMENTS, input=source.path, is_repairable=False))
