@@ -32,6 +32,7 @@ soak: $(VENV)/.installed-dev $(VENV)/.installed-bench
 	$(BIN)/cmake --build build/sanitized
 	build/sanitized/src/penstock/kernel/tests/fuzz_kernel src/penstock/vocab/gpt2.tiktoken --rounds 20000
 	build/sanitized/src/penstock/kernel/tests/fuzz_json --rounds 2000000
+	build/sanitized/src/penstock/kernel/tests/fuzz_csv --rounds 2000000
 	PENSTOCK_TEST_KILLS=2000 $(BIN)/python -m pytest tests/crash -k kills_at_random
 	$(BIN)/python benchmarks/run.py --quick --flat 8
 

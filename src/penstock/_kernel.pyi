@@ -15,6 +15,22 @@ def choose_splits(
     threshold: int,
     out: NDArray[np.uint8],
 ) -> None: ...
+def extract_csv_records(
+    csv: NDArray[np.uint8],
+    stop: int,
+    delimiter: int,
+    column: int,
+    num_columns: int,
+    out: NDArray[np.uint8],
+) -> tuple[
+    NDArray[np.int64],
+    NDArray[np.int64],
+    NDArray[np.int64],
+    NDArray[np.int64],
+    NDArray[np.uint8],
+    int,
+    int,
+]: ...
 def extract_json_lines(
     json: NDArray[np.uint8], stop: int, key: bytes, out: NDArray[np.uint8]
 ) -> tuple[
@@ -31,6 +47,7 @@ def find_all(
     text: NDArray[np.uint8], start: int, end: int, wanted: bytes, out: NDArray[np.int64]
 ) -> int: ...
 def room_for(text_bytes: int, num_documents: int) -> int: ...
+def scan_csv(csv: NDArray[np.uint8], stop: int, delimiter: int, state: int) -> tuple[int, int]: ...
 
 class Encoder:
     def __init__(

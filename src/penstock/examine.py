@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import xxhash
 
+from penstock.csv_header import DELIMITERS, find_column, read_header
 from penstock.decompress import detect_compression, find_frames, find_window_bytes
 from penstock.errors import InputError
 from penstock.inputs import SourceFile
@@ -38,7 +39,7 @@ def examine(path: str, input_format: InputFormat | None, text_key: str | None) -
     Args:
         path: A file, a URL, or `-` for standard input.
         input_format: How it is read; None where its name decides.
-        text_key: The column that a file of rows must have; None if its rows do not matter.
+        text_key: The column that a file of rows or a table must have; None if they do not matter.
 
     Raises:
         InputError: If it cannot be read, or is not what it should be.
@@ -63,6 +64,11 @@ def examine(path: str, input_format: InputFormat | None, text_key: str | None) -
         source = _find_frames(source)
         head = read_head(path, compression, _EDGE_BYTES)
     source = replace(source, format=find_format(path, head, input_format), is_empty=not head)
+    if source.format in DELIMITERS:
+        # Only what comes before tells whether a line feed in CSV stands inside quotes.
+        source = replace(source, is_stream=True, content_bytes=0)
+        if head and text_key is not None:
+            find_column(read_header(source), text_key, source)
     if source.format in ROW_FORMATS and head and text_key is not None:
         return _count_rows(source, text_key)
     return source

@@ -2,12 +2,13 @@
 
 A thread of the parent reads ahead as far as the ring has room; a place is used again when the unit
 that was read from it is written, so a worker may die and its unit be done again. It tells no
-documents apart: where records are lines it finds their starts, the rest the readers do.
+documents apart: of records it finds the starts, the rest the readers do.
 """
 
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 from collections import deque
 from dataclasses import dataclass, field, replace
@@ -16,7 +17,10 @@ from typing import TYPE_CHECKING
 
 import xxhash
 
+from penstock.csv_header import DELIMITERS, read_header
+from penstock.csv_scan import CsvScanner
 from penstock.decompress import MAX_WINDOW_BYTES
+from penstock.engines.native import find_native
 from penstock.errors import ConflictError, InputError
 from penstock.inputs import MAX_LINE_BYTES
 from penstock.ring import Ring
@@ -89,6 +93,7 @@ class _Content:
         size: How long it is.
         hashed: How far `digest` covers it.
         record: A position, and where the first record at or after it begins.
+        scanner: Finds records that are no lines.
     """
 
     source_idx: int
@@ -102,6 +107,7 @@ class _Content:
     hashed: int = 0
     digest: xxhash.xxh3_64 = field(default_factory=xxhash.xxh3_64)
     record: tuple[int, int] = (0, 0)
+    scanner: CsvScanner | None = None
     problem: str = ""
 
 
@@ -234,7 +240,12 @@ class Feed:
                 self._held.pop()
             return None
         borders = None
-        if not is_text:
+        if content.scanner is not None:
+            # A sample leaves the scanner where it was: the run begins at the same place.
+            scanner = copy.copy(content.scanner) if is_sample else content.scanner
+            first = self._scan_to_record(content, scanner, unit.start)
+            borders = first, self._scan_to_record(content, scanner, unit.end)
+        elif not is_text:
             borders = self._find_record(content, unit.start), self._find_record(content, unit.end)
             content.record = unit.end, borders[1]
         known_end = min(unit.source_end, content.size)
@@ -262,16 +273,20 @@ class Feed:
             content is None
             or content.source_idx != unit.source_idx
             or start < max(content.first, self._written - self._num_bytes - content.base)
+            or (content.scanner is not None and unit.start < content.scanner.wanted)
         ):
             content = self._open(unit)
         if content.filled < start:
             self._skip_to(content, start)
+        # Before more is read: what lies before the unit may be written over then.
+        self._scan_to(content, start)
         return content
 
     def _open(self, unit: Unit) -> _Content:
         if self._content is not None:
             self._content.stream.close()
         source = unit.source
+        header = read_header(source) if source.format in DELIMITERS else None
         stream = ContentStream(
             source.path,
             source.compression,
@@ -279,12 +294,18 @@ class Feed:
             give_back=self._give_back,
             is_last=True,
         )
-        self._content = _Content(unit.source_idx, source, stream, self._written)
-        return self._content
+        self._content = content = _Content(unit.source_idx, source, stream, self._written)
+        if header is not None:
+            content.head = header.raw
+            content.scanner = CsvScanner(
+                DELIMITERS[source.format], len(header.raw), find_native("scan_csv")
+            )
+        return content
 
     def _skip_to(self, content: _Content, position: int) -> None:
         """Read on without the ring: what lies before was done by an earlier run."""
         self._hash_to(content, content.filled)
+        self._scan_to(content, content.filled)
         scratch = memoryview(bytearray(_PIECE_BYTES))
         while content.filled < position and content.size == UNKNOWN_END:
             with self._changed:
@@ -292,6 +313,9 @@ class Feed:
                     raise _ClosedError
             count = self._read(content, scratch[: position - content.filled])
             content.digest.update(scratch[:count])
+            if content.scanner is not None:
+                unseen = content.filled - content.scanner.position
+                content.scanner.pass_over(scratch[max(count - unseen, 0) : count])
             content.hashed = content.filled
         content.base = self._written - content.filled
         content.first = content.filled
@@ -322,7 +346,7 @@ class Feed:
             if self._on_error == "stop":
                 raise
             content.problem = f"{error.what} ({error.where})"
-        if content.filled < _HEAD_BYTES:
+        if content.scanner is None and content.filled < _HEAD_BYTES:
             content.head = (content.head + bytes(room[:count]))[:_HEAD_BYTES]
         content.filled += count
         if not count:
@@ -352,6 +376,34 @@ class Feed:
                 )
             at = stop
             self._read_to(content, content.filled + 1)
+
+    def _scan_to_record(self, content: _Content, scanner: CsvScanner, position: int) -> int:
+        """Find the first record of CSV that begins at or after a position."""
+        while True:
+            start, left = content.base + scanner.position, content.filled - scanner.position
+            found = scanner.find_record(position, self.ring.room(start, start + max(left, 0)))
+            if found is not None:
+                return found
+            if scanner.position < content.filled:
+                continue
+            if content.size < UNKNOWN_END:
+                return content.size
+            if content.filled >= position + MAX_LINE_BYTES:
+                raise InputError(
+                    f"a record of more than {MAX_LINE_BYTES >> 20} MiB"
+                    + " (a quote that is never closed?)" * scanner.is_quoted,
+                    where=f"{content.source.path}, it goes on at content byte {position}",
+                    next_step="mend it, or pass `--input-format text --docs-by line` to take "
+                    "each line as it stands",
+                )
+            self._read_to(content, content.filled + 1)
+
+    def _scan_to(self, content: _Content, position: int) -> None:
+        if content.scanner is not None:
+            for view in self.ring.iter_views(
+                content.base + content.scanner.position, content.base + position
+            ):
+                content.scanner.pass_over(view)
 
     def _pass(self, content: _Content, unit: Unit) -> Passed:
         """Cover the content up to a unit's end; refuse what is not what it was."""

@@ -5,6 +5,7 @@ It opens nothing; `sources` shows it names and heads. Readers are chosen by what
 
 from __future__ import annotations
 
+import re
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -20,12 +21,15 @@ _SUFFIXES: dict[str, InputFormat] = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
     ".json": "jsonl",
+    ".csv": "csv",
+    ".tsv": "tsv",
     ".parquet": "parquet",
     ".arrow": "arrow",
     ".feather": "arrow",
 }
-_UNREAD_SUFFIXES = {".csv", ".tsv"}
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+# What is saved under the name of a table where a server sends an error page.
+_MARKUP = re.compile(rb"<(!doctype|html|\?xml)\b", re.IGNORECASE)
 _COMPRESSED_SUFFIXES: dict[str, Compression] = {
     ".gz": "gzip",
     ".gzip": "gzip",
@@ -77,13 +81,6 @@ def find_format(path: str, head: bytes, wanted: InputFormat | None) -> InputForm
                 next_step=f"{step}, or leave such files out with `--on-error skip`",
             )
     suffix = _content_suffix(path)
-    if wanted is None and suffix in _UNREAD_SUFFIXES:
-        raise InputError(
-            "this file holds records of a kind that is not read yet",
-            where=path,
-            next_step="write the text of each record to JSON Lines, or pass "
-            "`--input-format text --docs-by line` to take each line as it stands",
-        )
     if wanted is None and path == "-" and head.lstrip().startswith(b'{"'):
         raise UsageError(
             "standard input begins like JSON Lines, and has no name that says so",
@@ -96,6 +93,8 @@ def find_format(path: str, head: bytes, wanted: InputFormat | None) -> InputForm
         _check_rows(path, head, chosen, found)
     elif chosen == "jsonl":
         _check_json_lines(path, head)
+    elif chosen in ("csv", "tsv"):
+        _check_table(path, head)
     return chosen
 
 
@@ -158,3 +157,16 @@ def _check_json_lines(path: str, head: bytes) -> None:
         where=path,
         next_step="pass `--input-format text` to read it as plain text",
     )
+
+
+def _check_table(path: str, head: bytes) -> None:
+    start = head.removeprefix(_BYTE_ORDER_MARK).lstrip()
+    is_json, is_markup = start.startswith((b'{"', b'[{"')), _MARKUP.match(start) is not None
+    if is_json or is_markup or b"\0" in head:
+        raise InputError(
+            f"this is no CSV: it begins with {start[:20]!r}",
+            where=path,
+            next_step="pass `--input-format jsonl`"
+            if is_json
+            else "fetch or make it anew, or pass `--input-format text` to read it as plain text",
+        )

@@ -19,7 +19,7 @@ __all__ = ["JobSettings"]
 
 DocsBy = Literal["auto", "separator", "line", "file"]
 EngineChoice = Literal["auto", "kernel", "fastokens", "tiktoken"]
-FormatChoice = Literal["auto", "text", "jsonl", "parquet", "arrow"]
+FormatChoice = Literal["auto", "text", "jsonl", "csv", "tsv", "parquet", "arrow"]
 Priority = Literal["low", "normal"]
 Dtype = Literal["auto", "uint16", "uint32"]
 

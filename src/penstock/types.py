@@ -47,7 +47,7 @@ __all__ = [
 Split = Literal["train", "val"]
 EotPlace = Literal["append", "prepend", "none"]
 InvalidUtf8 = Literal["replace", "ignore", "stop"]
-InputFormat = Literal["text", "jsonl", "parquet", "arrow"]
+InputFormat = Literal["text", "jsonl", "csv", "tsv", "parquet", "arrow"]
 Compression = Literal["gzip", "zstd", "bzip2", "xz", "lz4"]
 OnError = Literal["stop", "skip"]
 # Formats whose units are ranges of rows, not of bytes.
@@ -166,7 +166,7 @@ class Window:
         start: The first byte of content that is there.
         end: Behind the last.
         size: How long the content is; `UNKNOWN_END` before its end was seen.
-        head: Its very first bytes.
+        head: Its very first bytes; of CSV, all up to the first record behind the header.
         borders: Of records, the first that begins at or after the unit's start, and at or after
             its end; None where the reader finds borders itself.
         problem: Why the content ends here, if it should not.

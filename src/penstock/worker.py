@@ -106,6 +106,7 @@ class Worker:
             invalid_utf8=spec.invalid_utf8,
             find_all=find_native("find_all"),
             extract_json=find_native("extract_json_lines"),
+            extract_csv=find_native("extract_csv_records"),
         )
         self._spec = spec
         self._tokenizer = tokenizer

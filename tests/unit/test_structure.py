@@ -18,6 +18,8 @@ TOUCHING = (
 )
 STAGES = ("readers", "cuts", "engines", "splits", "repair", "segments", "layout", "decompress")
 FLOOR = {
+    "csv_header",
+    "csv_records",
     "faults",
     "json_lines",
     "types",

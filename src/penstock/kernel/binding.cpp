@@ -4,10 +4,13 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <atomic>
 #include <stdexcept>
 
 #include "content_hash.hpp"
+#include "csv_records.hpp"
+#include "csv_scan.hpp"
 #include "encoder.hpp"
 #include "find.hpp"
 #include "json_lines.hpp"
@@ -150,6 +153,40 @@ nb::tuple extract_json_lines_of(const Text& json, size_t stop, const nb::bytes& 
                         records.num_lone_surrogates, records.consumed);
 }
 
+nb::tuple extract_csv_records_of(const Text& csv, size_t stop, uint8_t delimiter, size_t column,
+                                 size_t num_columns, const Bytes& out) {
+  if (out.size() < csv.size()) {
+    throw std::invalid_argument("out must have room for as many bytes as the CSV has");
+  }
+  CsvRecords records;
+  {
+    const nb::gil_scoped_release released;
+    const CsvTable table{delimiter, column, num_columns};
+    records = extract_csv_records(csv.data(), csv.size(), stop, table, out.data());
+  }
+  return nb::make_tuple(array_from(std::move(records.records)),
+                        array_from(std::move(records.positions)),
+                        array_from(std::move(records.starts)), array_from(std::move(records.ends)),
+                        array_from(std::move(records.codes)), records.num_blank, records.consumed);
+}
+
+nb::tuple scan_csv_of(const Text& csv, size_t stop, uint8_t delimiter, uint8_t state) {
+  if (state > static_cast<uint8_t>(CsvState::quote)) {
+    throw std::invalid_argument("no such state: " + std::to_string(state));
+  }
+  CsvState reached = static_cast<CsvState>(state);
+  int64_t found = -1;
+  {
+    const nb::gil_scoped_release released;
+    const uint8_t* const begin = csv.data();
+    const uint8_t* const end = begin + csv.size();
+    const uint8_t* const at = scan_csv(begin, begin + std::min(stop, csv.size()), end, delimiter,
+                                       reached);
+    if (at != nullptr) found = at - begin;
+  }
+  return nb::make_tuple(found, static_cast<uint8_t>(reached));
+}
+
 std::vector<std::string> names_of_available_isas() {
   std::vector<std::string> names;
   for (Isa isa : available_isas()) names.emplace_back(name_of(isa));
@@ -177,6 +214,13 @@ NB_MODULE(_kernel, module) {
   module.def("extract_json_lines", extract_json_lines_of, "json"_a, "stop"_a, "key"_a, "out"_a,
              "Write the text of field `key` of the lines that begin before `stop` to `out`; use it "
              "through penstock.json_lines, which names what is returned.");
+  module.def("extract_csv_records", extract_csv_records_of, "csv"_a, "stop"_a, "delimiter"_a,
+             "column"_a, "num_columns"_a, "out"_a,
+             "Write the text of one column of the records that begin before `stop` to `out`; use it "
+             "through penstock.csv_records, which names what is returned.");
+  module.def("scan_csv", scan_csv_of, "csv"_a, "stop"_a, "delimiter"_a, "state"_a,
+             "Return where the first record behind `stop` begins, or -1, and the state there; use "
+             "it through penstock.csv_records.");
   nb::class_<PyEncoder>(module, "Encoder")
       .def(nb::init<const nb::dict&, uint32_t, const std::string&, size_t, const std::string&>(),
            "ranks"_a, "eot_id"_a, "eot"_a = "append", "table_bytes"_a = kDefaultTableBytes,

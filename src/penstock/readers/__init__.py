@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from penstock.readers.jsonl import JsonlReader
 from penstock.readers.rows import RowReader
 from penstock.readers.spans import SpanReader
+from penstock.readers.tables import CsvReader
 from penstock.readers.text import TextReader
 from penstock.types import ROW_FORMATS
 
@@ -35,6 +36,7 @@ class Readers:
         self._spans = SpanReader(cuts, options)
         self._jsonl = JsonlReader(text_key, cuts, options)
         self._rows = RowReader(text_key, cuts, options)
+        self._csv = CsvReader(text_key, cuts, options)
 
     def choose(self, unit: Unit) -> Reader:
         """Return the reader for the input of a unit."""
@@ -42,6 +44,8 @@ class Readers:
             return self._jsonl
         if unit.source.format in ROW_FORMATS:
             return self._rows
+        if unit.source.format in ("csv", "tsv"):
+            return self._csv
         size = unit.source.size if unit.window is None else unit.window.size
         is_giant = self._rule.kind == "file" and size > GIANT_DOCUMENT_BYTES
         return self._spans if is_giant else self._text

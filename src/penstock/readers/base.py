@@ -75,6 +75,7 @@ class TextOptions:
             left to the worker, which hears of them from the engine.
         find_all: The kernel's search, where it is built.
         extract_json: The kernel's way through JSON Lines, where it is built.
+        extract_csv: The same for CSV.
     """
 
     open_unit: Callable[[Unit], OpenInput]
@@ -86,3 +87,4 @@ class TextOptions:
     invalid_utf8: InvalidUtf8 = "replace"
     find_all: FindAll | None = None
     extract_json: Callable[..., Any] | None = None
+    extract_csv: Callable[..., Any] | None = None

@@ -15,7 +15,8 @@ from penstock.inputs import MAX_LINE_BYTES
 from penstock.json_lines import JsonLines, RecordCode
 from penstock.readers.buffer import UnitBuffer
 from penstock.readers.documents import DocumentBlocks
-from penstock.types import Counts, SkippedRecord
+from penstock.readers.refusals import Refusals, name_place
+from penstock.types import Counts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,12 +26,10 @@ if TYPE_CHECKING:
     from penstock.inputs import OpenInput
     from penstock.json_lines import Extracted
     from penstock.readers.base import CutRule, TextOptions
-    from penstock.types import Block, Unit
+    from penstock.types import Block, SkippedRecord, Unit
 
 __all__ = ["JsonlReader"]
 
-# Up to here a message counts the lines before a bad record.
-_MAX_COUNTED_BYTES = 1 << 30
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -43,7 +42,7 @@ class JsonlReader:
         self._documents = DocumentBlocks(cuts, options)
         self._json = UnitBuffer(options.find_all)
         self._text = UnitBuffer(options.find_all)
-        self._skipped: list[SkippedRecord] = []
+        self._refusals = Refusals(options.on_error)
         self._counts = Counts()
 
     def take_counts(self) -> Counts:
@@ -54,8 +53,7 @@ class JsonlReader:
 
     def take_skipped(self) -> list[SkippedRecord]:
         """Return the bad records since the last call."""
-        skipped, self._skipped = self._skipped, []
-        return skipped
+        return self._refusals.take()
 
     def iter_blocks(self, unit: Unit) -> Iterator[Block]:
         """Yield the documents of a unit in order; a block is valid until the next one."""
@@ -112,7 +110,7 @@ class JsonlReader:
                 position = origin + int(found.lines[idx])
                 raise InputError(
                     "an escape in the text is half a surrogate pair, and no character",
-                    where=f"{file.source.path}, {_line_number(file, position)}byte {position}",
+                    where=name_place(file, position),
                     next_step="mend it, or pass `--invalid-utf8 replace` (counted) or `ignore`",
                 )
             start = int(found.starts[idx])
@@ -121,23 +119,10 @@ class JsonlReader:
         return ends
 
     def _refuse(self, file: OpenInput, position: int, what: str) -> None:
-        if self._options.on_error == "stop":
-            raise InputError(
-                what,
-                where=f"{file.source.path}, {_line_number(file, position)}byte {position}",
-                next_step="mend it, pass another `--text-key`, or leave such records out with "
-                "`--on-error skip`",
-            )
-        self._skipped.append(SkippedRecord(position, what))
+        self._refusals.add(file, position, what)
         self._counts += Counts(skipped_records=1)
 
 
 def _mark_bytes(file: OpenInput) -> int:
     head = file.read_at(0, len(_BYTE_ORDER_MARK))
     return len(head) if head == _BYTE_ORDER_MARK else 0
-
-
-def _line_number(file: OpenInput, position: int) -> str:
-    """Count the lines before a position, where that can be done and does not take long."""
-    num_lines = None if position > _MAX_COUNTED_BYTES else file.count_lines(position)
-    return "" if num_lines is None else f"line {num_lines + 1}, "
