@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from enum import IntEnum
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -90,7 +91,7 @@ def read_record(
 
     Returns its fields, what is wrong with it and where, and where the next one begins.
     """
-    field_end = re.compile(b"[%c\n]" % delimiter)
+    field_end = _field_end(delimiter)
     fields: list[bytes] = []
     code, position, at = CsvCode.OK, start, start
     while True:
@@ -149,6 +150,11 @@ def _scan(
                 return at, CsvState.FIELD_START
             state = CsvState.QUOTED if state == CsvState.FIELD_START else CsvState.UNQUOTED
     return -1, int(state)
+
+
+@lru_cache(maxsize=4)
+def _field_end(delimiter: int) -> re.Pattern[bytes]:
+    return re.compile(b"[%b\n]" % re.escape(bytes([delimiter])))
 
 
 def _behind_quotes(view: memoryview, at: int) -> int:

@@ -7,6 +7,7 @@ where the records begin, the reader which column it is.
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -102,7 +103,8 @@ def find_column(header: CsvHeader, name: str, source: Source) -> int:
     else:
         what = f"column `{name}` is missing; the header has "
         step = (
-            _other_delimiter(names, source) or f"pass `--text-key {names[-1]}`, or another of them"
+            _other_delimiter(names, source)
+            or f"pass `--text-key {shlex.quote(names[-1])}`, or another of them"
         )
     raise InputError(
         what + _list_names(names), where=f"{source.path}, the first record", next_step=step

@@ -113,8 +113,10 @@ class CsvRecords:
         code = CsvCode(int(found.codes[record_idx]))
         if code is CsvCode.BEHIND_QUOTE:
             what = ascii(bytes(buffer[position : position + 1]).decode("latin-1"))[1:-1]
-            at = position - start + 1
-            return f"broken CSV: `{what}` cannot stand behind a closing quote (byte {at} of it)"
+            return (
+                f"broken CSV: `{what}` cannot stand behind a closing quote "
+                f"(byte {position - start + 1} of the record)"
+            )
         if code is CsvCode.NOT_CLOSED:
             return (
                 f"broken CSV: the input ends inside quotes, opened at byte {position - start + 1} "

@@ -162,7 +162,7 @@ def _check_json_lines(path: str, head: bytes) -> None:
 def _check_table(path: str, head: bytes) -> None:
     start = head.removeprefix(_BYTE_ORDER_MARK).lstrip()
     is_json, is_markup = start.startswith((b'{"', b'[{"')), _MARKUP.match(start) is not None
-    if is_json or is_markup or b"\0" in head:
+    if is_json or is_markup or b"\0" in head[:2]:  # UTF-16 without its mark
         raise InputError(
             f"this is no CSV: it begins with {start[:20]!r}",
             where=path,

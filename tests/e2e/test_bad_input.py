@@ -43,7 +43,7 @@ def ids_of(*documents: bytes) -> list[int]:
         (["text.txt.gz"], 4, "gzip-compressed"),
         (["data.parquet"], 4, "this parquet file is damaged or cut short"),
         (["utf16.txt"], 4, "iconv -f UTF-16 -t UTF-8"),
-        (["records.csv"], 4, "--input-format text --docs-by line"),
+        (["records.csv"], 4, "column `text` is missing; the header has `id`, `body`"),
         (["-"], 2, "standard input is not read yet"),
         (["s3://bucket/key"], 2, "URLs are not read yet"),
         (["text.txt", "./text.txt"], 2, "named twice"),
@@ -83,7 +83,7 @@ def test_errors_say_what_and_what_next(
     (tmp_path / "text.txt.gz").write_bytes(b"\x1f\x8b\x08\x00")
     (tmp_path / "data.parquet").write_bytes(b"PAR1....PAR1")
     (tmp_path / "utf16.txt").write_bytes("text".encode("utf-16"))
-    (tmp_path / "records.csv").write_text("text\nhello\n")
+    (tmp_path / "records.csv").write_text("id,body\n1,hello\n")
     os.mkfifo(tmp_path / "pipe")
     for folder in ("empty_folder", "foreign", "broken"):
         (tmp_path / folder).mkdir()

@@ -11,7 +11,7 @@
 
 namespace penstock::kernel {
 
-// What became of a record. The values are part of the binding: penstock/csv_records.py has the same.
+// What became of a record. The values are part of the binding: penstock/csv_fallback.py has them.
 enum class CsvCode : uint8_t { ok, wrong_number, behind_quote, not_closed };
 
 struct CsvTable {

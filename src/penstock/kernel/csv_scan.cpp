@@ -3,7 +3,7 @@
 namespace penstock::kernel {
 namespace {
 
-// Outside quotes only a quote that begins a field matters, and where records are wanted a line feed.
+// Outside quotes only a quote that begins a field matters, and line feeds where records are wanted.
 template <bool kStopsAtRecord>
 const uint8_t* scan(const uint8_t* at, const uint8_t* end, uint8_t delimiter, CsvState& state) {
   while (at != end) {

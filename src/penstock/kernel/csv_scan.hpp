@@ -8,8 +8,8 @@
 
 namespace penstock::kernel {
 
-// What stands before the next byte. The values are part of the binding: penstock/csv_records.py has
-// the same.
+// What stands before the next byte. The values are part of the binding: penstock/csv_fallback.py
+// has them.
 enum class CsvState : uint8_t {
   field_start,  // a delimiter, a line feed or nothing: a quote here opens a field
   unquoted,     // text of a field that needs no quotes, or what follows a closing quote

@@ -30,7 +30,8 @@ class Tables {
   std::string text() {
     std::string text;
     for (size_t i = below(below(10) == 0 ? 100 : 8); i > 0; --i) {
-      text += pick({"a", "word ", "\n", "\r\n", "\"", "\"\"", ",", "\t", "\u4e16", "0123456789abcdef"});
+      text += pick({"a", "word ", "\n", "\r\n", "\"", "\"\"", ",", "\t", "\u4e16",
+                    "0123456789abcdef"});
     }
     return text;
   }
