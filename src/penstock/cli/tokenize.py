@@ -97,7 +97,7 @@ def tokenize(
         _option(
             "--text-key",
             panel=_INPUT,
-            text="Field of a record that holds its text; dotted for one inside another.",
+            text="Field or column of a record that holds its text; dotted for one inside another.",
         ),
     ] = "text",
     doc_separator: Annotated[
