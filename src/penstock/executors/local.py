@@ -255,7 +255,7 @@ class LocalExecutor:
                     self._send(process, "encode", batch.units)
             if order.is_given_out and not any(process.batches() for process in self._processes):
                 return
-            for process in self._ready():
+            for process in self._ready(order):
                 self._receive(process, order)
             self._send_grants(order)
             on_tick()
@@ -264,10 +264,12 @@ class LocalExecutor:
                     self._feed.release(finished.unit)
                 yield finished
 
-    def _ready(self) -> list[_Process]:
+    def _ready(self, order: _Order) -> list[_Process]:
         """Wait until a worker has answered or is gone, a unit is ready, or a tick has passed."""
+        # Units that nobody has room for would end the wait at once, again and again.
+        wants_units = not order.is_given_out and any(map(_Process.has_room, self._processes))
         by_pipe = {id(process.pipe): process for process in self._processes}
-        feeds = [] if self._feed is None else [self._feed.wake_file]
+        feeds = [self._feed.wake_file] if self._feed is not None and wants_units else []
         ready = wait([*(process.pipe for process in self._processes), *feeds], _TICK_SECONDS)
         return [by_pipe[id(pipe)] for pipe in ready if id(pipe) in by_pipe]
 
