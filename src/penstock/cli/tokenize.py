@@ -89,7 +89,7 @@ def tokenize(
         _option(
             "--input-format",
             panel=_INPUT,
-            text="auto (by name), text, jsonl, csv, tsv, parquet or arrow: how every input is read.",
+            text="auto (by name), text, jsonl, csv, tsv, parquet or arrow: how inputs are read.",
         ),
     ] = "auto",
     text_key: Annotated[
