@@ -17,11 +17,12 @@ import psutil
 # The program with units of 200 kB instead of 16 MiB, so that a few megabytes keep workers busy, and
 # checkpoints every 0.05 s instead of every second, so that there are several.
 SMALL_UNITS = """
-import sys, penstock.checkpoints, penstock.settings as s
+import os, sys, penstock.checkpoints, penstock.settings as s
 from penstock.cli import main
 penstock.checkpoints._SYNC_SECONDS = 0.05
 defaults = s.JobSettings.__init__.__kwdefaults__
-defaults["unit_bytes"], defaults["block_bytes"] = 200_000, 50_000
+defaults["unit_bytes"] = int(os.environ.get("TEST_UNIT_BYTES", 200_000))
+defaults["block_bytes"] = 50_000
 sys.argv[0] = "penstock"
 main()
 """

@@ -169,8 +169,9 @@ def _located(finding: Finding) -> str:
         place += f", byte {finding.start} to {finding.end}"
     text = f"{place}: {finding.what}"
     if finding.unit is not None:
-        text += (
-            f"\n    unit {finding.unit}, made from {finding.input}, byte {finding.input_start} "
-            f"to {finding.input_end}"
-        )
+        text += f"\n    unit {finding.unit}, made from {finding.input}, "
+        if finding.input_in_rows:
+            text += f"rows {finding.input_start} to {(finding.input_end or 0) - 1}"
+        else:
+            text += f"byte {finding.input_start} to {finding.input_end}"
     return "\n    ".join(escape(line) for line in text.split("\n    "))

@@ -10,6 +10,8 @@ from array import array
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from penstock.types import ROW_FORMATS
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -35,9 +37,10 @@ class Finding:
         end: Where it ends.
         unit: The unit whose tokens these are.
         input: The input that unit is from.
-        input_start: Where the unit begins in it.
+        input_start: Where the unit begins in it, in bytes, or in rows where it has them.
         input_end: Where it ends.
         is_repairable: Whether `--repair` can make it whole.
+        input_in_rows: Whether the input is counted in rows.
     """
 
     kind: FindingKind
@@ -50,6 +53,7 @@ class Finding:
     input_start: int | None = None
     input_end: int | None = None
     is_repairable: bool = True
+    input_in_rows: bool = False
 
 
 def at_segment(
@@ -75,6 +79,7 @@ def at_segment(
         unit.start,
         unit.end,
         is_repairable,
+        unit.source.format in ROW_FORMATS,
     )
 
 

@@ -13,6 +13,7 @@ from penstock.errors import EngineError
 from penstock.layout import SEGMENTS
 from penstock.progress import Meter
 from penstock.sources import refuse_changed
+from penstock.types import ROW_FORMATS
 from penstock.verification.findings import Finding, at_segment
 from penstock.verification.rerun import make_executor
 
@@ -153,5 +154,6 @@ def _compare(finished: Finished, recorded: Finished, records: Records, report: R
                 input_start=unit.start,
                 input_end=unit.end,
                 is_repairable=False,
+                input_in_rows=unit.source.format in ROW_FORMATS,
             )
         )

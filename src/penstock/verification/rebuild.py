@@ -20,7 +20,7 @@ from penstock.plan import Plan
 from penstock.progress import Meter
 from penstock.sources import look_at_source, refuse_changed
 from penstock.streams import measure_content
-from penstock.types import Finished, Grant
+from penstock.types import ROW_FORMATS, Finished, Grant
 from penstock.verification.manifests import format_of, job_of_manifest, manifest_of_ledger
 from penstock.verification.rerun import default_unit_bytes, make_executor, rule_of_job
 from penstock.verification.salvage import find_unit_bytes, salvage_sources, salvage_units
@@ -79,6 +79,9 @@ def rebuild_ledger(store: Store, settings: VerifySettings, progress: Progress) -
         text_key=job.settings.get("text_key", ""),
     )
 
+    for source in sources:
+        if source.is_stream or source.num_rows:
+            refuse_changed(source, by_time=False)  # it is looked into, to tell its units
     lengths = _measure_streams(sources)
 
     def salvaged() -> Iterator[tuple[Unit, UnitLine | None]]:
@@ -134,10 +137,8 @@ def _iter_lines(
 
 def _measure_streams(sources: list[Source]) -> dict[int, int]:
     """Read streams to their ends: only that tells how many units they have."""
-    streams = {idx: source for idx, source in enumerate(sources) if source.is_stream}
-    for source in streams.values():
-        refuse_changed(source, by_time=False)
-    return {idx: measure_content(source) for idx, source in streams.items()}
+    streams = [(idx, source) for idx, source in enumerate(sources) if source.is_stream]
+    return {idx: measure_content(source) for idx, source in streams}
 
 
 def _find_job(folder: Path, manifest: Manifest) -> JobRecord:
@@ -147,7 +148,9 @@ def _find_job(folder: Path, manifest: Manifest) -> JobRecord:
     except DamageError:
         pass
     try:
-        unit_bytes = find_unit_bytes(folder / SEGMENTS, default_unit_bytes())
+        used = [record for record in manifest.inputs if record.reason is None]
+        rows = {idx for idx, record in enumerate(used) if format_of(record) in ROW_FORMATS}
+        unit_bytes = find_unit_bytes(folder / SEGMENTS, default_unit_bytes(), rows)
         return job_of_manifest(manifest, unit_bytes)
     except ValueError as error:
         raise _hopeless(folder, str(error)) from error

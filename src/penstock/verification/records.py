@@ -16,7 +16,7 @@ from penstock.layout import MANIFEST, SEGMENTS, SKIPPED, WORK, Layout, is_own_na
 from penstock.ledger import LedgerReader, lists_skipped
 from penstock.manifest import Manifest
 from penstock.store import is_unfinished
-from penstock.types import SPLITS, Finished, Grant, JobRecord, Source, Unit
+from penstock.types import ROW_FORMATS, SPLITS, Finished, Grant, JobRecord, Source, Unit
 from penstock.verification.findings import Finding
 from penstock.verification.manifests import (
     add_up,
@@ -217,7 +217,7 @@ def _check_input_bytes(reader: LedgerReader, report: Report) -> None:
     for idx, source in enumerate(reader.sources):
         found = reader.offsets.of_source(idx).input_bytes
         size = reader.end_of(idx) if source.is_stream else source.size
-        if found != size and not source.num_rows:
+        if found != size and source.format not in ROW_FORMATS:
             what = f"{found} of {size} bytes of `{source.path}` are in its units"
             report.add(Finding("ledger", what, SEGMENTS, input=source.path, is_repairable=False))
 

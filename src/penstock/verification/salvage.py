@@ -20,7 +20,7 @@ from penstock.ledger_lines import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
     from pathlib import Path
     from random import Random
 
@@ -50,10 +50,18 @@ def salvage_sources(path: Path) -> dict[int, Source]:
     return sources
 
 
-def find_unit_bytes(path: Path, default: int) -> int:
-    """Tell the size of a unit from the lines that are left; `default` if it fits them all."""
+def find_unit_bytes(path: Path, default: int, row_inputs: Collection[int]) -> int:
+    """Tell the size of a unit from the lines that are left; `default` if it fits them all.
+
+    Args:
+        path: The ledger.
+        default: The size in a job that was asked for no other.
+        row_inputs: The inputs whose units count rows, which say nothing of bytes.
+    """
     longest, fits = 0, True
     for line in _iter_unit_lines(path):
+        if line.input in row_inputs:
+            continue
         longest = max(longest, line.end - line.start)
         fits = fits and line.start % default == 0 and longest <= default
     return default if fits else longest
