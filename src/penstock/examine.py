@@ -130,5 +130,7 @@ def _count_rows(source: Source, text_key: str) -> Source:
             next_step="decompress it or save it to a file, and pass that",
         )
     with RowFile(source) as file:
-        num_rows = open_rows(file, text_key).num_rows
-    return replace(source, num_rows=num_rows, is_empty=not num_rows)
+        rows = open_rows(file, text_key)
+    return replace(
+        source, num_rows=rows.num_rows, is_empty=not rows.num_rows, index_bytes=rows.index_bytes
+    )

@@ -94,6 +94,7 @@ class _InputLine:
     rows: _Number = 0
     content: _Number = 0
     version: str = ""
+    index: _Number = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +179,7 @@ def format_input(idx: int, source: Source, end: int) -> bytes:
         "rows": source.num_rows,
         "content": source.content_bytes,
         "version": source.version,
+        "index": source.index_bytes,
     }
     return _checked(
         {
@@ -302,6 +304,7 @@ def read_input(body: bytes) -> tuple[int, Source, int]:
         num_rows=line.rows,
         content_bytes=line.content,
         version=line.version,
+        index_bytes=line.index,
     )
     if end > source.size or "\0" in line.path:
         raise ValueError("an input without sense")

@@ -15,7 +15,7 @@ from penstock.feed import feed_needs
 from penstock.inputs import open_unit
 from penstock.layout import is_own_name
 from penstock.remote import REMOTE_BYTES, is_url
-from penstock.row_files import ROW_MEMORY, RowFile, divide_rows
+from penstock.row_files import RowFile, divide_rows, row_needs
 from penstock.sources import find_sources
 from penstock.streams import read_head
 from penstock.types import UNKNOWN_END, DocumentRule, MemoryNeeds, Unit
@@ -165,12 +165,11 @@ def _sample_starts(source: Source, size: int) -> list[int]:
 
 def input_needs(sources: Sequence[Source], unit_bytes: int) -> list[MemoryNeeds]:
     """Return what the kinds of inputs take: in the parent, and in each worker."""
-    has_rows = any(source.num_rows for source in sources)
     has_frames = any(source.content_bytes for source in sources)
     is_remote = any(is_url(source.path) for source in sources)
     return [
         feed_needs(sources, unit_bytes),
-        *([ROW_MEMORY] if has_rows else []),
+        row_needs(sources),
         *([MemoryNeeds(0, 3 * MAX_FRAME_BYTES)] if has_frames else []),
         *([MemoryNeeds(REMOTE_BYTES, REMOTE_BYTES + unit_bytes)] if is_remote else []),
     ]

@@ -82,6 +82,7 @@ class Source:
         num_rows: How many rows a file of rows has.
         content_bytes: How long the content of a compressed file is that can be entered anywhere.
         version: What its server calls a remote file's state; it changes with the content.
+        index_bytes: How long the list of its row groups is, which is held while it is open.
     """
 
     path: str
@@ -96,6 +97,7 @@ class Source:
     num_rows: int = 0
     content_bytes: int = 0
     version: str = ""
+    index_bytes: int = 0
 
     @property
     def size(self) -> int:
@@ -208,14 +210,6 @@ class Unit:
             return f"{self.source.path}, rows {self.start} to {self.end - 1}"
         content = "content byte" if self.source.is_stream else "byte"
         return f"{self.source.path}, {content} {self.start} to {self.end}"
-
-    @property
-    def text_bytes(self) -> int:
-        """About how much text it holds: rows are stored in a quarter of their text, or less."""
-        length = self.end - self.start
-        if not self.source.num_rows:
-            return length
-        return 4 * self.source.num_bytes * length // self.source.num_rows
 
     @property
     def stored_bytes(self) -> int:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import os
 import random
 import shutil
 import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -18,6 +23,7 @@ from processes import contents, run, start, wait_for, workers_of
 from row_cases import write_rows
 
 import penstock
+from penstock.engines.native import find_native
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 FLAGS = ("--val-fraction", "0.1", "--memory", "2GiB")
@@ -413,7 +419,8 @@ def test_rows_without_a_text(documents: list[str], tmp_path: Path) -> None:
 def test_rows_in_a_stream_are_refused_by_name(parquet: Path, tmp_path: Path) -> None:
     path = tmp_path / "a.parquet.gz"
     path.write_bytes(gzip.compress(parquet.read_bytes()))
-    for name, stdin in [(path, None), ("-", parquet)]:
+    cases: list[tuple[str, Path | None]] = [(str(path), None), ("-", parquet)]
+    for name, stdin in cases:
         exit_code, said = run("tokenize", name, "-o", tmp_path / "out", stdin=stdin)
         assert exit_code == 4
         assert "parquet cannot be read from front to back" in said
@@ -433,3 +440,62 @@ def test_text_rows_and_streams_mix(
     exit_code, said = run(*job, "-j", "2")
     assert exit_code == 0, said
     assert contents(tmp_path / "out") == {name: data * 4 for name, data in expected.items()}
+
+
+def run_and_watch(*arguments: str | Path) -> tuple[int, str, int]:
+    """Run the real program with its real units; return what it said, and its peak memory."""
+    command = [sys.executable, "-m", "penstock", *map(str, arguments)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    watched, peak = psutil.Process(process.pid), 0
+    while process.poll() is None:
+        tree = 0
+        for each in [watched, *watched.children()]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                tree += each.memory_info().rss
+        peak = max(peak, tree)
+        time.sleep(0.02)
+    return process.returncode, process.communicate()[1], peak
+
+
+@pytest.mark.skipif(find_native("find_all") is None, reason="the kernel is not built")
+@pytest.mark.parametrize("kind", ["one row group", "stored in a hundredth"])
+def test_memory_does_not_depend_on_the_row_group(tmp_path: Path, kind: str) -> None:
+    """400 MB of text in one row group, with less memory than that."""
+    chance = random.Random(0)
+    words = (
+        " ".join(chance.choices(WORDS, k=100_000)) if kind == "one row group" else "text " * 1700
+    )
+    texts = [words[at : at + 4000] for at in range(4000)]
+    arrays = [pa.array([f"{idx} {text}" for text in texts]) for idx in range(25)]
+    path = tmp_path / "big.parquet"
+    with pq.ParquetWriter(path, pa.schema({"text": pa.string()}), compression="zstd") as writer:
+        whole = pa.concat_arrays(arrays)
+        writer.write_table(pa.table({"text": whole}), row_group_size=len(whole))
+    del whole, arrays
+    assert pq.ParquetFile(path).num_row_groups == 1
+    limit = 400 << 20
+    exit_code, said, peak = run_and_watch(
+        *("tokenize", path, "-o", tmp_path / "out", "--memory", str(limit), "-j", "1")
+    )
+    assert exit_code == 0, said
+    found = manifest(tmp_path / "out")
+    assert found["counts"]["input_bytes"] > 400e6
+    assert max(peak, found["run"]["peak_memory_bytes"]) < limit
+    assert found["run"]["workers_replaced"] == 0
+
+
+def test_a_long_list_of_row_groups_is_part_of_the_memory(tmp_path: Path) -> None:
+    columns = {f"column {idx}": ["x"] * 2000 for idx in range(30)}
+    path = write_rows(
+        tmp_path / "many.parquet", pa.table({"text": ["a b c"] * 2000, **columns}), row_group_size=2
+    )
+    exit_code, said, peak = run_and_watch(
+        *("tokenize", path, "-o", tmp_path / "out", "--engine", "tiktoken", "--memory", "500MiB")
+    )
+    assert exit_code == 2
+    assert "is too little memory for 1 worker" in said
+    memory = said.split("--memory ")[1].split("`")[0]
+    job = ("tokenize", path, "-o", tmp_path / "out", "--engine", "tiktoken", "--memory", memory)
+    exit_code, said, peak = run_and_watch(*job)
+    assert exit_code == 0, said
+    assert peak < int(memory.removesuffix("MiB")) << 20

@@ -360,12 +360,13 @@ class LocalExecutor:
 def _iter_batches(units: Iterable[Unit | None], batch_bytes: int) -> Iterator[_Batch | None]:
     """Group small units; a unit of `batch_bytes` or more stands alone.
 
+    One of rows does, too: they may be stored in a thousandth of their text.
     None is passed on: there will be more, but not yet.
     """
     group: list[Unit] = []
     number = size = 0
     for unit in units:
-        length = 0 if unit is None else unit.text_bytes
+        length = 0 if unit is None else _text_bytes(unit, batch_bytes)
         is_full = size + length > batch_bytes or len(group) >= _MAX_BATCH_UNITS
         if group and (unit is None or is_full):
             yield _Batch(number, group)
@@ -377,6 +378,10 @@ def _iter_batches(units: Iterable[Unit | None], batch_bytes: int) -> Iterator[_B
             size += length
     if group:
         yield _Batch(number, group)
+
+
+def _text_bytes(unit: Unit, batch_bytes: int) -> int:
+    return batch_bytes if unit.source.num_rows else unit.end - unit.start
 
 
 def _cause_of_death(process: _Process) -> str:

@@ -157,6 +157,7 @@ class _PlainRows:
         self._dtype = np.dtype("<i8" if is_large else "<i4")
         self._open: tuple[int, _PlainBatch] | None = None
         self.num_rows = batches.starts[-1]
+        self.index_bytes = 0
 
     def divide(self, unit_bytes: int) -> Iterator[tuple[int, int]]:
         """Yield ranges of rows: record batches joined, large ones divided."""
@@ -360,6 +361,7 @@ class _DecodedRows:
         self._next_idx = 0
         self._open: tuple[int, pa.Array] | None = None
         self.num_rows = batches.starts[-1]
+        self.index_bytes = 0
 
     def divide(self, unit_bytes: int) -> Iterator[tuple[int, int]]:
         """Yield ranges of rows: record batches joined, large ones divided."""

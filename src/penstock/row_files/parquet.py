@@ -56,6 +56,7 @@ class ParquetRows:
         self._starts = [0, *accumulate(groups)]
         self._cursor: _Cursor | None = None
         self.num_rows = self._starts[-1]
+        self.index_bytes: int = metadata.serialized_size
 
     def divide(self, unit_bytes: int) -> Iterator[tuple[int, int]]:
         """Yield ranges of rows: row groups joined, large ones divided by their average row."""

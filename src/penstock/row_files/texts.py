@@ -27,9 +27,15 @@ _MAX_UNITS = 2
 
 
 class Rows(Protocol):
-    """One column of an open file."""
+    """One column of an open file.
+
+    Attributes:
+        num_rows: How many rows it has.
+        index_bytes: How long the list of its row groups is, as it is stored.
+    """
 
     num_rows: int
+    index_bytes: int
 
     def divide(self, unit_bytes: int) -> Iterator[tuple[int, int]]:
         """Yield ranges of rows with about `unit_bytes` of text each."""
