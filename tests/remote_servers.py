@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import json
+import os
 import re
 import shutil
 import socket
@@ -20,6 +21,10 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+
+import pytest
+
+from penstock.remote import close_connections
 
 HOST = "127.0.0.1"
 S3_KEY, S3_SECRET = "test-key", "test-secret"
@@ -208,6 +213,32 @@ def line_to(port: int) -> Iterator[Line]:
         finally:
             server.shutdown()
             thread.join()
+
+
+def s3_client(port: int) -> Any:
+    import botocore.session
+
+    return botocore.session.get_session().create_client(
+        "s3",
+        endpoint_url=f"http://{HOST}:{port}",
+        aws_access_key_id=S3_KEY,
+        aws_secret_access_key=S3_SECRET,
+        region_name="us-east-1",
+    )
+
+
+def use_s3(monkeypatch: pytest.MonkeyPatch, port: int) -> None:
+    """Set what a user would set."""
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{HOST}:{port}")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", S3_KEY)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", S3_SECRET)
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
+    close_connections()
 
 
 def _free_ports(count: int) -> list[int]:

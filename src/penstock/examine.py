@@ -20,7 +20,7 @@ from penstock.decompress import detect_compression, find_frames, find_window_byt
 from penstock.errors import InputError
 from penstock.inputs import SourceFile
 from penstock.kinds import find_format, refuse_other_compression
-from penstock.remote import is_url, look_at_url, open_stream
+from penstock.remote import RemoteFile, is_url, look_at_url, open_stream
 from penstock.row_files import RowFile, open_rows
 from penstock.streams import STANDARD_INPUT, read_head
 from penstock.types import ROW_FORMATS, Source
@@ -45,7 +45,7 @@ def examine(path: str, input_format: InputFormat | None, text_key: str | None) -
         InputError: If it cannot be read, or is not what it should be.
     """
     if path == STANDARD_INPUT:
-        head = read_head(path, None, _EDGE_BYTES)
+        head = read_head(Source(path, 0, 0, ""), _EDGE_BYTES)
         edges = xxhash.xxh3_64_hexdigest(head)
         source = Source(path, 0, 0, edges, is_stream=True, is_empty=not head)
     elif is_url(path):
@@ -62,7 +62,7 @@ def examine(path: str, input_format: InputFormat | None, text_key: str | None) -
             window_bytes=find_window_bytes(compression, head),
         )
         source = _find_frames(source)
-        head = read_head(path, compression, _EDGE_BYTES)
+        head = read_head(source, _EDGE_BYTES)
     source = replace(source, format=find_format(path, head, input_format), is_empty=not head)
     if source.format in DELIMITERS:
         # Only what comes before tells whether a line feed in CSV stands inside quotes.
@@ -99,8 +99,13 @@ def _look_at_file(path: str) -> tuple[Source, bytes]:
 def _look_at_url(url: str) -> tuple[Source, bytes]:
     """Look at a remote file; what its server calls its version stands for its time and edges."""
     facts = look_at_url(url)
-    with open_stream(url, facts) as stream:
-        head = stream.read(_EDGE_BYTES)
+    if facts.is_ranged:
+        with RemoteFile(url, facts) as file:
+            file.prefetch(0, _EDGE_BYTES)
+            head = file.read_at(0, _EDGE_BYTES)
+    else:
+        with open_stream(url, facts) as stream:
+            head = stream.read(_EDGE_BYTES)
     edges = xxhash.xxh3_64_hexdigest(facts.version.encode() + head)
     source = Source(
         url, facts.num_bytes or 0, 0, edges, is_stream=not facts.is_ranged, version=facts.version

@@ -288,8 +288,7 @@ class Feed:
         source = unit.source
         header = read_header(source) if source.format in DELIMITERS else None
         stream = ContentStream(
-            source.path,
-            source.compression,
+            source,
             max_window_bytes=self._max_window_bytes,
             give_back=self._give_back,
             is_last=True,

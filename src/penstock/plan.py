@@ -234,6 +234,6 @@ def _choose_rule(settings: JobSettings, sources: list[Source]) -> tuple[Document
 
 def _read_head(source: Source) -> bytes:
     if source.compression is not None or source.is_stream:
-        return read_head(source.path, source.compression, _HEAD_BYTES)
-    with open_unit(Unit(0, 0, source, 0, 0, 0), None) as file:
+        return read_head(source, _HEAD_BYTES)
+    with open_unit(Unit(0, 0, source, 0, _HEAD_BYTES, 0), None) as file:
         return file.read_at(0, _HEAD_BYTES)

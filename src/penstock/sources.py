@@ -11,6 +11,8 @@ import os
 import re
 import shlex
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +22,7 @@ from penstock.remote import expand_url, is_url
 from penstock.streams import STANDARD_INPUT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
     from penstock.types import InputFormat, Source
 
@@ -35,6 +37,7 @@ __all__ = [
 
 _GLOB_CHARACTERS = re.compile(r"[*?\[]")
 _DIGITS = re.compile(r"(\d+)")
+_NUM_LOOKS = 8
 
 
 def find_sources(
@@ -65,6 +68,7 @@ def find_sources(
                     next_step="pass it alone",
                 )
             return [examine(argument, input_format, text_key)]
+        paths: list[str] = []
         for real, path in _iter_once(_expand(argument)):
             if real in seen:
                 raise UsageError(
@@ -77,11 +81,38 @@ def find_sources(
                 if path == argument:
                     raise _own_output(path)
                 continue
-            try:
-                sources.append(examine(path, input_format, text_key))
-            except InputError as error:
-                on_unusable(path, error)
+            paths.append(path)
+        with closing(_iter_examined(paths, input_format, text_key)) as examined:
+            for path, found in examined:
+                if isinstance(found, InputError):
+                    on_unusable(path, found)
+                else:
+                    sources.append(found)
     return sources
+
+
+def _iter_examined(
+    paths: Sequence[str], input_format: InputFormat | None, text_key: str
+) -> Generator[tuple[str, Source | InputError]]:
+    """Look at inputs in their order; at several remote ones at once.
+
+    One after the other, 10,000 objects would take half an hour before the job starts.
+    """
+
+    def look(path: str) -> Source | InputError:
+        try:
+            return examine(path, input_format, text_key)
+        except InputError as error:
+            return error
+
+    if not any(map(is_url, paths)):
+        yield from zip(paths, map(look, paths), strict=True)
+        return
+    pool = ThreadPoolExecutor(_NUM_LOOKS)
+    try:
+        yield from zip(paths, pool.map(look, paths), strict=True)
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _iter_once(paths: Iterator[str]) -> Iterator[tuple[str, str]]:

@@ -9,18 +9,19 @@ from __future__ import annotations
 import os
 import select
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.decompress import MAX_WINDOW_BYTES, DecompressedStream
 from penstock.errors import InputError
-from penstock.remote import is_url, open_stream
+from penstock.remote import changed, is_url, look_at_url, open_stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
     from penstock.remote import RemoteStream
-    from penstock.types import Compression, Source
+    from penstock.types import Source
 
 __all__ = ["STANDARD_INPUT", "ContentStream", "count_lines", "measure_content", "read_head"]
 
@@ -35,8 +36,7 @@ class ContentStream:
 
     def __init__(
         self,
-        path: str,
-        compression: Compression | None,
+        source: Source,
         *,
         max_window_bytes: int = MAX_WINDOW_BYTES,
         give_back: bool = False,
@@ -45,13 +45,12 @@ class ContentStream:
         """Open a stream.
 
         Args:
-            path: A file, a URL, or `-` for standard input.
-            compression: What its content is compressed with.
+            source: What it was when the job was planned; a remote one must still be that.
             max_window_bytes: The most that a decoder may keep to look back into.
             give_back: Hand pages that were read back to the system.
             is_last: It will not be opened again: no head of standard input is kept.
         """
-        self._path = path
+        self._path = path = source.path
         self._give_back = give_back
         self._stored = 0
         self._given_back = 0
@@ -63,15 +62,15 @@ class ContentStream:
             if is_last:
                 _stdin.forget()
         elif is_url(path):
-            self._remote = open_stream(path)
+            self._remote = _open_remote(source)
             self._read = self._remote.read
         else:
             self._file = _open(path)
             self._read = self._read_file
         self._decoder: DecompressedStream | None = None
-        if compression is not None:
+        if source.compression is not None:
             self._decoder = DecompressedStream(
-                self._read, compression, path, max_window_bytes=max_window_bytes
+                self._read, source.compression, path, max_window_bytes=max_window_bytes
             )
 
     def __enter__(self) -> ContentStream:
@@ -141,9 +140,9 @@ class ContentStream:
                 os.posix_fadvise(self._file, 0, end, os.POSIX_FADV_DONTNEED)
 
 
-def read_head(path: str, compression: Compression | None, num_bytes: int) -> bytes:
+def read_head(source: Source, num_bytes: int) -> bytes:
     """Return the first bytes of content; standard input can still be read from its start."""
-    with ContentStream(path, compression) as stream:
+    with ContentStream(source) as stream:
         buffer = bytearray(num_bytes)
         done = 0
         while done < num_bytes and (count := stream.readinto(memoryview(buffer)[done:])):
@@ -155,7 +154,7 @@ def count_lines(source: Source, end: int) -> int | None:
     """Count the line feeds before a position by reading all again; None where that cannot be."""
     if source.path == STANDARD_INPUT:
         return None
-    with ContentStream(source.path, source.compression) as stream:
+    with ContentStream(source) as stream:
         buffer = bytearray(_PIECE_BYTES)
         done = num_lines = 0
         while done < end:
@@ -171,7 +170,7 @@ def measure_content(source: Source) -> int:
     """Return how long the content is, up to damage if there is any, by reading it."""
     size = 0
     scratch = memoryview(bytearray(_PIECE_BYTES))
-    with ContentStream(source.path, source.compression) as stream, suppress(InputError):
+    with ContentStream(source) as stream, suppress(InputError):
         while count := stream.readinto(scratch):
             size += count
     return size
@@ -222,6 +221,16 @@ class _StandardInput:
 
 
 _stdin = _StandardInput()
+
+
+def _open_remote(source: Source) -> RemoteStream:
+    """Open a remote file from its start; refuse one that is no longer what it was."""
+    facts = look_at_url(source.path)
+    if (facts.num_bytes or 0, facts.version) != (source.num_bytes, source.version):
+        planned = replace(facts, num_bytes=source.num_bytes, version=source.version)
+        answer = f"{facts.num_bytes} bytes, version {facts.version!r} now"
+        raise changed(source.path, planned, answer)
+    return open_stream(source.path, facts)
 
 
 def _open(path: str) -> int:

@@ -6,12 +6,12 @@ is a URL; no other module does.
 
 from __future__ import annotations
 
-from penstock.remote.base import RemoteFacts, close_connections
+from penstock.remote.base import RemoteFacts, changed, close_connections
 from penstock.remote.files import RemoteFile
 from penstock.remote.listing import expand_url, is_url
 from penstock.remote.retries import Retries
 from penstock.remote.streams import RemoteStream, open_seekable, open_stream
-from penstock.remote.transports import iter_facts, look_at_url
+from penstock.remote.transports import look_at_url
 
 __all__ = [
     "REMOTE_BYTES",
@@ -19,10 +19,10 @@ __all__ = [
     "RemoteFile",
     "RemoteStream",
     "Retries",
+    "changed",
     "close_connections",
     "expand_url",
     "is_url",
-    "iter_facts",
     "look_at_url",
     "open_seekable",
     "open_stream",

@@ -147,14 +147,16 @@ class RemoteFile:
         return _Window(start, buffer)
 
     def _fill(self, buffer: memoryview, start: int) -> None:
-        """Fetch a range straight into `buffer`; after a failure, go on behind what arrived."""
-        if not buffer:
-            return
+        """Fetch a range straight into `buffer`; after a failure, go on behind what arrived.
+
+        So many tries are for every piece, as in a stream: a long range over a bad line gets on.
+        """
         done = 0
         end = start + len(buffer)
 
         def attempt() -> None:
             nonlocal done
+            before = done
             body = self._transport.ask(start + done, end, self.facts)
             try:
                 while done < len(buffer):
@@ -162,7 +164,11 @@ class RemoteFile:
                     if not count:
                         raise PassingError(f"the answer ended at byte {start + done}")
                     done += count
+            except PassingError:
+                if done - before < PIECE_BYTES:
+                    raise
             finally:
                 body.close()
 
-        self._retries.run(attempt, f"{self.url}, bytes {start} to {end}")
+        while done < len(buffer):
+            self._retries.run(attempt, f"{self.url}, bytes {start} to {end}")

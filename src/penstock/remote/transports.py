@@ -7,11 +7,10 @@ here.
 from __future__ import annotations
 
 import re
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from penstock.errors import InputError, PenstockError
+from penstock.errors import InputError
 from penstock.remote.base import missing_package
 from penstock.remote.generic import GenericTransport
 from penstock.remote.retries import Retries
@@ -19,15 +18,12 @@ from penstock.remote.s3 import S3Transport
 from penstock.remote.web import WebTransport
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from penstock.remote.base import RemoteFacts, Transport
 
-__all__ = ["find_transport", "iter_facts", "look_at_url"]
+__all__ = ["find_transport", "look_at_url"]
 
 # A name that was mistyped should not take half a minute to be found out.
 _LOOKS = Retries(num_tries=4)
-_NUM_THREADS = 16
 _HUGGING_FACE = re.compile(
     r"hf://(?P<kind>datasets/|spaces/)?(?P<repo>[^/@]+/[^/@]+)"
     r"(?:@(?P<revision>refs/(?:convert|pr)/[^/]+|[^/]+))?/(?P<path>.+)"
@@ -54,22 +50,6 @@ def look_at_url(url: str, retries: Retries = _LOOKS) -> RemoteFacts:
         UsageError: If a package is missing.
     """
     return retries.run(find_transport(url).look, url)
-
-
-def iter_facts(urls: Sequence[str]) -> Iterator[RemoteFacts | PenstockError]:
-    """Look at many objects at once; yield in their order what was found, or what is wrong.
-
-    One after the other, 10,000 objects would take ten minutes before the job starts.
-    """
-
-    def look(url: str) -> RemoteFacts | PenstockError:
-        try:
-            return look_at_url(url)
-        except PenstockError as error:
-            return error
-
-    with ThreadPoolExecutor(_NUM_THREADS) as pool:
-        yield from pool.map(look, urls)
 
 
 def _hugging_face(url: str) -> Transport:

@@ -1,0 +1,305 @@
+"""Jobs on inputs that are somewhere else: the same bytes as from files, whatever happens."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from processes import contents, run
+from remote_servers import HOST, WebServer, line_to, s3_client, use_s3, web_server
+from row_cases import write_rows
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+FLAGS = ("--val-fraction", "0.1", "--memory", "2GiB")
+BUCKET = "jobs"
+NAMES = ("a.txt", "b.jsonl", "c.jsonl.gz", "d.parquet")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same documents in four ways, some eight units each."""
+    folder = tmp_path_factory.mktemp("files")
+    documents = [f"document {idx}: " + f"word {idx % 7} " * 270 for idx in range(800)]
+    (folder / "a.txt").write_text("<|endoftext|>".join(documents))
+    lines = "".join(json.dumps({"text": each}) + "\n" for each in documents)
+    (folder / "b.jsonl").write_text(lines)
+    (folder / "c.jsonl.gz").write_bytes(gzip.compress(lines.encode()))
+    write_rows(
+        folder / "d.parquet",
+        pa.table({"text": documents}),
+        row_group_size=100,
+        compression="none",
+        use_dictionary=False,
+    )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def expected(files: Path) -> dict[str, bytes]:
+    output = files.parent / "expected"
+    assert run("tokenize", files / "a.txt", "-o", output, *FLAGS)[0] == 0
+    return contents(output)
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Nothing may be copied to disk: what a job could take for that stays empty."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    for name in ("TMPDIR", "HOME"):
+        monkeypatch.setenv(name, str(folder))
+    yield
+    assert list(folder.iterdir()) == []
+
+
+@pytest.fixture
+def web(files: Path) -> Iterator[WebServer]:
+    with web_server() as server:
+        server.files = {path.name: path.read_bytes() for path in files.iterdir()}
+        yield server
+
+
+@pytest.fixture(scope="module")
+def bucket(s3_gateway: int, files: Path) -> int:
+    client = s3_client(s3_gateway)
+    client.create_bucket(Bucket=BUCKET)
+    for path in files.iterdir():
+        client.put_object(Bucket=BUCKET, Key=f"in/{path.name}", Body=path.read_bytes())
+    client.close()
+    return s3_gateway
+
+
+@pytest.fixture
+def s3(bucket: int, monkeypatch: pytest.MonkeyPatch) -> int:
+    use_s3(monkeypatch, bucket)
+    return bucket
+
+
+def times(count: int, expected: dict[str, bytes]) -> dict[str, bytes]:
+    return {name: data * count for name, data in expected.items()}
+
+
+def manifest(output: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((output / "manifest.json").read_text())
+    return content
+
+
+def flip(path: Path, position: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[position] ^= 1
+    path.write_bytes(data)
+
+
+def test_a_web_server_gives_the_same_bytes(
+    web: WebServer, expected: dict[str, bytes], tmp_path: Path
+) -> None:
+    urls = [web.url(name) for name in NAMES]
+    exit_code, said = run("tokenize", *urls, "-o", tmp_path / "out", *FLAGS, "-j", "1")
+    assert exit_code == 0, said
+    assert contents(tmp_path / "out") == times(4, expected)
+    assert [each["path"] for each in manifest(tmp_path / "out")["inputs"]] == urls
+    made = {path.name for path in (tmp_path / "out").iterdir()}
+    assert made == {"train.bin", "val.bin", "segments.jsonl", "manifest.json", ".penstock"} - (
+        set() if (tmp_path / "out" / ".penstock").exists() else {".penstock"}
+    )
+    counts = Counter(path for path, _ in web.requests)
+    assert counts == {}, web.requests
+
+
+def test_a_web_server_without_ranges(
+    web: WebServer, expected: dict[str, bytes], tmp_path: Path
+) -> None:
+    web.has_ranges = False
+    urls = [web.url(name) for name in NAMES]
+    exit_code, said = run("tokenize", *urls[:3], "-o", tmp_path / "out", *FLAGS, "-j", "2")
+    assert exit_code == 0, said
+    assert contents(tmp_path / "out") == times(3, expected)
+    exit_code, said = run("tokenize", *urls, "-o", tmp_path / "rows", *FLAGS)
+    assert exit_code == 4
+    assert "parquet cannot be read from front to back" in said
+    assert urls[3] in said
+
+
+@pytest.mark.parametrize("argument", ["in", "in/*.*", "**"])
+def test_s3_gives_the_same_bytes(
+    s3: int, expected: dict[str, bytes], tmp_path: Path, argument: str
+) -> None:
+    job = ("tokenize", f"s3://{BUCKET}/{argument}", "-o", tmp_path / "out", *FLAGS)
+    exit_code, said = run(*job, "-j", "2")
+    assert exit_code == 0, said
+    assert contents(tmp_path / "out") == times(4, expected)
+    if argument == "in":
+        exit_code, said = run(*job)
+        assert exit_code == 0, said
+        assert "done already" in said or "nothing" in said, said
+
+
+def test_a_remote_job_is_verified_and_repaired(
+    s3: int, expected: dict[str, bytes], tmp_path: Path
+) -> None:
+    output = tmp_path / "out"
+    assert run("tokenize", f"s3://{BUCKET}/in", "-o", output, *FLAGS)[0] == 0
+    exit_code, said = run("verify", output, "--full", "--source")
+    assert exit_code == 0, said
+    for position in (100_000, 1_000_000, 1_500_000, 2_000_000):
+        flip(output / "train.bin", position)
+    assert run("verify", output, "--repair")[0] == 0
+    assert contents(output) == times(4, expected)
+    ledger = output / "segments.jsonl"
+    whole = ledger.read_bytes()
+    ledger.unlink()
+    exit_code, said = run("verify", output, "--repair")
+    assert exit_code == 0, said
+    assert ledger.read_bytes() == whole
+
+
+@pytest.mark.parametrize("kind", ["web", "s3"])
+def test_connections_that_are_cut_are_survived(
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    expected: dict[str, bytes],
+    tmp_path: Path,
+    kind: str,
+) -> None:
+    port = request.getfixturevalue("web").port if kind == "web" else request.getfixturevalue("s3")
+    with line_to(port) as line:
+        use_s3(monkeypatch, line.port)
+        root = f"http://{HOST}:{line.port}" if kind == "web" else f"s3://{BUCKET}/in"
+        line.cut_after_bytes, line.num_cuts = 300_000, 22
+        urls = [f"{root}/{name}" for name in NAMES]
+        exit_code, said = run("tokenize", *urls, "-o", tmp_path / "out", *FLAGS, "-j", "2")
+        assert exit_code == 0, said
+        assert line.num_cuts == 0
+    assert contents(tmp_path / "out") == times(4, expected)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_killed_run_goes_on_in_the_middle(
+    s3: int, expected: dict[str, bytes], tmp_path: Path, name: str
+) -> None:
+    job = ("tokenize", f"s3://{BUCKET}/in/{name}", "-o", tmp_path / "out", *FLAGS)
+    assert run(*job, fault="ledger on disk:2")[0] == -signal.SIGKILL
+    assert run(*job, fault="ledger line torn:2")[0] == -signal.SIGKILL
+    exit_code, said = run(*job)
+    assert exit_code == 0, said
+    assert contents(tmp_path / "out") == expected
+    assert manifest(tmp_path / "out")["run"]["units_kept"] > 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_object_that_changed_between_runs_is_a_conflict(
+    web: WebServer, tmp_path: Path, name: str
+) -> None:
+    job = ("tokenize", web.url(name), "-o", tmp_path / "out", *FLAGS)
+    assert run(*job, fault="ledger on disk:2")[0] == -signal.SIGKILL
+    web.etags[name] = '"v2"'
+    exit_code, said = run(*job)
+    assert exit_code == 5, said
+    assert web.url(name) in said
+
+
+class ChangingTags(dict[str, str]):
+    """Answers so many times for the first version of a file."""
+
+    def __init__(self, num_answers: int) -> None:
+        super().__init__()
+        self.left = num_answers
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.left -= 1
+        return '"v1"' if self.left >= 0 else '"v2"'
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_object_that_changes_during_a_run_is_an_error(
+    web: WebServer, tmp_path: Path, name: str
+) -> None:
+    """At whichever request it does."""
+    web.etags = ChangingTags(1 << 30)
+    assert run("tokenize", web.url(name), "-o", tmp_path / "out", *FLAGS, "-j", "1")[0] == 0
+    num_requests = len(web.requests)
+    for num_answers in (num_requests // 2, num_requests - 1):
+        shutil.rmtree(tmp_path / "out", ignore_errors=True)
+        web.etags = ChangingTags(num_answers)
+        exit_code, said = run("tokenize", web.url(name), "-o", tmp_path / "out", *FLAGS, "-j", "1")
+        assert exit_code == 4, said
+        assert "the file changed while it was read" in said
+        assert web.url(name) in said
+        assert not (tmp_path / "out" / "manifest.json").exists()
+
+
+def test_what_is_not_there_is_named(
+    s3: int, web: WebServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refusal(url: str) -> str:
+        exit_code, said = run("tokenize", url, "-o", tmp_path / "out")
+        assert exit_code == 4, said
+        assert url in said
+        assert not (tmp_path / "out").exists()
+        return said.split("next:")[1]
+
+    assert "credentials" in refusal(web.url("none.txt"))
+    assert "check the spelling" in refusal(f"s3://{BUCKET}/none/")
+    assert "AWS_ENDPOINT_URL" in refusal("s3://no-such-bucket/in/a.txt")
+    web.token = "secret"
+    assert "~/.netrc" in refusal(web.url("a.txt"))
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
+    assert "AWS_PROFILE" in refusal(f"s3://{BUCKET}/in/a.txt")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    assert "AWS_PROFILE" in refusal(f"s3://{BUCKET}/in/a.txt")
+
+
+def test_what_is_not_there_can_be_left_out(
+    web: WebServer, expected: dict[str, bytes], tmp_path: Path
+) -> None:
+    urls = [web.url(name) for name in ("none.txt", "a.txt", "none.parquet")]
+    exit_code, said = run("tokenize", *urls, "-o", tmp_path / "out", "--on-error", "skip", *FLAGS)
+    assert exit_code == 3, said
+    assert contents(tmp_path / "out") == expected
+    listed = (tmp_path / "out" / "skipped.jsonl").read_text().splitlines()
+    assert [json.loads(line)["path"] for line in listed] == [urls[0], urls[2]]
+
+
+def test_a_url_is_named_once(s3: int, web: WebServer, tmp_path: Path) -> None:
+    for inputs in (
+        [web.url("a.txt"), web.url("b.jsonl"), web.url("a.txt")],
+        [f"s3://{BUCKET}/in/a.txt", f"s3://{BUCKET}/in"],
+    ):
+        exit_code, said = run("tokenize", *inputs, "-o", tmp_path / "out")
+        assert exit_code == 2
+        assert "the same file is named twice" in said
+        assert inputs[0] in said
+
+
+def test_local_and_remote_inputs_mix(
+    web: WebServer, s3: int, files: Path, expected: dict[str, bytes], tmp_path: Path
+) -> None:
+    inputs = [
+        files / "d.parquet",
+        web.url("a.txt"),
+        f"s3://{BUCKET}/in/c.jsonl.gz",
+        files / "a.txt",
+    ]
+    job = ("tokenize", *inputs, "-o", tmp_path / "out", *FLAGS)
+    assert run(*job, "-j", "2", fault="ledger on disk:5")[0] == -signal.SIGKILL
+    exit_code, said = run(*job, "-j", "2")
+    assert exit_code == 0, said
+    assert contents(tmp_path / "out") == times(4, expected)
+
+
+def test_a_limit_holds_for_remote_inputs(web: WebServer, files: Path, tmp_path: Path) -> None:
+    limit = ("--limit", str((files / "a.txt").stat().st_size + 300_000))
+    urls = [web.url(name) for name in ("a.txt", "d.parquet")]
+    paths = [files / name for name in ("a.txt", "d.parquet")]
+    assert run("tokenize", *urls, "-o", tmp_path / "a", *FLAGS, *limit)[0] == 0
+    assert run("tokenize", *paths, "-o", tmp_path / "b", *FLAGS, *limit)[0] == 0
+    assert contents(tmp_path / "a") == contents(tmp_path / "b")
