@@ -49,7 +49,7 @@ def read_header(source: Source) -> CsvHeader:
         InputError: If it cannot be read, is broken or far too long.
     """
     for num_bytes in _LOOKS_BYTES:
-        head = read_head(source.path, source.compression, num_bytes)
+        head = read_head(source, num_bytes)
         header = parse_header(head, source, is_all=len(head) < num_bytes)
         if header is not None:
             return header

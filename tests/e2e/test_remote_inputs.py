@@ -283,7 +283,7 @@ def test_a_url_is_named_once(s3: int, web: WebServer, tmp_path: Path) -> None:
 def test_local_and_remote_inputs_mix(
     web: WebServer, s3: int, files: Path, expected: dict[str, bytes], tmp_path: Path
 ) -> None:
-    inputs = [
+    inputs: list[str | Path] = [
         files / "d.parquet",
         web.url("a.txt"),
         f"s3://{BUCKET}/in/c.jsonl.gz",
