@@ -29,6 +29,7 @@ MAX_LINE_BYTES = 64 << 20
 # What of a remote file is fetched with a unit; most looks beyond its edges are short.
 _BEHIND_BYTES = 1 << 16
 _AHEAD_BYTES = 1 << 18
+_HEAD_BYTES = 4
 _FIRST_LOOK_BYTES = 1 << 14
 _MAX_LOOK_BYTES = 4 << 20
 
@@ -172,6 +173,14 @@ class _Seekable:
         )
 
 
+@lru_cache(maxsize=16)
+def _fetch_head(source: Source) -> bytes:
+    facts = RemoteFacts(source.num_bytes, source.version, is_ranged=True)
+    with RemoteFile(source.path, facts) as file:
+        file.prefetch(0, _HEAD_BYTES)
+        return file.read_at(0, _HEAD_BYTES)
+
+
 class _RemoteInput(_Seekable):
     """A remote file, of which all that a unit needs is asked for at once."""
 
@@ -181,6 +190,7 @@ class _RemoteInput(_Seekable):
         facts = RemoteFacts(source.num_bytes, source.version, is_ranged=True)
         self._file = RemoteFile(source.path, facts)
         self._file.prefetch(unit.start - _BEHIND_BYTES, unit.end + _AHEAD_BYTES)
+        self._start = unit.start - _BEHIND_BYTES
 
     def __enter__(self) -> OpenInput:
         return self
@@ -192,6 +202,12 @@ class _RemoteInput(_Seekable):
         traceback: TracebackType | None,
     ) -> None:
         self._file.close()
+
+    def read_at(self, start: int, end: int) -> bytes:
+        """Read a range; the first bytes, which every unit asks for, are fetched once."""
+        if max(start, 0) < end <= min(_HEAD_BYTES, self._start):
+            return _fetch_head(self.source)[max(start, 0) : end]
+        return super().read_at(start, end)
 
     def read_into(self, buffer: memoryview, start: int) -> None:
         self._file.read_into(buffer, start)

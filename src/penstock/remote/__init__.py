@@ -28,5 +28,6 @@ __all__ = [
     "open_stream",
 ]
 
-# What a client takes once it is loaded: botocore the most.
+# What a client takes once it is loaded. botocore takes the most: 25 MiB in the parent, 39 in a
+# worker; requests takes 8.
 REMOTE_BYTES = 40 << 20

@@ -27,6 +27,8 @@ _BEHIND_BYTES = 1 << 16
 _AHEAD_BYTES = 1 << 17
 _FAR_AHEAD_BYTES = 1 << 20
 _MAX_WINDOWS = 4
+# Where a reader has said that it goes through a range: a request for so much.
+_READ_AHEAD_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,7 @@ class RemoteFile:
         self._retries = retries or Retries()
         self._windows: list[_Window] = []
         self._prefetched = _Window(0, memoryview(b""))
+        self._announced = 0, 0
 
     def __enter__(self) -> RemoteFile:
         return self
@@ -96,9 +99,14 @@ class RemoteFile:
         self._prefetched = _Window(0, memoryview(b""))
         self._prefetched = self._fetch_window(start, end)
 
+    def announce(self, start: int, end: int) -> None:
+        """Say that a range will be read from start to end: it is fetched in long pieces."""
+        self._announced = self._clip(start, end)
+
     def read_at(self, start: int, end: int) -> bytes:
         """Read the bytes from `start` to `end`, less what lies outside the file."""
         start, end = self._clip(start, end)
+        self._read_ahead(start, end)
         if end - start <= _SHORT_BYTES or self._prefetched.holds(start, end):
             return bytes(self._look(start, end))
         buffer = bytearray(end - start)
@@ -114,6 +122,7 @@ class RemoteFile:
                 where=f"{self.url}, bytes {start} to {end}",
                 next_step="report this: a range was planned that lies outside the file",
             )
+        self._read_ahead(start, end)
         if len(buffer) <= _SHORT_BYTES or self._prefetched.holds(start, end):
             buffer[:] = self._look(start, end)
         else:
@@ -125,6 +134,18 @@ class RemoteFile:
     def _clip(self, start: int, end: int) -> tuple[int, int]:
         start = max(start, 0)
         return start, max(min(end, self.num_bytes), start)
+
+    def _read_ahead(self, start: int, end: int) -> None:
+        """Fetch the next piece of what was announced, behind what of it is here already."""
+        here, last = self._prefetched, self._announced[1]
+        is_ahead = self._announced[0] <= start < end <= min(last, start + _READ_AHEAD_BYTES)
+        if not is_ahead or here.holds(start, end):
+            return
+        kept = here.slice(start, here.end) if here.start <= start < here.end else memoryview(b"")
+        buffer = memoryview(bytearray(min(_READ_AHEAD_BYTES, last - start)))
+        buffer[: len(kept)] = kept
+        self._fill(buffer[len(kept) :], start + len(kept))
+        self._prefetched = _Window(start, buffer)
 
     def _look(self, start: int, end: int) -> memoryview:
         """Return a short range from a window; fetch one around it if there is none."""

@@ -136,6 +136,10 @@ class _Seekable(io.RawIOBase):
         """Return the file's size."""
         return self._file.num_bytes
 
+    def announce(self, start: int, end: int) -> None:
+        """Say that a range will be read from start to end."""
+        self._file.announce(start, end)
+
     def readable(self) -> bool:
         return True
 

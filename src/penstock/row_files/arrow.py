@@ -183,6 +183,7 @@ class _PlainRows:
     def _batch(self, idx: int) -> _PlainBatch:
         if self._open is None or self._open[0] != idx:
             self._open = idx, self._load(idx)
+            self._open[1].announce()
         return self._open[1]
 
     def _load(self, idx: int) -> _PlainBatch:
@@ -216,6 +217,11 @@ class _PlainBatch:
         for idx in self._place.validities:
             if self._buffers[idx].size:
                 self._buffers[idx].expect(-(-self.num_rows // 8))
+
+    def announce(self) -> None:
+        """Say that the texts will be read."""
+        if self.num_rows:
+            self._buffers[self._place.text].announce()
 
     @property
     def text_bytes(self) -> int:
@@ -275,6 +281,10 @@ class _Buffer:
         if self._num_bytes is None:
             self._num_bytes = self._look()
         return self._num_bytes
+
+    def announce(self) -> None:
+        """Say that it will be read from its start to its end."""
+        self._file.announce(self._start, self.end)
 
     def expect(self, num_bytes: int) -> None:
         """Refuse less than these bytes, and read no more."""

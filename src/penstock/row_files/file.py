@@ -70,6 +70,12 @@ class RowFile:
             done += count
         return view
 
+    def announce(self, start: int, end: int) -> None:
+        """Say that a range will be read from start to end, which saves a remote file requests."""
+        announce = getattr(self.stream, "announce", None)
+        if announce is not None:
+            announce(start, end)
+
     @contextmanager
     def reading(self, what: str, place: str = "") -> Iterator[None]:
         """Turn what goes wrong inside into an error that says what and where.

@@ -93,6 +93,7 @@ class ParquetRows:
         start, end = self._starts[group : group + 2]
         row_bytes = self._group_bytes(group) // (end - start) + 1
         batch_rows = min(max(_BATCH_BYTES // row_bytes, 1), _MAX_BATCH_ROWS)
+        self._announce(group)
         batches = self._parquet.iter_batches(
             batch_size=batch_rows,
             row_groups=[group],
@@ -100,6 +101,12 @@ class ParquetRows:
             use_threads=False,
         )
         return _Cursor(group, start, map(self._column.pick, batches))
+
+    def _announce(self, group: int) -> None:
+        column = self._parquet.metadata.row_group(group).column(self._leaves[0])
+        # Not every writer says where the dictionary is; some say 0.
+        start = min(column.dictionary_page_offset or 1 << 62, column.data_page_offset)
+        self._file.announce(start, start + column.total_compressed_size)
 
     def _group_bytes(self, group: int) -> int:
         """Return the size of the column in a row group: unpacked, but with its dictionary."""
