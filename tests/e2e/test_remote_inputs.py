@@ -112,7 +112,7 @@ def test_a_web_server_gives_the_same_bytes(
     )
     counts = Counter(path for path, _ in web.requests)
     # A look and the head; of text the start for its separator and two samples; then the units.
-    assert counts["a.txt"] <= 7 + 8
+    assert counts["a.txt"] <= 8 + 8
     assert counts["b.jsonl"] <= 4 + 9
     assert counts["c.jsonl.gz"] <= 6
     # Three times the footer, two times a sample's row group, then each row group.

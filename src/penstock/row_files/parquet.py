@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import InputError
 from penstock.row_files.columns import find_text_column
-from penstock.row_files.texts import MAX_TEXT_BYTES, RowTexts, UnitDivision
+from penstock.row_files.texts import LEAST_ROW_BYTES, MAX_TEXT_BYTES, RowTexts, UnitDivision
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,6 +30,7 @@ _BUFFER_BYTES = 1 << 18
 # ones take, and cost some tens of microseconds each (docs/adr/0015-rows.md).
 _BATCH_BYTES = 1 << 18
 _MAX_BATCH_ROWS = 1 << 10
+_LOOK_ROWS = 64
 
 
 class ParquetRows:
@@ -55,6 +56,7 @@ class ParquetRows:
         self._leaves = [idx for idx, leaf in enumerate(leaves) if leaf == path]
         self._starts = [0, *accumulate(groups)]
         self._cursor: _Cursor | None = None
+        self._text_sizes: dict[int, int] = {}
         self.num_rows = self._starts[-1]
         self.index_bytes: int = metadata.serialized_size
 
@@ -64,7 +66,7 @@ class ParquetRows:
         for idx in range(len(self._starts) - 1):
             start, end = self._starts[idx : idx + 2]
             with self._file.reading("this parquet file is damaged", f"row group {idx}"):
-                size = self._group_bytes(idx)
+                size = self._text_bytes(idx)
             if end > start and size > (end - start) * MAX_TEXT_BYTES:
                 raise InputError(
                     f"a row group with rows of more than {MAX_TEXT_BYTES >> 20} MiB on average",
@@ -91,8 +93,11 @@ class ParquetRows:
 
     def _open_group(self, group: int) -> _Cursor:
         start, end = self._starts[group : group + 2]
-        row_bytes = self._group_bytes(group) // (end - start) + 1
+        row_bytes = self._text_bytes(group) // (end - start) + 1
         batch_rows = min(max(_BATCH_BYTES // row_bytes, 1), _MAX_BATCH_ROWS)
+        return _Cursor(group, start, self._iter_arrays(group, batch_rows))
+
+    def _iter_arrays(self, group: int, batch_rows: int) -> Iterator[pa.Array]:
         self._announce(group)
         batches = self._parquet.iter_batches(
             batch_size=batch_rows,
@@ -100,13 +105,28 @@ class ParquetRows:
             columns=[".".join(self._column.names)],
             use_threads=False,
         )
-        return _Cursor(group, start, map(self._column.pick, batches))
+        return map(self._column.pick, batches)
 
     def _announce(self, group: int) -> None:
         column = self._parquet.metadata.row_group(group).column(self._leaves[0])
         # Not every writer says where the dictionary is; some say 0.
         start = min(column.dictionary_page_offset or 1 << 62, column.data_page_offset)
         self._file.announce(start, start + column.total_compressed_size)
+
+    def _text_bytes(self, group: int) -> int:
+        """Return about how much text a row group holds.
+
+        A dictionary hides texts that are there many times: where rows seem to be very short, the
+        first ones are looked at.
+        """
+        if group not in self._text_sizes:
+            num_rows = self._starts[group + 1] - self._starts[group]
+            size = self._group_bytes(group)
+            if size < num_rows * LEAST_ROW_BYTES:
+                first = _Cursor(group, 0, self._iter_arrays(group, _LOOK_ROWS)).take(0, _LOOK_ROWS)
+                size = max(size, num_rows * first.num_bytes // first.num_rows)
+            self._text_sizes[group] = size
+        return self._text_sizes[group]
 
     def _group_bytes(self, group: int) -> int:
         """Return the size of the column in a row group: unpacked, but with its dictionary."""

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-__all__ = ["MAX_TEXT_BYTES", "RowTexts", "Rows", "UnitDivision", "unpack_bits"]
+__all__ = ["LEAST_ROW_BYTES", "MAX_TEXT_BYTES", "RowTexts", "Rows", "UnitDivision", "unpack_bits"]
 
 # A longer text is refused by name: it would not fit the memory of a worker.
 MAX_TEXT_BYTES = 64 << 20
 # A row counts for at least this much of a unit: what a dictionary hides, and what its ids take.
-_LEAST_ROW_BYTES = 128
+LEAST_ROW_BYTES = 128
 # What is this much larger than a unit is divided.
 _MAX_UNITS = 2
 
@@ -128,7 +128,7 @@ class UnitDivision:
 
     def add(self, num_rows: int, num_bytes: int) -> Iterator[tuple[int, int]]:
         """Take the next run of rows; yield the units that are full."""
-        size = max(num_bytes, num_rows * _LEAST_ROW_BYTES)
+        size = max(num_bytes, num_rows * LEAST_ROW_BYTES)
         if not num_rows:
             return
         if size > _MAX_UNITS * self._unit_bytes:
