@@ -23,6 +23,9 @@ PORTABLE = "kernel, portable"
 ONE_WORKER = "penstock -j 1"
 TWO_WORKERS = "penstock -j 2"
 FASTOKENS_WORKER = "penstock -j 1, fastokens"
+# The same with no more cores than workers: what parent and readers do is not done beside them.
+ONE_CORE = "penstock, one core"
+TWO_CORES = "penstock, two cores"
 
 _HERE = Path(__file__).resolve().parent
 
@@ -48,7 +51,7 @@ def run_contender(name: str, text: Text, folder: Path) -> Run:
     output = folder / "output"
     output.mkdir()
     try:
-        measurement = measure(_COMMANDS[name](text.path, output))
+        measurement = measure(_COMMANDS[name](text.path, output), _NUM_CORES.get(name))
     finally:
         shutil.rmtree(output)
     report = measurement.report
@@ -103,5 +106,8 @@ _COMMANDS: dict[str, Callable[[Path, Path], list[str]]] = {
     FASTOKENS_WORKER: _penstock(1, "fastokens"),
     ONE_WORKER: _penstock(1),
     TWO_WORKERS: _penstock(2),
+    ONE_CORE: _penstock(1),
+    TWO_CORES: _penstock(2),
 }
-CONTENDERS = tuple(_COMMANDS)
+_NUM_CORES = {ONE_CORE: 1, TWO_CORES: 2}
+CONTENDERS = tuple(name for name in _COMMANDS if name not in _NUM_CORES)

@@ -120,36 +120,35 @@ class Ratio:
         return "reached" if (self.value <= self.mark) == self.is_limit else "missed"
 
 
-class Figures:
-    """All runs of one benchmark, and what they amount to."""
+class Runs:
+    """All runs of one benchmark: the best of the repeats, and what they disagree about."""
 
-    def __init__(self, runs: list[Run], texts: list[Text], hostile: list[Text]) -> None:
+    def __init__(self, runs: list[Run]) -> None:
         self._runs = runs
-        self._texts = texts
-        self._hostile = hostile
 
-    def figures(self) -> list[Figure]:
-        """Return a figure for each contender and corpus."""
-        return [self._figure(name, text) for text in self._texts for name in CONTENDERS]
+    def has(self, text: str) -> bool:
+        """Tell whether anybody ran on a text."""
+        return any(run.text == text for run in self._runs)
 
-    def ratios(self) -> list[Ratio]:
-        """Return everything that DESIGN sets a mark for, and gigatoken."""
-        engine_marks = {text.name: _ENGINE_MARK for text in self._texts}
-        portable_marks = {text.name: _PORTABLE_MARK for text in self._texts}
-        hostile_marks = dict.fromkeys(_HARD_TEXTS, _HOSTILE_MARK)
-        kernel_marks = _KERNEL_MARKS.get(available_isas()[0], {})
-        return [
-            *self._against(KERNEL, GIGATOKEN, kernel_marks),
-            *self._against(KERNEL, GIGATOKEN, hostile_marks, self._hostile),
-            *self._against(PORTABLE, FASTOKENS, portable_marks),
-            *self._against(ONE_WORKER, PLAIN, _PLAIN_MARKS),
-            *self._against(ONE_WORKER, GIGATOKEN, _GIGATOKEN_MARKS),
-            *self._against(ONE_WORKER, KERNEL, engine_marks),
-            *self._against(FASTOKENS_WORKER, PLAIN, _PLAIN_FASTOKENS_MARKS),
-            *self._against(FASTOKENS_WORKER, FASTOKENS, engine_marks),
-            self._scaling(),
-            *self._memory(),
-        ]
+    def num_tokens(self, text: str) -> int:
+        """Return what the first run on a text gave."""
+        return next(run.num_tokens for run in self._runs if run.text == text)
+
+    def figure(self, contender: str, text: Text) -> Figure:
+        """Sum up a contender on a text."""
+        # A few documents start only one of two workers, so their start-up is not known.
+        steady = 0.0 if contender == TWO_WORKERS else self.steady_cpu(contender, text.name).seconds
+        return Figure(
+            contender=contender,
+            text=text.name,
+            mb_per_cpu_second=text.num_bytes / 1e6 / steady if steady > 0 else None,
+            steady_cpu_seconds=steady if steady > 0 else None,
+            cpu_seconds=self.cpu(contender, text.name).seconds,
+            wall_seconds=self.wall(contender, text.name).seconds,
+            start_up_cpu_seconds=self.cpu(contender, start_up_of(text.name)).seconds,
+            start_up_wall_seconds=self.wall(contender, start_up_of(text.name)).seconds,
+            peak_mib=self.peak_mib(contender, text.name),
+        )
 
     def differences(self) -> list[str]:
         """Name every run that gave another number of tokens, or other bytes, than the first."""
@@ -170,20 +169,59 @@ class Figures:
             ]
         return found
 
-    def _figure(self, contender: str, text: Text) -> Figure:
-        # A few documents start only one of two workers, so their start-up is not known.
-        steady = 0.0 if contender == TWO_WORKERS else self._steady_cpu(contender, text.name).seconds
-        return Figure(
-            contender=contender,
-            text=text.name,
-            mb_per_cpu_second=text.num_bytes / 1e6 / steady if steady > 0 else None,
-            steady_cpu_seconds=steady if steady > 0 else None,
-            cpu_seconds=self._cpu(contender, text.name).seconds,
-            wall_seconds=self._wall(contender, text.name).seconds,
-            start_up_cpu_seconds=self._cpu(contender, start_up_of(text.name)).seconds,
-            start_up_wall_seconds=self._wall(contender, start_up_of(text.name)).seconds,
-            peak_mib=self._peak_mib(contender, text.name),
-        )
+    def steady_cpu(self, contender: str, text: str) -> Time:
+        """Return the CPU time without start-up.
+
+        Engines in memory have a clock of their own, which runs only while they encode.
+        """
+        own_clock = [run.encode_cpu_seconds for run in self._of(contender, text)]
+        if own_clock[0] is not None:
+            return Time.from_repeats(seconds for seconds in own_clock if seconds is not None)
+        return self.cpu(contender, text).less(self.cpu(contender, start_up_of(text)))
+
+    def cpu(self, contender: str, text: str) -> Time:
+        return Time.from_repeats(run.cpu_seconds for run in self._of(contender, text))
+
+    def wall(self, contender: str, text: str) -> Time:
+        return Time.from_repeats(run.wall_seconds for run in self._of(contender, text))
+
+    def peak_mib(self, contender: str, text: str) -> float:
+        return max(run.peak_bytes for run in self._of(contender, text)) / (1 << 20)
+
+    def _of(self, contender: str, text: str) -> list[Run]:
+        return [run for run in self._runs if (run.contender, run.text) == (contender, text)]
+
+
+class Figures:
+    """What the runs of all contenders amount to."""
+
+    def __init__(self, runs: Runs, texts: list[Text], hostile: list[Text]) -> None:
+        self._runs = runs
+        self._texts = texts
+        self._hostile = hostile
+
+    def figures(self) -> list[Figure]:
+        """Return a figure for each contender and corpus."""
+        return [self._runs.figure(name, text) for text in self._texts for name in CONTENDERS]
+
+    def ratios(self) -> list[Ratio]:
+        """Return everything that DESIGN sets a mark for, and gigatoken."""
+        engine_marks = {text.name: _ENGINE_MARK for text in self._texts}
+        portable_marks = {text.name: _PORTABLE_MARK for text in self._texts}
+        hostile_marks = dict.fromkeys(_HARD_TEXTS, _HOSTILE_MARK)
+        kernel_marks = _KERNEL_MARKS.get(available_isas()[0], {})
+        return [
+            *self._against(KERNEL, GIGATOKEN, kernel_marks),
+            *self._against(KERNEL, GIGATOKEN, hostile_marks, self._hostile),
+            *self._against(PORTABLE, FASTOKENS, portable_marks),
+            *self._against(ONE_WORKER, PLAIN, _PLAIN_MARKS),
+            *self._against(ONE_WORKER, GIGATOKEN, _GIGATOKEN_MARKS),
+            *self._against(ONE_WORKER, KERNEL, engine_marks),
+            *self._against(FASTOKENS_WORKER, PLAIN, _PLAIN_FASTOKENS_MARKS),
+            *self._against(FASTOKENS_WORKER, FASTOKENS, engine_marks),
+            self._scaling(),
+            *self._memory(),
+        ]
 
     def _against(
         self, ours_name: str, rival: str, marks: dict[str, float], texts: list[Text] | None = None
@@ -192,8 +230,11 @@ class Figures:
         label = f"CPU: {ours_name} against {rival}"
         ratios = []
         for name in (text.name for text in texts or self._texts):
-            theirs, ours = self._steady_cpu(rival, name), self._steady_cpu(ours_name, name)
-            ratios.append(_time_ratio(label, name, theirs, ours, marks.get(name)))
+            theirs, ours = (
+                self._runs.steady_cpu(rival, name),
+                self._runs.steady_cpu(ours_name, name),
+            )
+            ratios.append(time_ratio(label, name, theirs, ours, marks.get(name)))
         return ratios
 
     def _scaling(self) -> Ratio:
@@ -203,15 +244,15 @@ class Figures:
         halved; the difference between two texts of many units is free of both.
         """
         one, two = (
-            self._wall(name, LONG).less(self._wall(name, SHORT))
+            self._runs.wall(name, LONG).less(self._runs.wall(name, SHORT))
             for name in (ONE_WORKER, TWO_WORKERS)
         )
-        return _time_ratio("wall: two workers against one", LONG, one, two, _WORKERS_MARK)
+        return time_ratio("wall: two workers against one", LONG, one, two, _WORKERS_MARK)
 
     def _memory(self) -> list[Ratio]:
-        has_large = any(run.text == LARGE for run in self._runs)
+        has_large = self._runs.has(LARGE)
         names = [text.name for text in self._texts] + [LONG] + ([LARGE] if has_large else [])
-        peaks = {name: self._peak_mib(TWO_WORKERS, name) for name in names}
+        peaks = {name: self._runs.peak_mib(TWO_WORKERS, name) for name in names}
         label = "peak memory, two workers"
         ratios = [
             Ratio(label, name, peak, 0.0, " MiB", _MEMORY_MARK_MIB, is_limit=True)
@@ -223,30 +264,8 @@ class Figures:
             ratios.append(Ratio(label, LARGE, value, 0.0, "x", _FLAT_MARK, is_limit=True))
         return ratios
 
-    def _steady_cpu(self, contender: str, text: str) -> Time:
-        """Return the CPU time without start-up.
 
-        Engines in memory have a clock of their own, which runs only while they encode.
-        """
-        own_clock = [run.encode_cpu_seconds for run in self._of(contender, text)]
-        if own_clock[0] is not None:
-            return Time.from_repeats(seconds for seconds in own_clock if seconds is not None)
-        return self._cpu(contender, text).less(self._cpu(contender, start_up_of(text)))
-
-    def _cpu(self, contender: str, text: str) -> Time:
-        return Time.from_repeats(run.cpu_seconds for run in self._of(contender, text))
-
-    def _wall(self, contender: str, text: str) -> Time:
-        return Time.from_repeats(run.wall_seconds for run in self._of(contender, text))
-
-    def _peak_mib(self, contender: str, text: str) -> float:
-        return max(run.peak_bytes for run in self._of(contender, text)) / (1 << 20)
-
-    def _of(self, contender: str, text: str) -> list[Run]:
-        return [run for run in self._runs if (run.contender, run.text) == (contender, text)]
-
-
-def _time_ratio(label: str, text: str, theirs: Time, ours: Time, mark: float | None) -> Ratio:
+def time_ratio(label: str, text: str, theirs: Time, ours: Time, mark: float | None) -> Ratio:
     """Say how many times faster ours is; nothing where noise ate the whole difference."""
     if min(theirs.seconds, ours.seconds) <= 0:
         return Ratio(label, text, None, None, "x", mark)

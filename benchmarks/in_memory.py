@@ -8,16 +8,15 @@ they are counted, so this is the most the engine can give; end-of-text ids are p
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
-from contextlib import contextmanager
 from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from measure import limited_cores
 
 from penstock.engines.fast import huggingface_json
 from penstock.engines.native import NativeEngine
@@ -65,7 +64,7 @@ def load_fastokens(text: bytes) -> tuple[list[Any], Callable[[Any], int]]:
     """Take lists of `str`; decoding is Penstock's cost, so it is done before the clock starts."""
     import fastokens
 
-    with one_core():
+    with limited_cores(1):
         tokenizer = fastokens.Tokenizer.from_json_str(
             huggingface_json(load_tokenizer("gpt2").ranks)
         )
@@ -96,17 +95,6 @@ def _block_of(text: bytes) -> Block:
     every = np.ones(len(lengths), np.bool_)
     starts = ends - np.array(lengths, np.int64)
     return Block(memoryview(text), starts, ends, every, every, ends)
-
-
-@contextmanager
-def one_core() -> Iterator[None]:
-    """Stay on one core while a thread pool is made: it gets one thread for each core in reach."""
-    cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
-    if cores:
-        os.sched_setaffinity(0, {min(cores)})
-    yield
-    if cores:
-        os.sched_setaffinity(0, cores)
 
 
 def main() -> None:

@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 import threading
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import TracebackType
 
 _SAMPLE_SECONDS = 0.05
@@ -34,14 +36,19 @@ class Measurement:
     report: dict[str, Any]
 
 
-def measure(command: list[str]) -> Measurement:
-    """Run a command to its end; its last line on standard output must be a JSON object."""
+def measure(command: list[str], num_cores: int | None = None) -> Measurement:
+    """Run a command to its end; its last line on standard output must be a JSON object.
+
+    Args:
+        command: What to run.
+        num_cores: How many cores it and its children have, where the system can say so; all of
+            them if this is None.
+    """
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         started = time.perf_counter()
-        with (
-            subprocess.Popen(command, stdout=output, stderr=errors, env=_environment()) as process,
-            _PeakWatch(process.pid) as watch,
-        ):
+        with limited_cores(num_cores):
+            process = subprocess.Popen(command, stdout=output, stderr=errors, env=_environment())
+        with process, _PeakWatch(process.pid) as watch:
             # The times cover every descendant that was waited for, which Penstock does.
             _, status, usage = os.wait4(process.pid, 0)
             wall_seconds = time.perf_counter() - started
@@ -54,6 +61,19 @@ def measure(command: list[str]) -> Measurement:
         report = json.loads(output.read().splitlines()[-1])
     cpu_seconds = usage.ru_utime + usage.ru_stime
     return Measurement(cpu_seconds, wall_seconds, watch.peak_bytes, report)
+
+
+@contextmanager
+def limited_cores(num_cores: int | None) -> Iterator[None]:
+    """Stay on so many cores; threads and processes that are started here stay there too."""
+    cores = os.sched_getaffinity(0) if num_cores and hasattr(os, "sched_getaffinity") else set()
+    if cores:
+        os.sched_setaffinity(0, sorted(cores)[:num_cores])
+    try:
+        yield
+    finally:
+        if cores:
+            os.sched_setaffinity(0, cores)
 
 
 def _environment() -> dict[str, str]:

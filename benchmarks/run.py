@@ -10,7 +10,7 @@ import json
 import shutil
 import sys
 import tempfile
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime, timezone
 from itertools import product
 from pathlib import Path
@@ -20,7 +20,9 @@ from contenders import (
     CONTENDERS,
     GIGATOKEN,
     KERNEL,
+    ONE_CORE,
     ONE_WORKER,
+    TWO_CORES,
     TWO_WORKERS,
     run_contender,
 )
@@ -33,13 +35,16 @@ from corpora import (
     write_long,
     write_start_up,
 )
-from figures import LARGE, LONG, SHORT, Figures, start_up_of
+from figures import LARGE, LONG, SHORT, Figures, Runs, start_up_of
+from format_figures import SCALED_FORMATS, FormatFigures
+from formats import FORMATS, write_format
 from machine import find_commit, machine_facts
 from table import figure_lines, machine_line, ratio_lines
 
 if TYPE_CHECKING:
     from contenders import Run
     from corpora import Text
+    from figures import Ratio
 
 GB = 10**9
 _RESULTS = Path(__file__).resolve().parent / "results"
@@ -48,6 +53,7 @@ _QUICK_BYTES = 20 * 10**6
 _FULL_BYTES = 100 * 10**6
 # The texts that two workers are measured on: the short one lasts until both are at work.
 _LONG_BYTES, _SHORT_BYTES = GB, GB // 10
+_FORMATS_LONG_BYTES = GB // 2
 _QUICK_LONG_BYTES, _QUICK_SHORT_BYTES = GB // 5, GB // 20
 # Room for the output of one run beside the texts: two bytes a token, fewer tokens than bytes.
 _OUTPUT_SHARE = 2
@@ -61,10 +67,14 @@ def main() -> int:
         folder = Path(name)
         texts = _write_corpora(options, folder)
         long_texts = _write_long(options, texts, folder)
-        hostile = write_hostile(folder)
-        runs = _run_corpora(options, texts, folder) + _run_long(options, long_texts, folder)
-        runs += _run_in_turn(hostile, (GIGATOKEN, KERNEL), options.repeats, folder)
-    figures = Figures(runs, texts, hostile)
+        hostile = [] if options.formats else write_hostile(folder)
+        formats = _write_formats(texts, folder)
+        runs = [] if options.formats else _run_engines(options, texts, long_texts, hostile, folder)
+        runs += _run_formats(options, formats, long_texts, folder)
+    figures = Figures(Runs(runs), [] if options.formats else texts, hostile)
+    by_format = FormatFigures(Runs(runs), formats)
+    differences = Runs(runs).differences() + by_format.differences()
+    ratios = ([] if options.formats else figures.ratios()) + by_format.ratios()
     result = {
         "date": date.isoformat(timespec="seconds"),
         "commit": commit,
@@ -74,16 +84,18 @@ def main() -> int:
         "long_texts": [_describe(text) for text in long_texts],
         "hostile_texts": [_describe(text) for text in hostile],
         "figures": [asdict(figure) for figure in figures.figures()],
-        "ratios": [asdict(ratio) | {"verdict": ratio.verdict} for ratio in figures.ratios()],
-        "differences": figures.differences(),
+        "format_figures": [asdict(figure) for figure in by_format.figures()],
+        "ratios": [asdict(ratio) | {"verdict": ratio.verdict} for ratio in ratios],
+        "differences": differences,
         "runs": [asdict(run) for run in runs],
     }
     path = _result_path(options, f"{date:%Y-%m-%d}-{commit}")
     path.write_text(json.dumps(result, indent=1) + "\n")
     print(machine_line(facts, f"{date:%Y-%m-%d}", commit))
-    _print_result(figures, texts, options)
+    _print_figures(figures, by_format, texts)
+    _print_ratios(ratios, differences, options)
     print(f"\nwrote {path}")
-    return 1 if figures.differences() else 0
+    return 1 if differences else 0
 
 
 def _parse_options() -> argparse.Namespace:
@@ -98,6 +110,9 @@ def _parse_options() -> argparse.Namespace:
     )
     parser.add_argument(
         "--corpus", action="append", choices=CORPORA, help="only this one; may be given again"
+    )
+    parser.add_argument(
+        "--formats", action="store_true", help="only what other formats cost beside plain text"
     )
     parser.add_argument(
         "--flat",
@@ -136,13 +151,34 @@ def _write_corpora(options: argparse.Namespace, folder: Path) -> list[Text]:
 
 
 def _write_long(options: argparse.Namespace, texts: list[Text], folder: Path) -> list[Text]:
-    sizes = {LONG: _LONG_BYTES, SHORT: _SHORT_BYTES}
+    sizes = {LONG: _FORMATS_LONG_BYTES if options.formats else _LONG_BYTES, SHORT: _SHORT_BYTES}
     if options.quick and not options.flat:
         sizes = {LONG: _QUICK_LONG_BYTES, SHORT: _QUICK_SHORT_BYTES}
     if options.flat:
         sizes[LARGE] = options.flat * GB
     _check_room(sum(sizes.values()), folder)
     return [write_long(name, texts, num_bytes, folder) for name, num_bytes in sizes.items()]
+
+
+def _write_formats(texts: list[Text], folder: Path) -> list[Text]:
+    """Write every corpus in all formats; each stands behind its plain text."""
+    _say("writing the corpora in other formats")
+    return [
+        each
+        for text in texts
+        for each in (text, *(write_format(text, kind, folder) for kind in FORMATS))
+    ]
+
+
+def _run_engines(
+    options: argparse.Namespace,
+    texts: list[Text],
+    long_texts: list[Text],
+    hostile: list[Text],
+    folder: Path,
+) -> list[Run]:
+    runs = _run_corpora(options, texts, folder) + _run_long(options, long_texts, folder)
+    return runs + _run_in_turn(hostile, (GIGATOKEN, KERNEL), options.repeats, folder)
 
 
 def _run_corpora(options: argparse.Namespace, texts: list[Text], folder: Path) -> list[Run]:
@@ -154,9 +190,13 @@ def _run_corpora(options: argparse.Namespace, texts: list[Text], folder: Path) -
     runs: list[Run] = []
     for text in texts:
         start_up = write_start_up(text, start_up_of(text.name), folder)
-        times = 1 if options.quick else max(1, round(_FULL_BYTES / text.num_bytes))
-        runs += _run_in_turn([start_up, text], CONTENDERS, options.repeats * times, folder)
+        runs += _run_in_turn([start_up, text], CONTENDERS, _repeats(options, text), folder)
     return runs
+
+
+def _repeats(options: argparse.Namespace, text: Text) -> int:
+    times = 1 if options.quick else max(1, round(_FULL_BYTES / text.num_bytes))
+    return int(options.repeats * times)
 
 
 def _run_long(options: argparse.Namespace, texts: list[Text], folder: Path) -> list[Run]:
@@ -164,6 +204,26 @@ def _run_long(options: argparse.Namespace, texts: list[Text], folder: Path) -> l
     both, large = texts[:2], texts[2:]
     runs = _run_in_turn(both, (ONE_WORKER, TWO_WORKERS), options.repeats, folder)
     return runs + _run_in_turn(large, (TWO_WORKERS,), options.repeats, folder)
+
+
+def _run_formats(
+    options: argparse.Namespace, formats: list[Text], long_texts: list[Text], folder: Path
+) -> list[Run]:
+    """Run Penstock on all formats of each corpus in turn, then one worker and two on long ones."""
+    runs: list[Run] = []
+    group = 1 + len(FORMATS)
+    for first in range(0, len(formats), group):
+        texts = formats[first : first + group]
+        plain = write_start_up(texts[0], start_up_of(texts[0].name), folder)
+        start_ups = [plain] + [
+            replace(write_format(plain, kind, folder), name=start_up_of(text.name))
+            for kind, text in zip(FORMATS, texts[1:], strict=True)
+        ]
+        both = [each for pair in zip(start_ups, texts, strict=True) for each in pair]
+        runs += _run_in_turn(both, (ONE_CORE,), _repeats(options, texts[0]), folder)
+    both = long_texts[:2]
+    both += [write_format(text, kind, folder) for kind in SCALED_FORMATS for text in both]
+    return runs + _run_in_turn(both, (ONE_CORE, TWO_CORES), options.repeats, folder)
 
 
 def _run_in_turn(
@@ -194,6 +254,7 @@ def _command(options: argparse.Namespace) -> str:
     """Say how to run this again, without folders of this machine."""
     words = ["python", "benchmarks/run.py", "--repeats", str(options.repeats)]
     words += ["--quick"] if options.quick else []
+    words += ["--formats"] if options.formats else []
     words += [word for name in options.corpus or () for word in ("--corpus", name)]
     words += ["--flat", str(options.flat)] if options.flat else []
     return " ".join(words)
@@ -205,19 +266,27 @@ def _describe(text: Text) -> dict[str, Any]:
 
 def _result_path(options: argparse.Namespace, name: str) -> Path:
     folder: Path = options.results
-    return folder / f"{name}{'-quick' if options.quick else ''}.json"
+    kind = "-formats" if options.formats else ""
+    return folder / f"{name}{kind}{'-quick' if options.quick else ''}.json"
 
 
-def _print_result(figures: Figures, texts: list[Text], options: argparse.Namespace) -> None:
+def _print_figures(figures: Figures, by_format: FormatFigures, texts: list[Text]) -> None:
     for text in texts:
         chosen = [figure for figure in figures.figures() if figure.text == text.name]
-        print("", *figure_lines(text, chosen), sep="\n")
-    print(*ratio_lines(figures.ratios()), sep="\n")
+        if chosen:
+            print("", *figure_lines(text, chosen), sep="\n")
+    for text in texts:
+        chosen = [each for each in by_format.figures() if each.text.partition(".")[0] == text.name]
+        print("", *figure_lines(text, chosen, by_format=True), sep="\n")
+
+
+def _print_ratios(ratios: list[Ratio], differences: list[str], options: argparse.Namespace) -> None:
+    print(*ratio_lines(ratios), sep="\n")
     if options.quick:
         print("quick: texts this short and a single run prove nothing; this is a rough look")
-    for difference in figures.differences():
+    for difference in differences:
         print(f"DIFFERENT: {difference}")
-    if not figures.differences():
+    if not differences:
         print("all contenders gave the same number of tokens, all Penstock runs the same bytes")
 
 

@@ -21,14 +21,17 @@ def machine_line(facts: dict[str, Any], date: str, commit: str) -> str:
     )
 
 
-def figure_lines(text: Text, figures: list[Figure]) -> list[str]:
-    """Lay out all contenders on one text."""
+def figure_lines(text: Text, figures: list[Figure], *, by_format: bool = False) -> list[str]:
+    """Lay out all contenders on one text, or all formats of it."""
     size = f"{text.num_bytes / 1e6:.1f} MB, {text.num_documents:,} documents"
     return [
-        f"{text.name}: {size}",
+        f"{text.name}: {size}" + (", one core" if by_format else ""),
         f"  {'':22}{'MB per':>9}{'CPU s':>9}{'CPU s':>9}{'wall s':>9}{'start-up':>10}{'peak':>10}",
         f"  {'':22}{'CPU s':>9}{'steady':>9}{'all':>9}{'all':>9}{'CPU s':>10}{'memory':>10}",
-        *map(_figure_line, figures),
+        *(
+            _figure_line(figure.text if by_format else figure.contender, figure)
+            for figure in figures
+        ),
     ]
 
 
@@ -42,9 +45,9 @@ def ratio_lines(ratios: list[Ratio]) -> list[str]:
     return lines
 
 
-def _figure_line(figure: Figure) -> str:
+def _figure_line(label: str, figure: Figure) -> str:
     return (
-        f"  {figure.contender:22}"
+        f"  {label:22}"
         f"{_optional(figure.mb_per_cpu_second, 1):>9}{_optional(figure.steady_cpu_seconds, 2):>9}"
         f"{figure.cpu_seconds:9.2f}{figure.wall_seconds:9.2f}{figure.start_up_cpu_seconds:10.2f}"
         f"{figure.peak_mib:6.0f} MiB"
