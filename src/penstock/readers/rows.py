@@ -19,6 +19,8 @@ from penstock.types import Counts, SkippedRecord
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from numpy.typing import NDArray
+
     from penstock.readers.base import CutRule, TextOptions
     from penstock.row_files import Rows, RowTexts
     from penstock.types import Block, Source, Unit
@@ -62,20 +64,15 @@ class RowReader:
     def iter_blocks(self, unit: Unit) -> Iterator[Block]:
         """Yield the documents of a unit in order; a block is valid until the next one."""
         rows = self._rows_of(unit)
-        origin = num_bytes = num_rows = 0
-        gathered: list[RowTexts] = []
+        gathered = _Gathered(self._text, self._options.block_bytes)
         for texts in rows.iter_texts(unit.start, unit.end):
             for good in self._iter_good(texts, unit.source):
+                if not gathered.has_room(good):
+                    yield from self._iter_gathered(gathered)
                 gathered.append(good)
-                num_bytes += good.num_bytes
-                num_rows += good.num_rows
-                if num_bytes >= self._options.block_bytes or num_rows >= _MAX_BLOCK_ROWS:
-                    yield from self._iter_gathered(gathered, num_bytes, origin)
-                    origin += num_bytes
-                    num_bytes = num_rows = 0
                 del good
             del texts  # else they would stay while the next ones are decoded
-        yield from self._iter_gathered(gathered, num_bytes, origin)
+        yield from self._iter_gathered(gathered)
 
     def _rows_of(self, unit: Unit) -> Rows:
         """Open the unit's file, or take it as it was left by the unit before."""
@@ -112,22 +109,11 @@ class RowReader:
             at = bad + 1
         yield from texts.iter_pieces(at, texts.num_rows, self._options.block_bytes)
 
-    def _iter_gathered(self, gathered: list[RowTexts], size: int, origin: int) -> Iterator[Block]:
-        """Lay the texts one after the other, and yield them as blocks."""
-        if not gathered:
-            return
-        view = self._text.room(size)
-        room = np.frombuffer(view, np.uint8)
-        at, edges = 0, []
-        for texts in gathered:
-            first, last = int(texts.offsets[0]), int(texts.offsets[-1])
-            room[at : at + last - first] = texts.text[first:last]
-            edges.append(texts.offsets + (at - first))
-            at += last - first
-        gathered.clear()
+    def _iter_gathered(self, gathered: _Gathered) -> Iterator[Block]:
+        """Yield the texts that were laid one after the other as blocks, and forget them."""
+        starts, ends, origin = gathered.take()
+        size = int(ends[-1]) if len(ends) else 0
         self._counts += Counts(input_bytes=size, nul_bytes=self._text.count_nul(0, size))
-        starts = np.concatenate([edge[:-1] for edge in edges])
-        ends = np.concatenate([edge[1:] for edge in edges])
         yield from self._documents.iter_blocks(self._text, starts, ends, origin)
 
     def _refuse(self, source: Source, row: int, what: str) -> None:
@@ -140,6 +126,48 @@ class RowReader:
             )
         self._skipped.append(SkippedRecord(row, what))
         self._counts += Counts(skipped_records=1)
+
+
+class _Gathered:
+    """Texts of a unit laid one after the other in a buffer, up to a block's worth at a time.
+
+    Each is copied as soon as it is decoded, while it is in cache, and the memory it was decoded to
+    is used again for the next: to keep them and copy a block at once took a fifth more time.
+    """
+
+    def __init__(self, buffer: UnitBuffer, block_bytes: int) -> None:
+        self._buffer = buffer
+        self._block_bytes = block_bytes
+        self._room = np.empty(0, np.uint8)
+        self._edges: list[NDArray[np.int64]] = []
+        self._size = self._num_rows = self._origin = 0
+
+    def has_room(self, texts: RowTexts) -> bool:
+        """Tell whether texts fit; into an empty buffer any do."""
+        return not self._edges or (
+            self._size + texts.num_bytes <= self._block_bytes
+            and self._num_rows + texts.num_rows <= _MAX_BLOCK_ROWS
+        )
+
+    def append(self, texts: RowTexts) -> None:
+        """Copy texts behind those that are there."""
+        if not self._edges:
+            view = self._buffer.room(max(self._block_bytes, texts.num_bytes))
+            self._room = np.frombuffer(view, np.uint8)
+        first, last = int(texts.offsets[0]), int(texts.offsets[-1])
+        self._room[self._size : self._size + last - first] = texts.text[first:last]
+        self._edges.append(texts.offsets + (self._size - first))
+        self._size += last - first
+        self._num_rows += texts.num_rows
+
+    def take(self) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+        """Return where each text begins and ends, and how much of the unit came before."""
+        edges, origin = self._edges or [np.zeros(1, np.int64)], self._origin
+        self._origin += self._size
+        self._edges = []
+        self._size = self._num_rows = 0
+        starts = np.concatenate([edge[:-1] for edge in edges])
+        return starts, np.concatenate([edge[1:] for edge in edges]), origin
 
 
 def _spare_memory() -> None:

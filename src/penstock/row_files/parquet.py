@@ -27,8 +27,11 @@ __all__ = ["ParquetRows"]
 # Without a buffer a whole column chunk would be read at once; its size does not matter.
 _BUFFER_BYTES = 1 << 18
 # A batch is a number of rows, whatever their length: small ones bound what long rows among short
-# ones take, and cost some tens of microseconds each (docs/adr/0015-rows.md).
+# ones take, and cost some tens of microseconds each (docs/adr/0015-rows.md). In a small row group
+# no batch can be large.
 _BATCH_BYTES = 1 << 18
+_SMALL_GROUP_BYTES = 1 << 24
+_SMALL_GROUP_BATCH_BYTES = 1 << 19
 _MAX_BATCH_ROWS = 1 << 10
 _LOOK_ROWS = 64
 
@@ -93,8 +96,9 @@ class ParquetRows:
 
     def _open_group(self, group: int) -> _Cursor:
         start, end = self._starts[group : group + 2]
-        row_bytes = self._text_bytes(group) // (end - start) + 1
-        batch_rows = min(max(_BATCH_BYTES // row_bytes, 1), _MAX_BATCH_ROWS)
+        size = self._text_bytes(group)
+        batch_bytes = _SMALL_GROUP_BATCH_BYTES if size <= _SMALL_GROUP_BYTES else _BATCH_BYTES
+        batch_rows = min(max(batch_bytes * (end - start) // (size + 1), 1), _MAX_BATCH_ROWS)
         return _Cursor(group, start, self._iter_arrays(group, batch_rows))
 
     def _iter_arrays(self, group: int, batch_rows: int) -> Iterator[pa.Array]:
