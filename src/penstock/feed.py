@@ -42,6 +42,8 @@ _NEAR_BYTES = 4 << 20
 _HEAD_BYTES = 4
 _PIECE_BYTES = 1 << 20
 _LONGEST_LOOK_BYTES = _BEHIND_BYTES + max(MAX_LINE_BYTES, _AHEAD_BYTES) + 2 * _PIECE_BYTES
+# No more than this is copied to begin again at the start of the ring.
+_MAX_CARRIED_BYTES = 12 << 20
 _MAX_READY_UNITS = 256
 _STOP_SECONDS = 2.0
 
@@ -59,6 +61,7 @@ def make_feed(
         return None
     return Feed(
         _LONGEST_LOOK_BYTES + unit_bytes * (2 * num_workers - 1),
+        wrap_bytes=_MAX_CARRIED_BYTES + 2 * unit_bytes * num_workers,
         on_error=on_error,
         max_window_bytes=_window_bytes(sources),
         give_back=give_back,
@@ -124,10 +127,21 @@ class Feed:
         self,
         num_bytes: int,
         *,
+        wrap_bytes: int,
         on_error: OnError,
         max_window_bytes: int,
         give_back: bool,
     ) -> None:
+        """Make a ring to read into.
+
+        Args:
+            num_bytes: The size of the ring, enough for the longest look.
+            wrap_bytes: A unit that would begin behind this begins at the ring's start instead, if
+                it can: the rest of the ring is for long lines, and is no memory until one comes.
+            on_error: End a damaged stream at the damage, or stop there.
+            max_window_bytes: The most that a decoder may keep to look back into.
+            give_back: Hand pages that were read back to the system.
+        """
         self.ring = Ring(num_bytes)
         self.lengths: dict[int, int] = {}
         self.expected: dict[tuple[int, int], str] = {}
@@ -135,6 +149,7 @@ class Feed:
         os.set_blocking(self.wake_file, False)
         os.set_blocking(self._waker, False)
         self._num_bytes = num_bytes
+        self._wrap_bytes = wrap_bytes
         self._on_error = on_error
         self._max_window_bytes = max_window_bytes
         self._give_back = give_back
@@ -234,6 +249,7 @@ class Feed:
         content = self._reach(unit, start)
         with self._changed:
             self._held.append(content.base + start)
+        self._wrap(content, start)
         self._read_to(content, unit.end + (_AHEAD_BYTES if is_text else 1))
         if unit.start >= content.size:
             with self._changed:
@@ -318,6 +334,26 @@ class Feed:
             content.hashed = content.filled
         content.base = self._written - content.filled
         content.first = content.filled
+
+    def _wrap(self, content: _Content, start: int) -> None:
+        """Begin again at the ring's start, with what was read of a unit, if that is not long."""
+        source, carried = content.base + start, content.filled - start
+        at = source % self._num_bytes
+        is_behind = at + carried == self._written % self._num_bytes >= self._wrap_bytes
+        if not is_behind or not 0 <= carried <= min(_MAX_CARRIED_BYTES, at - 1):
+            return
+        self._hash_to(content, start)
+        self._written = -(-self._written // self._num_bytes) * self._num_bytes
+        content.base, content.first = self._written - start, start
+        left = self.ring.room(source, source + carried)
+        while left:
+            end = self._wait_for_room()
+            room = self.ring.room(self._written, min(end, self._written + len(left)))
+            room[:] = left[: len(room)]
+            left = left[len(room) :]
+            self._written += len(room)
+        with self._changed:
+            self._held[-1] = content.base + start
 
     def _read_to(self, content: _Content, position: int) -> None:
         """Read on into the ring, up to a position or the end."""

@@ -39,7 +39,7 @@ def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spans, "HEAD_BYTES", 8)
     monkeypatch.setattr(spans, "_SPAN_BYTES", 8)
     monkeypatch.setattr(readers, "GIANT_DOCUMENT_BYTES", 128)
-    for name in ("_BEHIND_BYTES", "_AHEAD_BYTES", "_NEAR_BYTES"):
+    for name in ("_BEHIND_BYTES", "_AHEAD_BYTES", "_NEAR_BYTES", "_MAX_CARRIED_BYTES"):
         monkeypatch.setattr(feed, name, getattr(feed, name) // scale)
     monkeypatch.setattr(feed, "_PIECE_BYTES", 64)
     monkeypatch.setattr(feed, "_LONGEST_LOOK_BYTES", 2048)
