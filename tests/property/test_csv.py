@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import run_units
 
-from penstock import feed
+from penstock import fed_content, feed
 from penstock.csv_records import CsvCode
 from penstock.types import Counts
 
@@ -90,8 +90,8 @@ def test_kernel_and_fallback_agree_on_any_bytes(
 
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed, "_PIECE_BYTES", 64)
-    monkeypatch.setattr(feed, "_LONGEST_LOOK_BYTES", 4096)
+    monkeypatch.setattr(fed_content, "_PIECE_BYTES", 64)
+    monkeypatch.setattr(feed, "LONGEST_LOOK_BYTES", 4096)
 
 
 def run_sizes(

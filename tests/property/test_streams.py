@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import HOSTILE_CHARACTERS, hostile_runs, run_units
 
-from penstock import feed, readers
+from penstock import fed_content, feed, readers
 from penstock.readers import borders, spans, text
 from penstock.types import Counts
 
@@ -39,10 +39,10 @@ def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spans, "HEAD_BYTES", 8)
     monkeypatch.setattr(spans, "_SPAN_BYTES", 8)
     monkeypatch.setattr(readers, "GIANT_DOCUMENT_BYTES", 128)
-    for name in ("_BEHIND_BYTES", "_AHEAD_BYTES", "_NEAR_BYTES", "_MAX_CARRIED_BYTES"):
-        monkeypatch.setattr(feed, name, getattr(feed, name) // scale)
-    monkeypatch.setattr(feed, "_PIECE_BYTES", 64)
-    monkeypatch.setattr(feed, "_LONGEST_LOOK_BYTES", 2048)
+    for name in ("_BEHIND_BYTES", "_AHEAD_BYTES", "_NEAR_BYTES", "MAX_CARRIED_BYTES"):
+        monkeypatch.setattr(fed_content, name, getattr(fed_content, name) // scale)
+    monkeypatch.setattr(fed_content, "_PIECE_BYTES", 64)
+    monkeypatch.setattr(feed, "LONGEST_LOOK_BYTES", 2048)
 
 
 def run_both(

@@ -8,7 +8,7 @@ import pytest
 from csv_cases import extract, find_records
 from support import run_units
 
-from penstock import _kernel, feed
+from penstock import _kernel, fed_content
 from penstock.csv_header import find_column, parse_header, read_header
 from penstock.csv_records import CsvCode, CsvRecords
 from penstock.csv_scan import CsvScanner
@@ -256,8 +256,8 @@ def test_names_say_which_delimiter() -> None:
 def test_a_quote_that_is_never_closed_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feed, "MAX_LINE_BYTES", 3000)
-    monkeypatch.setattr(feed, "_PIECE_BYTES", 100)
+    monkeypatch.setattr(fed_content, "MAX_LINE_BYTES", 3000)
+    monkeypatch.setattr(fed_content, "_PIECE_BYTES", 100)
     (tmp_path / "a.csv").write_bytes(b'text\ngood\n"bad\n' + b"more words\n" * 2000)
     with pytest.raises(InputError, match="a quote that is never closed"):
         run_units([tmp_path / "a.csv"], tmp_path / "out", unit_bytes=1000)

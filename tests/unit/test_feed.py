@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock import feed
+from penstock import fed_content
+from penstock.fed_content import ReadOptions
 from penstock.feed import Feed
 from penstock.types import UNKNOWN_END, Source, Unit
 
@@ -23,10 +24,10 @@ RING, WRAP, UNIT, PIECE, HELD = 1 << 16, 1 << 14, 1 << 12, 1 << 9, 2
 
 @pytest.fixture(autouse=True)
 def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed, "_PIECE_BYTES", PIECE)
-    monkeypatch.setattr(feed, "_BEHIND_BYTES", 1 << 10)
-    monkeypatch.setattr(feed, "_AHEAD_BYTES", 1 << 11)
-    monkeypatch.setattr(feed, "_MAX_CARRIED_BYTES", 1 << 13)
+    monkeypatch.setattr(fed_content, "_PIECE_BYTES", PIECE)
+    monkeypatch.setattr(fed_content, "_BEHIND_BYTES", 1 << 10)
+    monkeypatch.setattr(fed_content, "_AHEAD_BYTES", 1 << 11)
+    monkeypatch.setattr(fed_content, "MAX_CARRIED_BYTES", 1 << 13)
 
 
 def iter_shown(
@@ -42,7 +43,7 @@ def iter_shown(
         Unit(number, 0, source, start, start + UNIT, UNKNOWN_END)
         for number, start in enumerate(range(0, len(data), UNIT))
     ]
-    made = Feed(RING, wrap_bytes=WRAP, on_error="stop", max_window_bytes=1 << 20, give_back=False)
+    made = Feed(RING, ReadOptions(WRAP, "stop", 1 << 20, give_back=False))
     held = []
     try:
         for unit in made.iter_filled(units):
