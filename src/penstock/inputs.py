@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from penstock.decompress import FramedContent, find_frames
 from penstock.errors import InputError
 from penstock.remote import RemoteFacts, RemoteFile, is_url
+from penstock.resources import Resource
 from penstock.streams import count_lines
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def open_unit(unit: Unit, ring: RingFile | None) -> OpenInput:
     return _RemoteInput(unit) if is_url(unit.source.path) else SourceFile(unit.source)
 
 
-class _WindowFile:
+class _WindowFile(Resource):
     """What of a stream can be seen from one unit."""
 
     def __init__(self, unit: Unit, window: Window, ring: RingFile) -> None:
@@ -95,17 +96,6 @@ class _WindowFile:
         self._unit = unit
         self._window = window
         self._ring = ring
-
-    def __enter__(self) -> OpenInput:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Leave it: the ring stays open."""
 
     def read_at(self, start: int, end: int) -> bytes:
         start, end = max(start, 0), min(end, self.size)
@@ -136,7 +126,7 @@ class _WindowFile:
         """Do nothing: who reads the stream does it."""
 
 
-class _Seekable:
+class _Seekable(Resource):
     """What follows from reading at any place."""
 
     source: Source
@@ -192,15 +182,8 @@ class _RemoteInput(_Seekable):
         self._file.prefetch(unit.start - _BEHIND_BYTES, unit.end + _AHEAD_BYTES)
         self._start = unit.start - _BEHIND_BYTES
 
-    def __enter__(self) -> OpenInput:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Drop what was fetched."""
         self._file.close()
 
     def read_at(self, start: int, end: int) -> bytes:
@@ -230,15 +213,8 @@ class SourceFile(_Seekable):
             os.close(self._fd)
             raise self._changed()
 
-    def __enter__(self) -> OpenInput:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Close the file."""
         os.close(self._fd)
 
     def read_into(self, buffer: memoryview, start: int) -> None:
@@ -283,20 +259,13 @@ class _FramedInput(_Seekable):
         try:
             table = _load_table(source)
         except InputError:
-            self._file.__exit__(None, None, None)
+            self._file.close()
             raise
         self._content = FramedContent(table, self._file.read_at)
 
-    def __enter__(self) -> OpenInput:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._file.__exit__(kind, error, traceback)
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
 
     def read_into(self, buffer: memoryview, start: int) -> None:
         self._content.read_into(buffer, start)

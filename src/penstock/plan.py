@@ -81,11 +81,6 @@ class Plan:
         return sum(1 for source in self.sources if source.is_empty)
 
     @property
-    def has_streams(self) -> bool:
-        """Whether some input can only be read from front to back."""
-        return any(source.is_stream for source in self.sources)
-
-    @property
     def num_units(self) -> int | None:
         """How many units there are; None where only a look into every input can tell."""
         is_known = all(not source.is_stream and not source.num_rows for source in self.sources)

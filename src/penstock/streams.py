@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 from penstock.decompress import MAX_WINDOW_BYTES, DecompressedStream
 from penstock.errors import InputError
 from penstock.remote import changed, is_url, look_at_url, open_stream
+from penstock.resources import Resource
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
 
     from penstock.remote import RemoteStream
     from penstock.types import Source
@@ -31,7 +31,7 @@ _PIECE_BYTES = 1 << 20
 _GIVE_BACK_BYTES = 8 << 20
 
 
-class ContentStream:
+class ContentStream(Resource):
     """The content of an open stream; use it in a `with`, or close it."""
 
     def __init__(
@@ -72,17 +72,6 @@ class ContentStream:
             self._decoder = DecompressedStream(
                 self._read, source.compression, path, max_window_bytes=max_window_bytes
             )
-
-    def __enter__(self) -> ContentStream:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the file; standard input stays open."""

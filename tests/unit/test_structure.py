@@ -26,6 +26,7 @@ FLOOR = {
     "errors",
     "inputs",
     "quantities",
+    "resources",
     "row_files",
     "sources",
     "tokenizer",

@@ -13,10 +13,9 @@ from penstock.errors import InputError
 from penstock.remote.base import PIECE_BYTES, PassingError
 from penstock.remote.retries import Retries
 from penstock.remote.transports import find_transport, look_at_url
+from penstock.resources import Resource
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from penstock.remote.base import RemoteFacts
 
 __all__ = ["RemoteFile"]
@@ -52,7 +51,7 @@ class _Window:
         return self.view[start - self.start : end - self.start]
 
 
-class RemoteFile:
+class RemoteFile(Resource):
     """An object behind a URL, as it was when it was looked at; use it in a `with`.
 
     It holds the range that was prefetched, and four windows of about a megabyte at the most.
@@ -76,17 +75,6 @@ class RemoteFile:
         self._windows: list[_Window] = []
         self._prefetched = _Window(0, memoryview(b""))
         self._announced = 0, 0
-
-    def __enter__(self) -> RemoteFile:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Drop what was fetched; connections are kept for the next file."""

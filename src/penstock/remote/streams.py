@@ -14,10 +14,9 @@ from penstock.remote.base import PIECE_BYTES, PassingError
 from penstock.remote.files import RemoteFile
 from penstock.remote.retries import Retries
 from penstock.remote.transports import find_transport, look_at_url
+from penstock.resources import Resource
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from penstock.remote.base import Body, RemoteFacts
 
 __all__ = ["RemoteStream", "open_seekable", "open_stream"]
@@ -33,7 +32,7 @@ def open_stream(
     return RemoteStream(url, look_at_url(url) if facts is None else facts, retries or Retries())
 
 
-class RemoteStream:
+class RemoteStream(Resource):
     """A remote file read from start to end."""
 
     def __init__(self, url: str, facts: RemoteFacts, retries: Retries) -> None:
@@ -43,17 +42,6 @@ class RemoteStream:
         self._retries = retries
         self._body: Body | None = None
         self._at = 0
-
-    def __enter__(self) -> RemoteStream:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Let go of the connection."""

@@ -14,10 +14,10 @@ import numpy as np
 from penstock.errors import InputError
 from penstock.inputs import SourceFile
 from penstock.remote import RemoteFacts, is_url, open_seekable
+from penstock.resources import Resource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import TracebackType
 
     from penstock.types import Source
 
@@ -26,7 +26,7 @@ __all__ = ["RowFile", "SourceStream"]
 _MAX_REASON = 200
 
 
-class RowFile:
+class RowFile(Resource):
     """A file of rows with a stream that can be read at any place; use it in a `with`."""
 
     def __init__(
@@ -42,17 +42,6 @@ class RowFile:
         self.source = source
         self._own = _open(source, give_back=give_back) if stream is None else None
         self.stream = cast("BinaryIO", self._own) if stream is None else stream
-
-    def __enter__(self) -> RowFile:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close what was opened here."""
@@ -143,5 +132,5 @@ class SourceStream(io.RawIOBase):
     def close(self) -> None:
         """Close the file."""
         if not self.closed:
-            self._file.__exit__(None, None, None)
+            self._file.close()
         super().close()
