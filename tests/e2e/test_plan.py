@@ -149,3 +149,28 @@ def test_the_manifest_names_the_first_reasons(penstock: RunPenstock, tmp_path: P
     assert "broken JSON" in record["reasons"][0]
     assert record["reasons"][0].endswith("(at 17)")
     assert penstock("verify", "tokens", "--full", "--source").returncode == 0
+
+
+def test_a_folder_of_a_thousand_tiny_files_of_all_kinds(
+    penstock: RunPenstock, tmp_path: Path
+) -> None:
+    folder = tmp_path / "tiny"
+    folder.mkdir()
+    lines = []
+    for idx in range(1000):
+        text = f"document {idx}"
+        line = json.dumps({"text": text})
+        kinds = {
+            f"{idx}.txt": text.encode(),
+            f"{idx}.txt.gz": gzip.compress(text.encode()),
+            f"{idx}.jsonl": line.encode(),
+            f"{idx}.csv": f"id,text\n1,{text}\n".encode(),
+        }
+        name = list(kinds)[idx % 4]
+        (folder / name).write_bytes(kinds[name])
+        lines.append(line)
+    (tmp_path / "all.jsonl").write_text("\n".join(lines))
+    said = penstock("tokenize", "tiny", "--val-fraction", "0.1").stderr
+    assert "in text one a file; else one a record, from its field 'text'" in said
+    penstock("tokenize", "all.jsonl", "-o", "joined", "--val-fraction", "0.1")
+    assert contents(tmp_path / "tokens") == contents(tmp_path / "joined")

@@ -10,6 +10,8 @@ from penstock.quantities import format_bytes, format_count, format_seconds
 from penstock.types import SPLITS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from penstock.manifest import Manifest
     from penstock.pipeline import Outcome
     from penstock.settings import JobSettings
@@ -40,7 +42,7 @@ def summary_lines(outcome: Outcome, settings: JobSettings) -> list[str]:
         f"{counts['input_bytes'] / max(counts['tokens'], 1):.2f} bytes per token; "
         f"{run['workers']} x {run['engine']}, peak memory {format_bytes(run['peak_memory_bytes'])}",
         *_continued(run, counts),
-        f"  documents: {describe_rule(manifest.settings)}",
+        f"  documents: {describe_rule(manifest.settings, _formats(manifest))}",
         *(f"  {note}" for note in _notes(counts, manifest.settings)),
         *skipped,
         *(f"  warning: {warning}" for warning in _warnings(outcome, _eot_text(settings))),
@@ -83,13 +85,21 @@ def _split(manifest: Manifest, split: Split) -> str:
     return f"{name} ({format_count(record.tokens)} tokens, {documents})"
 
 
-def describe_rule(settings: dict[str, Any]) -> str:
-    """Say how documents are told apart."""
+def describe_rule(settings: dict[str, Any], formats: Iterable[str | None]) -> str:
+    """Say how documents are told apart in inputs of these formats."""
+    records = f"one a record, from its field {settings['text_key']!r}"
     if settings["docs_by"] == "record":
-        return f"one a record, from its field {settings['text_key']!r}"
+        return records
     if settings["docs_by"] == "separator":
-        return f"parted by {settings['doc_separator']!r}"
-    return "one a line" if settings["docs_by"] == "line" else "one a file"
+        text = f"parted by {settings['doc_separator']!r}"
+    else:
+        text = "one a line" if settings["docs_by"] == "line" else "one a file"
+    has_records = not set(formats) <= {"text", None}
+    return f"in text {text}; else {records}" if has_records else text
+
+
+def _formats(manifest: Manifest) -> set[str | None]:
+    return {record.format for record in manifest.inputs}
 
 
 def _notes(counts: dict[str, int], settings: dict[str, Any]) -> list[str]:

@@ -80,11 +80,12 @@ def _lines(preview: Preview) -> list[str]:
     job, settings = preview.job, preview.job.settings
     paths = [source.path for source in job.plan.sources]
     names = ", ".join(map(_one_line, paths[:_MAX_LISTED]))
+    formats = [kind.format for kind in preview.kinds]
     return [
         f"inputs:     {len(paths)} file{'' if len(paths) == 1 else 's'}, "
         f"{_size(job.plan.input_bytes)}: {_kinds(preview)}",
         f"            {names}{', ...' if len(paths) > _MAX_LISTED else ''}",
-        f"documents:  {describe_rule(job.record.settings)}",
+        f"documents:  {describe_rule(job.record.settings, formats)}",
         *(
             line
             for number, shown in enumerate(preview.documents, 1)
