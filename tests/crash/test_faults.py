@@ -133,11 +133,14 @@ def test_two_jobs_on_one_output_do_not_mix(corpus: Path, unbroken: bytes, tmp_pa
     output = tmp_path / "out"
     first = start_job(corpus, output)
     wait_for((output / ".penstock" / LEDGER).exists)
+    # It must not be done before the second has started.
+    first.send_signal(signal.SIGSTOP)
     second = start_job(corpus, output)
     _, said = second.communicate(timeout=60)
+    first.send_signal(signal.SIGCONT)
+    first.communicate(timeout=120)
     assert second.returncode == 7
     assert f"pid {first.pid}" in said
-    first.communicate(timeout=120)
     assert first.returncode == 0
     assert (output / "train.bin").read_bytes() == unbroken
 
