@@ -36,6 +36,13 @@ EotMode eot_mode_from(const std::string& name) {
                               "`; known: append, prepend, none");
 }
 
+PatternName pattern_from(const std::string& name) {
+  if (name == "gpt2") return PatternName::gpt2;
+  if (name == "cl100k") return PatternName::cl100k;
+  if (name == "qwen2") return PatternName::qwen2;
+  throw std::invalid_argument("unknown pattern `" + name + "`; known: gpt2, cl100k, qwen2");
+}
+
 std::vector<Token> tokens_from(const nb::dict& ranks) {
   std::vector<Token> tokens;
   tokens.reserve(ranks.size());
@@ -64,8 +71,9 @@ class OneAtATime {
 class PyEncoder {
  public:
   PyEncoder(const nb::dict& ranks, uint32_t eot_id, const std::string& eot, size_t table_bytes,
-            const std::string& isa)
-      : encoder_(tokens_from(ranks), {eot_id, eot_mode_from(eot), table_bytes, isa}) {}
+            const std::string& isa, const std::string& pattern)
+      : encoder_(tokens_from(ranks),
+                 {eot_id, eot_mode_from(eot), table_bytes, isa, pattern_from(pattern)}) {}
 
   std::string isa() const { return name_of(encoder_.isa()); }
   size_t id_bytes() const { return encoder_.id_bytes(); }
@@ -196,7 +204,7 @@ std::vector<std::string> names_of_available_isas() {
 }  // namespace
 
 NB_MODULE(_kernel, module) {
-  module.doc() = "GPT-2 style byte-level BPE in C++; use it through penstock.engines.native.";
+  module.doc() = "Byte-level BPE in C++; use it through penstock.engines.native.";
   module.def("available_isas", names_of_available_isas,
              "Instruction sets this build contains and this machine runs, the fastest first.");
   module.def(
@@ -222,9 +230,10 @@ NB_MODULE(_kernel, module) {
              "Return where the first record behind `stop` begins, or -1, and the state there; use "
              "it through penstock.csv_records.");
   nb::class_<PyEncoder>(module, "Encoder")
-      .def(nb::init<const nb::dict&, uint32_t, const std::string&, size_t, const std::string&>(),
+      .def(nb::init<const nb::dict&, uint32_t, const std::string&, size_t, const std::string&,
+                    const std::string&>(),
            "ranks"_a, "eot_id"_a, "eot"_a = "append", "table_bytes"_a = kDefaultTableBytes,
-           "isa"_a = "", "Prove that the vocabulary can be encoded exactly and build its tables.")
+           "isa"_a = "", "pattern"_a = "gpt2", "Prove that the vocabulary can be encoded exactly and build its tables.")
       .def_prop_ro("isa", &PyEncoder::isa)
       .def_prop_ro("id_bytes", &PyEncoder::id_bytes, "2 or 4: how wide the ids are written.")
       .def("is_free_junction", &PyEncoder::is_free_junction, "left"_a, "right"_a,

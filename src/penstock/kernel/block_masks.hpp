@@ -8,6 +8,7 @@ namespace penstock::kernel {
 struct AsciiMasks {
   uint64_t letter, number, space;  // ASCII only
   uint64_t blank;                  // ' ', the one white space that joins the word after it
+  uint64_t newline;                // carriage return, line feed
   uint64_t apostrophe;
   uint64_t high;  // bytes of non-ASCII characters
 };

@@ -14,6 +14,7 @@ PENSTOCK_INLINE AsciiMasks classify_ascii(const uint8_t* p) {
   masks.blank = kind.bits<4>();
   masks.space = kind.bits<3>() | masks.blank;
   masks.apostrophe = kind.bits<5>();
+  masks.newline = kind.bits<6>();
   return masks;
 }
 

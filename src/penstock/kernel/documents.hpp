@@ -10,83 +10,29 @@
 
 namespace penstock::kernel::PENSTOCK_ISA {
 
+// The pieces found but not yet encoded, and where their ids go.
 template <class Id>
-class DocumentEncoder {
+class PieceQueue {
  public:
-  PENSTOCK_INLINE DocumentEncoder(State<Id>& state, const Request<Id>& request)
+  PENSTOCK_INLINE PieceQueue(State<Id>& state, const Request<Id>& request)
       : state_(state), scratch_(state.scratch), request_(request), out_(request.out) {}
 
-  PENSTOCK_INLINE Outcome encode() {
-    const Documents& documents = request_.documents;
-    if (documents.count == 0) return {0, Outcome::kAllWellFormed};
-    if (is_marked_before(0)) *out_++ = request_.eot_id;
-    for (size_t i = 0; i < documents.count; ++i) {
-      if (i > 0) add_border(i);
-      const auto begin = static_cast<size_t>(documents.starts[i]);
-      if (!add_document(begin, static_cast<size_t>(documents.ends[i]))) return {0, i};
-    }
-    scratch_.starts[num_starts_++] = static_cast<uint32_t>(documents.ends[documents.count - 1]);
-    flush();
-    if (is_marked_before(documents.count)) *out_++ = request_.eot_id;
-    return {static_cast<size_t>(out_ - request_.out), Outcome::kAllWellFormed};
+  PENSTOCK_INLINE bool is_full() const { return num_starts_ >= kBatch; }
+  PENSTOCK_INLINE Id* out() const { return out_; }
+
+  // Pieces begin at the bits of a mask whose first bit is the byte at `base`.
+  PENSTOCK_INLINE void add_starts(uint64_t starts, uint32_t base) {
+    num_starts_ += store_positions(scratch_.starts + num_starts_, starts, base);
   }
 
- private:
-  // Does an end-of-text id stand before document i (after all of them for i == count)?
-  PENSTOCK_INLINE bool is_marked_before(size_t i) const {
-    const Documents& documents = request_.documents;
-    if (request_.eot_mode == EotMode::append) return i > 0 && documents.closes[i - 1];
-    if (request_.eot_mode == EotMode::prepend) return i < documents.count && documents.begins[i];
-    return false;
+  // A border takes the place of a piece, so that batches can span documents.
+  PENSTOCK_INLINE void add_border(uint32_t at, bool is_marked) {
+    scratch_.borders[num_borders_++] = {num_starts_, is_marked};
+    scratch_.starts[num_starts_++] = at;
   }
 
-  // The gap before document i takes the place of a piece, so that batches can span documents.
-  PENSTOCK_INLINE void add_border(size_t i) {
-    scratch_.borders[num_borders_++] = {num_starts_, is_marked_before(i)};
-    scratch_.starts[num_starts_++] = static_cast<uint32_t>(request_.documents.ends[i - 1]);
-    if (num_starts_ >= kBatch) flush();
-  }
-
-  // Finds the pieces of text[begin, end); false if it is not UTF-8.
-  PENSTOCK_INLINE bool add_document(size_t begin, size_t end) {
-    if (begin == end) return true;
-    PieceStarts piece_starts;
-    uint64_t malformed = 0;
-    const uint8_t* window = window_at(begin);
-    Block block = classify(window, end - begin, Carry{});
-    for (size_t at = begin; at < end; at += kBlockBytes) {
-      const size_t left = end - at;
-      const uint8_t* next_window = window;
-      Block next = after_the_end();
-      if (PENSTOCK_LIKELY(left > kBlockBytes)) {
-        next_window = window_at(at + kBlockBytes);
-        next = classify(next_window, left - kBlockBytes, block.carry);
-      } else {
-        next.malformed = block.carry.continuation;  // the document ends inside a character
-      }
-      malformed |= block.malformed;
-      const uint64_t starts = piece_starts.of(block, next, window, left);
-      num_starts_ +=
-          store_positions(scratch_.starts + num_starts_, starts, static_cast<uint32_t>(at));
-      if (PENSTOCK_UNLIKELY(num_starts_ >= kBatch)) {
-        // Keys rely on valid UTF-8, so nothing is looked up before it is known to be.
-        if (malformed | next.malformed) return false;
-        flush();
-      }
-      block = next;
-      window = next_window;
-    }
-    return (malformed | block.malformed) == 0;
-  }
-
-  // At least kWindowBytes that can be read, the text's from `at` on, zeros after it.
-  PENSTOCK_INLINE const uint8_t* window_at(size_t at) {
-    if (PENSTOCK_LIKELY(at + kWindowBytes <= request_.size)) return request_.text + at;
-    uint8_t* window = windows_[at / kBlockBytes % 2];  // the one before is still in use
-    std::memset(window, 0, kWindowBytes);
-    std::memcpy(window, request_.text + at, request_.size - at);
-    return window;
-  }
+  PENSTOCK_INLINE void add_end(uint32_t at) { scratch_.starts[num_starts_++] = at; }
+  PENSTOCK_INLINE void write_eot() { *out_++ = request_.eot_id; }
 
   // Encodes the pieces found so far; the last start stays, as the first of the next batch.
   inline __attribute__((noinline)) void flush() {
@@ -105,6 +51,7 @@ class DocumentEncoder {
     num_starts_ = 1;
   }
 
+ private:
   // The start that stays may be a border.
   PENSTOCK_INLINE void keep_last_border(size_t piece) {
     const bool is_border = num_borders_ > 0 && scratch_.borders[num_borders_ - 1].piece == piece;
@@ -156,6 +103,84 @@ class DocumentEncoder {
   Id* out_;
   uint32_t num_starts_ = 0;
   uint32_t num_borders_ = 0;
+};
+
+template <class Id, class Pattern>
+class DocumentEncoder {
+ public:
+  PENSTOCK_INLINE DocumentEncoder(State<Id>& state, const Request<Id>& request)
+      : request_(request), queue_(state, request) {}
+
+  PENSTOCK_INLINE Outcome encode() {
+    const Documents& documents = request_.documents;
+    if (documents.count == 0) return {0, Outcome::kAllWellFormed};
+    if (is_marked_before(0)) queue_.write_eot();
+    for (size_t i = 0; i < documents.count; ++i) {
+      if (i > 0) add_border(i);
+      const auto begin = static_cast<size_t>(documents.starts[i]);
+      if (!add_document(begin, static_cast<size_t>(documents.ends[i]))) return {0, i};
+    }
+    queue_.add_end(static_cast<uint32_t>(documents.ends[documents.count - 1]));
+    queue_.flush();
+    if (is_marked_before(documents.count)) queue_.write_eot();
+    return {static_cast<size_t>(queue_.out() - request_.out), Outcome::kAllWellFormed};
+  }
+
+ private:
+  // Does an end-of-text id stand before document i (after all of them for i == count)?
+  PENSTOCK_INLINE bool is_marked_before(size_t i) const {
+    const Documents& documents = request_.documents;
+    if (request_.eot_mode == EotMode::append) return i > 0 && documents.closes[i - 1];
+    if (request_.eot_mode == EotMode::prepend) return i < documents.count && documents.begins[i];
+    return false;
+  }
+
+  PENSTOCK_INLINE void add_border(size_t i) {
+    queue_.add_border(static_cast<uint32_t>(request_.documents.ends[i - 1]), is_marked_before(i));
+    if (queue_.is_full()) queue_.flush();
+  }
+
+  // Finds the pieces of text[begin, end); false if it is not UTF-8.
+  PENSTOCK_INLINE bool add_document(size_t begin, size_t end) {
+    if (begin == end) return true;
+    Pattern pattern;
+    uint64_t malformed = 0;
+    const uint8_t* window = window_at(begin);
+    Block block = classify(window, end - begin, Carry{});
+    for (size_t at = begin; at < end; at += kBlockBytes) {
+      const size_t left = end - at;
+      const uint8_t* next_window = window;
+      Block next = after_the_end();
+      if (PENSTOCK_LIKELY(left > kBlockBytes)) {
+        next_window = window_at(at + kBlockBytes);
+        next = classify(next_window, left - kBlockBytes, block.carry);
+      } else {
+        next.malformed = block.carry.continuation;  // the document ends inside a character
+      }
+      malformed |= block.malformed;
+      queue_.add_starts(pattern.of(block, next, window, left), static_cast<uint32_t>(at));
+      if (PENSTOCK_UNLIKELY(queue_.is_full())) {
+        // Keys rely on valid UTF-8, so nothing is looked up before it is known to be.
+        if (malformed | next.malformed) return false;
+        queue_.flush();
+      }
+      block = next;
+      window = next_window;
+    }
+    return (malformed | block.malformed) == 0;
+  }
+
+  // At least kWindowBytes that can be read, the text's from `at` on, zeros after it.
+  PENSTOCK_INLINE const uint8_t* window_at(size_t at) {
+    if (PENSTOCK_LIKELY(at + kWindowBytes <= request_.size)) return request_.text + at;
+    uint8_t* window = windows_[at / kBlockBytes % 2];  // the one before is still in use
+    std::memset(window, 0, kWindowBytes);
+    std::memcpy(window, request_.text + at, request_.size - at);
+    return window;
+  }
+
+  const Request<Id>& request_;
+  PieceQueue<Id> queue_;
   uint8_t windows_[2][kWindowBytes];
 };
 

@@ -10,22 +10,22 @@ namespace {
 constexpr size_t kLargestText = (size_t{1} << 32) - 4096;
 
 template <class Id>
-Variant<Id> variant_for(Isa isa) {
+Variant<Id> variant_for(Isa isa, PatternName pattern) {
   switch (isa) {
 #if defined(PENSTOCK_WITH_AVX512)
     case Isa::avx512:
-      return avx512::variant<Id>();
+      return avx512::variant<Id>(pattern);
 #endif
 #if defined(PENSTOCK_WITH_AVX2)
     case Isa::avx2:
-      return avx2::variant<Id>();
+      return avx2::variant<Id>(pattern);
 #endif
 #if defined(PENSTOCK_WITH_NEON)
     case Isa::neon:
-      return neon::variant<Id>();
+      return neon::variant<Id>(pattern);
 #endif
     default:
-      return portable::variant<Id>();
+      return portable::variant<Id>(pattern);
   }
 }
 
@@ -63,7 +63,8 @@ Encoder::Encoder(std::vector<Token> tokens, const EncoderOptions& options)
 
 template <class Id>
 Encoder::Engine<Id> Encoder::make_engine(const Vocabulary& vocabulary, size_t table_bytes) const {
-  Engine<Id> engine{std::make_unique<State<Id>>(vocabulary, table_bytes), variant_for<Id>(isa_)};
+  Engine<Id> engine{std::make_unique<State<Id>>(vocabulary, table_bytes),
+                    variant_for<Id>(isa_, options_.pattern)};
   engine.variant.preload(*engine.state, vocabulary.tokens().data(), vocabulary.tokens().size());
   return engine;
 }

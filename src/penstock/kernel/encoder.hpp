@@ -19,6 +19,7 @@ struct EncoderOptions {
   EotMode eot_mode = EotMode::append;
   size_t table_bytes = kDefaultTableBytes;
   std::string isa;  // empty: the fastest
+  PatternName pattern = PatternName::gpt2;
 };
 
 // Not for two threads at once; as many encoders as one likes.

@@ -12,15 +12,17 @@ struct HalfByteTables {
   alignas(16) uint8_t low[16], high[16];
 };
 
-// Bits 0 and 1: letters; 2: numbers; 3 and 4: white space (4: the blank alone); 5: apostrophe.
+// Bits 0 and 1: letters; 2: numbers; 3 and 4: white space (4: the blank alone); 5: apostrophe;
+// 6: carriage return and line feed.
 constexpr HalfByteTables make_ascii_tables() {
   HalfByteTables tables{};
   for (unsigned low = 0; low < 16; ++low) {
     tables.low[low] = static_cast<uint8_t>((low >= 1 ? 1 : 0) | (low <= 10 ? 2 : 0) |
                                            (low <= 9 ? 4 : 0) | (low >= 9 && low <= 13 ? 8 : 0) |
-                                           (low == 0 ? 16 : 0) | (low == 7 ? 32 : 0));
+                                           (low == 0 ? 16 : 0) | (low == 7 ? 32 : 0) |
+                                           (low == 10 || low == 13 ? 64 : 0));
   }
-  tables.high[0] = 8;
+  tables.high[0] = 8 | 64;
   tables.high[2] = 16 | 32;
   tables.high[3] = 4;
   tables.high[4] = tables.high[6] = 1;

@@ -45,7 +45,7 @@ struct Bytes64 {
 };
 
 struct AsciiKinds {
-  alignas(64) uint8_t kind[128];  // bit 0: letter, bit 1: number, bit 2: white space
+  alignas(64) uint8_t kind[128];  // bit 0: letter, bit 1: number, bit 2: white space, bit 3: newline
 };
 constexpr AsciiKinds make_ascii_kinds() {
   AsciiKinds kinds{};
@@ -53,7 +53,9 @@ constexpr AsciiKinds make_ascii_kinds() {
     const bool letter = (c | 0x20) >= 'a' && (c | 0x20) <= 'z';
     const bool number = c >= '0' && c <= '9';
     const bool space = c == ' ' || (c >= 9 && c <= 13);
-    kinds.kind[c] = static_cast<uint8_t>((letter ? 1 : 0) | (number ? 2 : 0) | (space ? 4 : 0));
+    const bool newline = c == '\n' || c == '\r';
+    kinds.kind[c] = static_cast<uint8_t>((letter ? 1 : 0) | (number ? 2 : 0) | (space ? 4 : 0) |
+                                         (newline ? 8 : 0));
   }
   return kinds;
 }
@@ -70,6 +72,7 @@ PENSTOCK_INLINE AsciiMasks classify_ascii(const uint8_t* p) {
   masks.letter = of_kind(1) & ~masks.high;
   masks.number = of_kind(2) & ~masks.high;
   masks.space = of_kind(4) & ~masks.high;
+  masks.newline = of_kind(8) & ~masks.high;
   masks.blank = text.equal(' ');
   masks.apostrophe = text.equal('\'');
   return masks;

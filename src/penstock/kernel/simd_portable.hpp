@@ -29,7 +29,8 @@ PENSTOCK_INLINE AsciiMasks classify_ascii(const uint8_t* p) {
     const uint8_t blank = c == ' ' ? 4 + 8 : 0;
     const uint8_t other_space = static_cast<uint8_t>(c - 9) < 5 ? 4 : 0;
     const uint8_t apostrophe = c == '\'' ? 16 : 0;
-    flags[i] = letter | number | blank | other_space | apostrophe | (c & 0x80);
+    const uint8_t newline = c == '\n' || c == '\r' ? 32 : 0;
+    flags[i] = letter | number | blank | other_space | apostrophe | newline | (c & 0x80);
   }
   uint64_t words[8], any = 0;
   std::memcpy(words, flags, sizeof words);
@@ -41,6 +42,7 @@ PENSTOCK_INLINE AsciiMasks classify_ascii(const uint8_t* p) {
   masks.space = collect(words, 2);
   masks.blank = collect(words, 3);
   masks.apostrophe = has(4) ? collect(words, 4) : 0;
+  masks.newline = has(5) ? collect(words, 5) : 0;
   masks.high = has(7) ? collect(words, 7) : 0;
   return masks;
 }

@@ -2,6 +2,8 @@
 #include "variant.hpp"
 
 #include "documents.hpp"
+#include "pattern_cl100k.hpp"
+#include "pattern_gpt2.hpp"
 #include "piece_cache.hpp"
 #include "simd.hpp"
 
@@ -26,9 +28,9 @@ void preload(State<Id>& state, const Token* tokens, size_t count) {
   }
 }
 
-template <class Id>
+template <class Id, class Pattern>
 Outcome encode(State<Id>& state, const Request<Id>& request) {
-  DocumentEncoder<Id> encoder(state, request);
+  DocumentEncoder<Id, Pattern> encoder(state, request);
   const Outcome outcome = encoder.encode();
   state.merge_workspace.trim();
   state.tail_workspace.trim();
@@ -38,11 +40,18 @@ Outcome encode(State<Id>& state, const Request<Id>& request) {
 }  // namespace
 
 template <class Id>
-Variant<Id> variant() {
-  return {preload<Id>, encode<Id>};
+Variant<Id> variant(PatternName pattern) {
+  switch (pattern) {
+    case PatternName::cl100k:
+      return {preload<Id>, encode<Id, Cl100kPattern<3>>};
+    case PatternName::qwen2:
+      return {preload<Id>, encode<Id, Cl100kPattern<1>>};
+    default:
+      return {preload<Id>, encode<Id, Gpt2Pattern>};
+  }
 }
 
-template Variant<uint16_t> variant();
-template Variant<uint32_t> variant();
+template Variant<uint16_t> variant(PatternName pattern);
+template Variant<uint32_t> variant(PatternName pattern);
 
 }  // namespace penstock::kernel::PENSTOCK_ISA

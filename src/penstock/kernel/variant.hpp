@@ -6,6 +6,9 @@
 
 namespace penstock::kernel {
 
+// How text is divided into pieces: pattern_*.hpp.
+enum class PatternName { gpt2, cl100k, qwen2 };
+
 enum class EotMode { none, append, prepend };
 
 // Documents, or parts of long ones, in order inside a text; what lies between them is skipped.
@@ -41,19 +44,19 @@ struct Variant {
 
 namespace portable {
 template <class Id>
-Variant<Id> variant();
+Variant<Id> variant(PatternName pattern);
 }
 namespace neon {
 template <class Id>
-Variant<Id> variant();
+Variant<Id> variant(PatternName pattern);
 }
 namespace avx2 {
 template <class Id>
-Variant<Id> variant();
+Variant<Id> variant(PatternName pattern);
 }
 namespace avx512 {
 template <class Id>
-Variant<Id> variant();
+Variant<Id> variant(PatternName pattern);
 }
 
 }  // namespace penstock::kernel
