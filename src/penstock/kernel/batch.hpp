@@ -94,7 +94,7 @@ class BatchEncoder {
     const unsigned high =
         count_bits(key.low & kTopBits) + count_bits(key.high & kTopBits) - padding;
     const bool spaces = key.low == kEightSpaces && count_spaces(batch_.piece(i), length) == length;
-    if (2 * high > length || spaces) {
+    if (spaces || (2 * high > length && has_junctions(batch_.piece(i), length))) {
       scratch_.values[i].count = Value::kNotHere;
     } else if (short_group_.add(batch_.piece(i), length, i)) {
       merge_short_group();
@@ -103,7 +103,8 @@ class BatchEncoder {
 
   PENSTOCK_INLINE void add_medium(uint32_t i) {
     const uint8_t* p = batch_.piece(i);
-    if (mostly_non_ascii(p) || (p[0] == ' ' && p[1] == ' ')) {
+    const bool spaces = p[0] == ' ' && p[1] == ' ';
+    if (spaces || (mostly_non_ascii(p) && has_junctions(p, batch_.length(i)))) {
       scratch_.values[i].count = Value::kNotHere;
       return;
     }
@@ -114,6 +115,15 @@ class BatchEncoder {
     } else if (medium_group_.add(p, batch_.length(i), i)) {
       merge_medium_group();
     }
+  }
+
+  // Is a piece in another script worth cutting at junctions? With small vocabularies always. With
+  // large ones it depends on the script, and the first two characters tell.
+  PENSTOCK_INLINE bool has_junctions(const uint8_t* p, size_t length) const {
+    if constexpr (sizeof(Id) == 2) return true;
+    const uint8_t* at = p + (p[0] < 0x80 ? 1 : 0);
+    at += at[0] < 0xE0 ? 2 : at[0] < 0xF0 ? 3 : 4;
+    return at < p + length && !state_.junctions.may_span(at, p, p + length);
   }
 
   // Keeps a result that is too long for a Value.

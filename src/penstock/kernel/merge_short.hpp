@@ -84,6 +84,17 @@ struct MergeGroup {
         counts[g] = lanes[g].count();
       }
       return;
+    } else {
+      using Keys = MergeKeys<kMax <= 16 ? 2 : 4>;
+      WidePiece wide[kPieces];
+      Keys keys[kPieces];
+      for (unsigned g = 0; g < kPieces; ++g) {
+        const bool used = g < size;
+        keys[g] = load_wide<Keys>(tables, pieces[used ? g : 0], used ? lengths[g] : 0, wide[g]);
+      }
+      merge_lockstep_wide(tables, wide, keys);
+      for (unsigned g = 0; g < size; ++g) counts[g] = store_wide(wide[g], ids[g]);
+      return;
     }
 #endif
     for (unsigned g = 0; g < size; ++g) {

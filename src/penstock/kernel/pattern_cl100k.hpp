@@ -84,7 +84,7 @@ class Cl100kPattern {
     if (PENSTOCK_UNLIKELY(block.wide_space)) starts |= last_wide_spaces(block, next, p);
     const uint64_t breaks = newline & ~closing;
     const uint64_t margins = inline_space & (breaks << 1 | break_);
-    if (margins) starts |= last_margins(margins, inline_space, newline, p, left);
+    starts |= last_margins(margins, block, next, p, left);
 
     const uint64_t quotes = block.apostrophe & first_other;
     if (quotes) starts |= after_contractions(quotes, p, left);
@@ -113,16 +113,15 @@ class Cl100kPattern {
   PENSTOCK_INLINE uint64_t number_starts(const Block& block) {
     const uint64_t number = block.number;
     if constexpr (kMostDigits == 1) return number & ~block.continuation;
-    if (number == 0) return 0;
     if (PENSTOCK_UNLIKELY(number & block.high)) return wide_number_starts(block);
     uint64_t starts = number & ~(number << 1 | number_);
-    if (number & number_) {
+    if (PENSTOCK_UNLIKELY(number & number_)) {
       const unsigned rest = 3 - digits_;  // of the piece that began in the block before
       if ((~number & bits_below(rest + 1)) == 0) starts |= uint64_t{1} << rest;
     }
     const uint64_t third = number & number << 1 & number << 2;
     for (uint64_t more = starts << 3 & third; more != 0; more = more << 3 & third) starts |= more;
-    if (number >> 63) digits_ = 1 + static_cast<unsigned>(__builtin_clzll(starts));
+    if (PENSTOCK_UNLIKELY(number >> 63)) digits_ = 1 + static_cast<unsigned>(__builtin_clzll(starts));
     return starts;
   }
 
@@ -139,12 +138,18 @@ class Cl100kPattern {
   }
 
   // Of the places where inline space follows a newline, those where no newline follows it again.
-  PENSTOCK_INLINE static uint64_t last_margins(uint64_t margins, uint64_t inline_space,
-                                               uint64_t newline, const uint8_t* p, size_t left) {
-    if (PENSTOCK_UNLIKELY(left < kBlockBytes)) margins &= bits_below(left);
+  PENSTOCK_INLINE static uint64_t last_margins(uint64_t margins, const Block& block,
+                                               const Block& next, const uint8_t* p, size_t left) {
+    const uint64_t inline_space = block.space & ~block.newline;
     const uint64_t sum = inline_space + margins;  // carries each bit behind its run
-    const bool leaves_block = sum < margins;
-    if (PENSTOCK_LIKELY(!(sum & ~inline_space & newline) && !leaves_block)) return margins;
+    const uint64_t leaves_block = sum < margins ? ~uint64_t{0} : 0;
+    // Where the run ends that leaves the block: 0 if it leaves the next one too.
+    const uint64_t next_other = ~next.space | next.newline, next_end = next_other & -next_other;
+    const bool unclear = leaves_block && next_end == 0;
+    const uint64_t again = (sum & ~inline_space & block.newline) |
+                           (leaves_block & next_end & next.newline);
+    if (PENSTOCK_LIKELY(again == 0 && !unclear)) return margins;
+    if (left < kBlockBytes) margins &= bits_below(left);
     uint64_t last = 0;
     for (uint64_t rest = margins; rest != 0; rest &= rest - 1) {
       const unsigned i = lowest_bit(rest);

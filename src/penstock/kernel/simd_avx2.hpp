@@ -268,3 +268,4 @@ PENSTOCK_INLINE void load_lanes(const BytePair<uint16_t>* pairs, const uint8_t* 
 }  // namespace penstock::kernel::PENSTOCK_ISA
 
 #include "classify_half_bytes.hpp"
+#include "wide_lanes.hpp"

@@ -271,3 +271,4 @@ PENSTOCK_INLINE void load_lanes(const BytePair<uint16_t>* pairs, const uint8_t* 
 }  // namespace penstock::kernel::PENSTOCK_ISA
 
 #include "classify_high.hpp"
+#include "wide_lanes.hpp"
