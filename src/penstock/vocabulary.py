@@ -19,9 +19,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BYTE_SPELLING",
+    "CL100K_PATTERN",
     "GPT2_PATTERN",
     "MAX_ID",
     "PATTERNS",
+    "QWEN2_PATTERN",
     "UnsupportedError",
     "Vocabulary",
     "derive_merges",
@@ -33,8 +35,20 @@ __all__ = [
 # Splits text into pieces that are merged alone; the original GPT-2 spelling. The possessive
 # spelling of newer tiktoken releases matches the same pieces.
 GPT2_PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
-# By the name that `--pattern` takes.
-PATTERNS = {"gpt2": GPT2_PATTERN}
+# As `tokenizer.json` files spell it, and tiktoken before it had possessive quantifiers.
+CL100K_PATTERN = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+# The same with numbers taken digit by digit.
+QWEN2_PATTERN = CL100K_PATTERN.replace(r"\p{N}{1,3}", r"\p{N}")
+# By the name that `--pattern` takes. Llama 3 took that of cl100k, letter by letter.
+PATTERNS = {
+    "gpt2": GPT2_PATTERN,
+    "cl100k": CL100K_PATTERN,
+    "llama3": CL100K_PATTERN,
+    "qwen2": QWEN2_PATTERN,
+}
 
 # The kernel packs three ids into 64 bits; the largest vocabularies in use have 262,144.
 MAX_ID = (1 << 21) - 1
@@ -223,7 +237,9 @@ def _find_pattern(pre_tokenizer: dict[str, Any] | None) -> str:
 def _split_pattern(split: dict[str, Any]) -> str:
     pattern = str(split["pattern"].get("Regex"))
     if split["behavior"] != "Isolated" or split["invert"] or pattern not in PATTERNS.values():
-        raise UnsupportedError(f"it divides text by the pattern {pattern!r}; GPT-2's is supported")
+        raise UnsupportedError(
+            f"it divides text by the pattern {pattern!r}; those of {', '.join(PATTERNS)} are known"
+        )
     return pattern
 
 

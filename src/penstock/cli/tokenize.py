@@ -71,7 +71,8 @@ def tokenize(
         _option(
             "--pattern",
             panel=_TOKENIZER,
-            text="What divides text before merging, for a .tiktoken file: gpt2.",
+            text="What divides text before merging, for a .tiktoken file: "
+            "gpt2, cl100k, llama3 or qwen2.",
         ),
     ] = None,
     engine: Annotated[

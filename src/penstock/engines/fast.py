@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from penstock.engines.eot import decode_pieces, place_eot
-from penstock.vocabulary import BYTE_SPELLING, derive_merges
+from penstock.vocabulary import BYTE_SPELLING, GPT2_PATTERN, derive_merges
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,7 +35,9 @@ class FastEngine:
 
         self._eot, self._eot_id = eot, tokenizer.eot_id
         with _OneCore():
-            self._fast = fastokens.Tokenizer.from_json_str(huggingface_json(tokenizer.ranks))
+            self._fast = fastokens.Tokenizer.from_json_str(
+                huggingface_json(tokenizer.ranks, _respell(tokenizer.pattern))
+            )
             self._fast.encode_batch_flat(["the first call", "makes the thread pool"])
 
     def encode(self, block: Block, room: object = None) -> NDArray[np.uint32]:
@@ -62,7 +64,7 @@ class _OneCore:
             os.sched_setaffinity(0, self._cores)
 
 
-def huggingface_json(ranks: dict[bytes, int]) -> str:
+def huggingface_json(ranks: dict[bytes, int], pattern: str = GPT2_PATTERN) -> str:
     """Write a vocabulary as the `tokenizer.json` that fastokens reads fastest."""
     spelled = {token: token.decode("latin-1").translate(BYTE_SPELLING) for token in ranks}
     vocab = {spelled[token]: rank for token, rank in sorted(ranks.items(), key=itemgetter(1))}
@@ -74,5 +76,32 @@ def huggingface_json(ranks: dict[bytes, int]) -> str:
         "vocab": vocab | {f"\N{REPLACEMENT CHARACTER}{gap}": gap for gap in gaps},
         "merges": [[spelled[left], spelled[right]] for left, right in merges],
     }
-    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
-    return json.dumps({"added_tokens": [], "pre_tokenizer": byte_level, "model": model})
+    return json.dumps({"added_tokens": [], "pre_tokenizer": _divide_by(pattern), "model": model})
+
+
+def _respell(pattern: str) -> str:
+    """Keep fastokens from its shortcut for the cl100k family.
+
+    It misses that a long s (U+017F) is an s after an apostrophe too. The general way is exact, at a
+    third of the speed (0.3.5).
+    """
+    return pattern.replace("(?i:'s|'t|'re|'ve|'m|'ll|'d)", "'(?i:[sdmt]|ll|ve|re)")
+
+
+def _divide_by(pattern: str) -> dict[str, object]:
+    """Write a pattern as a pre-tokenizer; GPT-2's is the one that `ByteLevel` has itself."""
+    byte_level = {
+        "type": "ByteLevel",
+        "add_prefix_space": False,
+        "trim_offsets": False,
+        "use_regex": True,
+    }
+    if pattern == GPT2_PATTERN:
+        return byte_level
+    split = {
+        "type": "Split",
+        "pattern": {"Regex": pattern},
+        "behavior": "Isolated",
+        "invert": False,
+    }
+    return {"type": "Sequence", "pretokenizers": [split, {**byte_level, "use_regex": False}]}

@@ -1,4 +1,4 @@
-"""The kernel engine: our own C++ encoder for byte-level vocabularies with the GPT-2 pattern.
+"""The kernel engine: our own C++ encoder for byte-level vocabularies with a pattern it knows.
 
 It refuses tokenizers the kernel was not proved for and machines on which it disagrees with stored
 ids, by a `KernelUnavailableError` that lets `auto` take another engine. It never repairs text.
@@ -15,6 +15,7 @@ import numpy as np
 from penstock.engines.base import most_tokens
 from penstock.errors import EngineError, UsageError
 from penstock.types import Block
+from penstock.vocabulary import CL100K_PATTERN, GPT2_PATTERN, QWEN2_PATTERN
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -35,14 +36,16 @@ __all__ = [
 ISA_VARIABLE = "PENSTOCK_KERNEL_ISA"
 DEFAULT_TABLE_BYTES = 16 << 20
 
-# Spellings of the one pattern the kernel knows: OpenAI's, and two of tiktoken's that match alike.
-GPT2_PATTERNS = frozenset(
-    {
-        r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
-        r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
-        r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s",
-    }
-)
+# The kernel's names of the patterns it was proved for, by their spelling. Of GPT-2's there are two
+# more, tiktoken's, that match alike. (tiktoken's newer one of cl100k does not: it takes all white
+# space at the end of a text at once. With the tokens of cl100k_base that gives the same ids.)
+KERNEL_PATTERNS = {
+    GPT2_PATTERN: "gpt2",
+    r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+": "gpt2",
+    r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s": "gpt2",
+    CL100K_PATTERN: "cl100k",
+    QWEN2_PATTERN: "qwen2",
+}
 
 
 class KernelUnavailableError(UsageError):
@@ -83,15 +86,16 @@ class NativeEngine:
         """Build the tables of a tokenizer (about 0.1 s) and check them against stored ids.
 
         Args:
-            tokenizer: Must be byte-level, with the GPT-2 pattern.
+            tokenizer: Must be byte-level, with one of `KERNEL_PATTERNS`.
             eot: Where end-of-text ids go.
             isa: `avx512`, `avx2`, `neon` or `portable`; by default what `PENSTOCK_KERNEL_ISA` says,
                 else the fastest the machine has.
             table_bytes: Size of the piece table. More than 16 MiB stops helping.
         """
-        if tokenizer.pattern not in GPT2_PATTERNS:
+        pattern = KERNEL_PATTERNS.get(tokenizer.pattern)
+        if pattern is None:
             raise KernelUnavailableError(
-                f"the kernel knows the GPT-2 pattern only, not that of `{tokenizer.name}`",
+                f"the kernel does not know the pattern of `{tokenizer.name}`",
                 where="--engine",
                 next_step="pass `--engine auto`",
             )
@@ -99,7 +103,7 @@ class NativeEngine:
         ranks, eot_id = tokenizer.ranks, tokenizer.eot_id
         chosen = _check_isa(kernel, os.environ.get(ISA_VARIABLE, "") if isa is None else isa)
         try:
-            self._encoder = kernel.Encoder(ranks, eot_id, eot, table_bytes, chosen)
+            self._encoder = kernel.Encoder(ranks, eot_id, eot, table_bytes, chosen, pattern)
         except ValueError as error:
             raise KernelUnavailableError(
                 f"the kernel cannot encode with `{tokenizer.name}` exactly: {error}",
@@ -108,7 +112,7 @@ class NativeEngine:
             ) from error
         self._dtype = np.dtype(np.uint16 if max(*ranks.values(), eot_id) <= 0xFFFF else np.uint32)
         self._out = np.empty(0, np.dtype(f"u{self._encoder.id_bytes}"))
-        _check_stored_ids(self, ranks)
+        _check_stored_ids(self, ranks, pattern)
 
     @property
     def isa(self) -> str:
@@ -206,16 +210,17 @@ SELF_TEST_IDS = [int(number) for number in _SELF_TEST_NUMBERS.split()]
 _GPT2_TOKENS = {b"!": 0, b" the": 262, b" gazed": 50255}
 
 
-def _check_stored_ids(engine: NativeEngine, ranks: dict[bytes, int]) -> None:
+def _check_stored_ids(engine: NativeEngine, ranks: dict[bytes, int], pattern: str) -> None:
     """Turn the kernel off where a broken build or machine gives wrong ids.
 
-    With another vocabulary than GPT-2's no ids are stored; then they must at least spell the text.
+    For other vocabularies and patterns no ids are stored; then they must at least spell the text.
     """
     text = SELF_TEST_TEXT.encode()
     inside = np.zeros(1, np.bool_)  # the middle of a document: no end-of-text id
     end = np.array([len(text)])
     ids = engine.encode(Block(memoryview(text), np.array([0]), end, inside, inside, end)).tolist()
-    if all(ranks.get(token) == rank for token, rank in _GPT2_TOKENS.items()):
+    is_gpt2 = all(ranks.get(token) == rank for token, rank in _GPT2_TOKENS.items())
+    if is_gpt2 and pattern == "gpt2":
         agrees = ids == SELF_TEST_IDS
     else:
         wanted = set(ids)

