@@ -1,8 +1,9 @@
 """An engine alone, on one core: text in memory, cut into blocks before the clock starts, no output.
 
-Run as `in_memory.py gigatoken|fastokens|kernel|portable TEXT`; `portable` is the kernel without the
-instructions of this machine. The ids of every block are dropped as soon as
-they are counted, so this is the most the engine can give; end-of-text ids are part of the count.
+Run as `in_memory.py gigatoken|fastokens|kernel|portable TEXT [RANKS PATTERN]`; `portable` is the
+kernel without the instructions of this machine, RANKS a `.tiktoken` file in place of GPT-2's. The
+ids of every block are dropped as soon as they are counted, so this is the most the engine can give;
+end-of-text ids are part of the count.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from functools import partial
+from functools import cache, partial
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,8 @@ from penstock.types import Block
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from penstock.tokenizer import Tokenizer
 
 EOT = b"<|endoftext|>"
 # The size at which both engines are fastest: what they write stays in the cache.
@@ -43,13 +46,23 @@ def iter_blocks(text: bytes) -> Iterator[bytes]:
         start = end
 
 
+@cache
+def chosen_tokenizer() -> tuple[Path, str, Tokenizer]:
+    """Return the file of ranks, the name of its pattern, and the two as a tokenizer."""
+    if len(sys.argv) <= 3:
+        path = Path(str(resources.files("penstock"))) / "vocab" / "gpt2.tiktoken"
+        return path, "gpt2", load_tokenizer("gpt2")
+    path, pattern = Path(sys.argv[3]), sys.argv[4]
+    num_ranks = len(path.read_bytes().splitlines())
+    return path, pattern, load_tokenizer(str(path), pattern=pattern, eot_token=str(num_ranks + 1))
+
+
 def load_gigatoken(text: bytes) -> tuple[list[Any], Callable[[Any], int]]:
     """Take bytes as they are: end-of-text is a special string of the tokenizer."""
     import gigatoken
 
-    special = {EOT.decode(): load_tokenizer("gpt2").eot_id}
-    with resources.as_file(resources.files("penstock") / "vocab" / "gpt2.tiktoken") as path:
-        tokenizer = gigatoken.Tokenizer.from_tiktoken(path, "gpt2", special)
+    path, pattern, chosen = chosen_tokenizer()
+    tokenizer = gigatoken.Tokenizer.from_tiktoken(path, pattern, {EOT.decode(): chosen.eot_id})
 
     def encode(block: bytes) -> int:
         ids = tokenizer.encode_batch([block], parallel=False)
@@ -64,9 +77,10 @@ def load_fastokens(text: bytes) -> tuple[list[Any], Callable[[Any], int]]:
     """Take lists of `str`; decoding is Penstock's cost, so it is done before the clock starts."""
     import fastokens
 
+    _, _, chosen = chosen_tokenizer()
     with limited_cores(1):
         tokenizer = fastokens.Tokenizer.from_json_str(
-            huggingface_json(load_tokenizer("gpt2").ranks)
+            huggingface_json(chosen.ranks, chosen.pattern)
         )
         tokenizer.encode_batch_flat(["the first call", "makes the thread pool"])
 
@@ -80,8 +94,8 @@ def load_fastokens(text: bytes) -> tuple[list[Any], Callable[[Any], int]]:
 
 
 def load_kernel(text: bytes, isa: str | None = None) -> tuple[list[Any], Callable[[Any], int]]:
-    """Take documents as ranges of bytes; end-of-text ids in place, uint16, as they are written."""
-    engine = NativeEngine(load_tokenizer("gpt2"), "append", isa=isa)
+    """Take documents as ranges of bytes; end-of-text ids in place, as they are written."""
+    engine = NativeEngine(chosen_tokenizer()[2], "append", isa=isa)
 
     def encode(block: Block) -> int:
         return len(engine.encode(block))

@@ -104,7 +104,8 @@ def load_recorded_tokenizer(record: TokenizerRecord) -> Tokenizer:
         UsageError: If its file is gone, or no longer what it was.
     """
     says_no_pattern = record.name.endswith(_RANKS_SUFFIX)
-    for pattern in PATTERNS if says_no_pattern else (None,):
+    different = {text: name for name, text in reversed(PATTERNS.items())}
+    for pattern in reversed(different.values()) if says_no_pattern else (None,):
         found = load_tokenizer(record.name, eot_token=str(record.eot_id), pattern=pattern)
         if found.fingerprint == record.fingerprint:
             return found

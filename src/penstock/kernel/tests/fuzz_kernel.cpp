@@ -19,6 +19,7 @@ namespace penstock::kernel {
 namespace {
 
 constexpr uint32_t kEot = 50256;
+constexpr PatternName kPatterns[] = {PatternName::gpt2, PatternName::cl100k, PatternName::qwen2};
 
 std::string decode_base64(const std::string& text) {
   std::string bytes;
@@ -87,7 +88,8 @@ class Texts {
       case 3:
         return repeated(" ", 1 + below(below(20) == 0 ? 700 : 20));
       case 4:
-        return pick({"'s", "'t", "'re", "'ve", "'m", "'ll", "'d", "'l", "'v", "''", "'S", "'"});
+        return pick({"'s", "'t", "'re", "'ve", "'m", "'ll", "'d", "'l", "'v", "''", "'S", "'",
+                     "'\u017f", "'LL", ".\n\n", "\n  \n", "123", "12345", "\u0663"});
       case 5:
         return pick({" ", "\n", "\r\n", "\t", "\u00a0", "\u3000", "\u2028", "\x0b", "\u0085"});
       case 6:
@@ -151,6 +153,7 @@ class Texts {
 
 struct Subject {
   std::string name;
+  PatternName pattern;
   EotMode eot_mode;
   Encoder encoder;
 };
@@ -159,15 +162,18 @@ std::vector<std::unique_ptr<Subject>> make_subjects(const std::vector<Token>& to
   std::vector<std::unique_ptr<Subject>> subjects;
   for (Isa isa : available_isas()) {
     const std::string name = name_of(isa);
-    const auto add = [&](EotMode mode, size_t table_bytes, uint32_t eot) {
+    const auto add = [&](EotMode mode, size_t table_bytes, uint32_t eot, PatternName pattern) {
       const std::string full = name + ", table of " + std::to_string(table_bytes) +
-                               ", end of text " + std::to_string(eot);
+                               ", end of text " + std::to_string(eot) + ", pattern " +
+                               std::to_string(static_cast<int>(pattern));
       subjects.emplace_back(
-          new Subject{full, mode, Encoder(tokens, {eot, mode, table_bytes, name})});
+          new Subject{full, pattern, mode, Encoder(tokens, {eot, mode, table_bytes, name, pattern})});
     };
-    add(EotMode::append, size_t{4} << 20, kEot);
-    add(EotMode::prepend, size_t{1} << 10, kEot);  // constant eviction
-    add(EotMode::none, size_t{1} << 14, 70000);    // ids of 32 bits
+    for (PatternName pattern : kPatterns) {
+      add(EotMode::append, size_t{4} << 20, kEot, pattern);
+      add(EotMode::prepend, size_t{1} << 10, kEot, pattern);  // constant eviction
+      add(EotMode::none, size_t{1} << 14, 70000, pattern);    // ids of 32 bits
+    }
   }
   return subjects;
 }
@@ -214,14 +220,14 @@ struct Expected {
   }
 };
 
-Expected expect(const reference::Ranks& ranks, const Block& block) {
+Expected expect(const reference::Ranks& ranks, const Block& block, PatternName pattern) {
   Expected expected;
   for (size_t i = 0; i < block.documents.size(); ++i) {
     if (!reference::is_utf8(block.documents[i])) {
       expected.malformed_document = i;
       return expected;
     }
-    expected.documents.push_back(reference::encode(ranks, block.documents[i]));
+    expected.documents.push_back(reference::encode(ranks, block.documents[i], pattern));
   }
   return expected;
 }
@@ -265,11 +271,12 @@ bool fuzz(const std::vector<Token>& tokens, size_t rounds, uint64_t seed) {
   for (size_t round = 0; round < rounds; ++round) {
     Texts texts(tokens, seed + round);
     const Block block = make_block(texts);
-    const Expected expected = expect(ranks, block);
+    std::vector<Expected> expected;  // by pattern
+    for (PatternName pattern : kPatterns) expected.push_back(expect(ranks, block, pattern));
     bytes += block.text.size();
-    malformed += expected.malformed_document != Outcome::kAllWellFormed;
+    malformed += expected[0].malformed_document != Outcome::kAllWellFormed;
     for (const auto& subject : subjects) {
-      if (agrees(*subject, block, expected)) continue;
+      if (agrees(*subject, block, expected[static_cast<size_t>(subject->pattern)])) continue;
       std::printf("DIFFERS: seed %llu, %s\n", static_cast<unsigned long long>(seed + round),
                   subject->name.c_str());
       return false;

@@ -46,17 +46,65 @@ size_t contraction(std::string_view text) {
   return 0;
 }
 
-size_t piece_length(std::string_view text) {
-  if (const size_t length = contraction(text)) return length;
-  const size_t blank = text[0] == ' ' ? 1 : 0;
-  for (unsigned kind : {kClassLetter, kClassNumber, kClassOther}) {
-    if (const size_t length = run_of(text, blank, kind)) return blank + length;
-  }
+// White space that neither word nor newline takes: all of it at the end of the text, else all but
+// the last character if there are several.
+size_t space_length(std::string_view text) {
   const size_t spaces = run_of(text, 0, kClassSpace);
   if (spaces == text.size()) return spaces;
   size_t last = spaces - 1;  // the last white space character of the run
   while ((byte_at(text, last) & 0xC0) == 0x80) --last;
   return last > 0 ? last : spaces;
+}
+
+bool is_newline(uint8_t byte) {
+  return byte == '\r' || byte == '\n';
+}
+
+// The alternatives of pattern_cl100k.hpp, in their order.
+size_t cl100k_piece_length(std::string_view text, size_t most_digits) {
+  if (text[0] == '\'' && byte_at(text, 1) == 0xC5 && byte_at(text, 2) == 0xBF) return 3;
+  std::string lower(text.substr(0, 3));
+  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c;
+  if (const size_t length = contraction(lower)) return length;
+  const Character first = decode(text, 0);
+  const unsigned kind = class_of(first.code_point);
+  const bool may_lead =
+      kind == kClassOther || (kind == kClassSpace && !is_newline(byte_at(text, 0)));
+  const size_t lead = may_lead ? first.bytes : 0;
+  if (const size_t letters = run_of(text, lead, kClassLetter)) return lead + letters;
+  if (kind == kClassNumber) {
+    size_t end = 0;
+    for (size_t i = 0; i < most_digits && end < text.size(); ++i) {
+      const Character digit = decode(text, end);
+      if (class_of(digit.code_point) != kClassNumber) break;
+      end += digit.bytes;
+    }
+    return end;
+  }
+  const size_t blank = text[0] == ' ' ? 1 : 0;
+  if (const size_t others = run_of(text, blank, kClassOther)) {
+    size_t end = blank + others;
+    while (is_newline(byte_at(text, end))) ++end;
+    return end;
+  }
+  for (size_t end = run_of(text, 0, kClassSpace); end > 0; --end) {
+    if (is_newline(byte_at(text, end - 1))) return end;
+  }
+  return space_length(text);
+}
+
+size_t gpt2_piece_length(std::string_view text) {
+  if (const size_t length = contraction(text)) return length;
+  const size_t blank = text[0] == ' ' ? 1 : 0;
+  for (unsigned kind : {kClassLetter, kClassNumber, kClassOther}) {
+    if (const size_t length = run_of(text, blank, kind)) return blank + length;
+  }
+  return space_length(text);
+}
+
+size_t piece_length(std::string_view text, PatternName pattern) {
+  if (pattern == PatternName::gpt2) return gpt2_piece_length(text);
+  return cl100k_piece_length(text, pattern == PatternName::cl100k ? 3 : 1);
 }
 
 void merge_bytes(const Ranks& ranks, std::string_view piece, std::vector<uint32_t>& ids) {
@@ -90,19 +138,19 @@ bool is_utf8(std::string_view text) {
   return true;
 }
 
-std::vector<std::string_view> split(std::string_view text) {
+std::vector<std::string_view> split(std::string_view text, PatternName pattern) {
   std::vector<std::string_view> pieces;
   while (!text.empty()) {
-    const size_t length = piece_length(text);
+    const size_t length = piece_length(text, pattern);
     pieces.push_back(text.substr(0, length));
     text.remove_prefix(length);
   }
   return pieces;
 }
 
-std::vector<uint32_t> encode(const Ranks& ranks, std::string_view text) {
+std::vector<uint32_t> encode(const Ranks& ranks, std::string_view text, PatternName pattern) {
   std::vector<uint32_t> ids;
-  for (std::string_view piece : split(text)) merge_bytes(ranks, piece, ids);
+  for (std::string_view piece : split(text, pattern)) merge_bytes(ranks, piece, ids);
   return ids;
 }
 
