@@ -10,7 +10,7 @@ demo: $(VENV)/.installed
 	@$(BIN)/python examples/demo.py $(DEMO)
 
 test: check
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
