@@ -113,11 +113,6 @@ class FedContent:
         """Close the stream."""
         self._stream.close()
 
-    @property
-    def stored_position(self) -> int:
-        """How much of the input as it is stored has been read."""
-        return self._stream.stored_position
-
     def can_show(self, unit: Unit) -> bool:
         """Tell whether what a unit sees has not been passed; else it must be opened again."""
         start = _first_seen(unit)
@@ -131,7 +126,8 @@ class FedContent:
     def fill(self, unit: Unit, *, is_sample: bool = False) -> Unit | None:
         """Read until all that can be seen from a unit is in the ring; None if it is not there.
 
-        A sample is not recorded, and leaves everything where it was: the run begins there.
+        A sample is not covered by a digest, and leaves everything where it was: the run begins
+        there.
         """
         start, is_text = _first_seen(unit), unit.source.format == "text"
         if self._filled < start:
@@ -150,7 +146,7 @@ class FedContent:
             unit,
             end=min(unit.end, self.size),
             source_end=known_end if known_end <= unit.end + _NEAR_BYTES else UNKNOWN_END,
-            passed=None if is_sample else self._cover(unit),
+            passed=Passed(self._stream.stored_position, "") if is_sample else self._cover(unit),
             window=Window(
                 base=self._base,
                 start=start,
@@ -175,7 +171,7 @@ class FedContent:
         """Cover the content up to a unit's end; refuse what is not what it was."""
         before = self._digest_at(unit.start)
         is_same = self._expected.get((self._source_idx, unit.start), before) == before
-        passed = Passed(self.stored_position, self._digest_at(min(unit.end, self.size)))
+        passed = Passed(self._stream.stored_position, self._digest_at(min(unit.end, self.size)))
         if not is_same or (unit.passed is not None and unit.passed.digest != passed.digest):
             raise ConflictError(
                 "the input holds other text than when it was read before",

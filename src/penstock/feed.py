@@ -105,11 +105,6 @@ class Feed:
         os.close(self.wake_file)
         os.close(self._waker)
 
-    @property
-    def stored_position(self) -> int:
-        """How much of the input that is open, as it is stored, has been read."""
-        return 0 if self._content is None else self._content.stored_position
-
     def iter_filled(self, units: Iterable[Unit]) -> Iterator[Unit | None]:
         """Yield units as they become ready; None while the next one is not.
 

@@ -87,45 +87,6 @@ def open_unit(unit: Unit, ring: RingFile | None) -> OpenInput:
     return _RemoteInput(unit) if is_url(unit.source.path) else SourceFile(unit.source)
 
 
-class _WindowFile(Resource):
-    """What of a stream can be seen from one unit."""
-
-    def __init__(self, unit: Unit, window: Window, ring: RingFile) -> None:
-        self.source = unit.source
-        self.size = window.size
-        self._unit = unit
-        self._window = window
-        self._ring = ring
-
-    def read_at(self, start: int, end: int) -> bytes:
-        start, end = max(start, 0), min(end, self.size)
-        if end <= len(self._window.head):
-            return self._window.head[start:end]
-        buffer = bytearray(max(end - start, 0))
-        self.read_into(memoryview(buffer), start)
-        return bytes(buffer)
-
-    def read_into(self, buffer: memoryview, start: int) -> None:
-        if buffer and not self._window.start <= start <= self._window.end - len(buffer):
-            raise InputError(
-                f"documents cannot be told apart here: that needs a look at byte {start}, too far "
-                "from where a compressed or piped input is being read",
-                where=f"{self.source.path}, content byte {self._unit.start} to {self._unit.end}",
-                next_step="decompress it to a file and pass that, or another `--doc-separator`",
-            )
-        self._ring.read_into(buffer, self._window.base + start)
-
-    def find_line(self, position: int) -> int:
-        first, last = self._window.borders or (0, 0)
-        return first if position <= self._unit.start else last
-
-    def count_lines(self, position: int) -> int | None:
-        return count_lines(self.source, position)
-
-    def give_back(self, start: int, end: int) -> None:
-        """Do nothing: who reads the stream does it."""
-
-
 class _Seekable(Resource):
     """What follows from reading at any place."""
 
@@ -155,12 +116,49 @@ class _Seekable(Resource):
             at, look = at + look, min(look * 4, _MAX_LOOK_BYTES)
         return self.size
 
-    def count_lines(self, position: int) -> int:
+    def count_lines(self, position: int) -> int | None:
         """Count the lines that end before a position."""
         return sum(
             self.read_at(at, min(at + _MAX_LOOK_BYTES, position)).count(b"\n")
             for at in range(0, position, _MAX_LOOK_BYTES)
         )
+
+
+class _WindowFile(_Seekable):
+    """What of a stream can be seen from one unit."""
+
+    def __init__(self, unit: Unit, window: Window, ring: RingFile) -> None:
+        self.source = unit.source
+        self.size = window.size
+        self._unit = unit
+        self._window = window
+        self._ring = ring
+
+    def read_at(self, start: int, end: int) -> bytes:
+        """Read a range; the first bytes of the content can be seen from everywhere."""
+        if min(end, self.size) <= len(self._window.head):
+            return self._window.head[max(start, 0) : end]
+        return super().read_at(start, end)
+
+    def read_into(self, buffer: memoryview, start: int) -> None:
+        if buffer and not self._window.start <= start <= self._window.end - len(buffer):
+            raise InputError(
+                f"documents cannot be told apart here: that needs a look at byte {start}, too far "
+                "from where a compressed or piped input is being read",
+                where=f"{self.source.path}, content byte {self._unit.start} to {self._unit.end}",
+                next_step="decompress it to a file and pass that, or another `--doc-separator`",
+            )
+        self._ring.read_into(buffer, self._window.base + start)
+
+    def find_line(self, position: int) -> int:
+        first, last = self._window.borders or (0, 0)
+        return first if position <= self._unit.start else last
+
+    def count_lines(self, position: int) -> int | None:
+        return count_lines(self.source, position)
+
+    def give_back(self, start: int, end: int) -> None:
+        """Do nothing: who reads the stream does it."""
 
 
 @lru_cache(maxsize=16)

@@ -116,10 +116,10 @@ def make_preview(settings: JobSettings) -> Preview:
         worker = Worker(spec)
         documents: list[ShownDocument] = []
         sample = Sample(0, 0.0, Counts())
-        for unit, stored_bytes_per_byte in _iter_samples(job, feed):
+        for unit in _iter_samples(job, feed):
             if len(documents) < _NUM_DOCUMENTS:
                 documents += _show(worker, job, unit, _NUM_DOCUMENTS - len(documents))
-            sample = _take(worker, unit, stored_bytes_per_byte, sample)
+            sample = _take(worker, unit, sample)
             if sample.seconds > _SAMPLE_SECONDS:
                 break
     estimate = _estimate(job, sample)
@@ -135,15 +135,12 @@ def make_preview(settings: JobSettings) -> Preview:
     )
 
 
-def _iter_samples(job: Job, feed: Feed | None) -> Iterator[tuple[Unit, float]]:
-    """Yield small units, each with how many stored bytes a byte of its text takes."""
+def _iter_samples(job: Job, feed: Feed | None) -> Iterator[Unit]:
     for unit in job.plan.samples(_SAMPLE_BYTES, _SAMPLE_ROWS, _SAMPLE_SOURCES):
-        if not unit.source.is_stream:
-            yield unit, 1.0
-            continue
-        filled = None if feed is None else feed.fill_sample(unit)
-        if feed is not None and filled is not None and filled.window is not None:
-            yield filled, feed.stored_position / filled.window.end
+        if feed is None or not unit.source.is_stream:
+            yield unit
+        elif (filled := feed.fill_sample(unit)) is not None:
+            yield filled
             feed.release(filled)
 
 
@@ -171,17 +168,14 @@ def _spell(job: Job, ids: list[int]) -> list[tuple[int, str]]:
     return [(one, job.tokenizer.decode_bytes([one]).decode(errors="replace")) for one in ids]
 
 
-def _take(worker: Worker, unit: Unit, stored_bytes_per_byte: float, before: Sample) -> Sample:
+def _take(worker: Worker, unit: Unit, before: Sample) -> Sample:
     """Encode a unit, and add it to what was seen."""
     start = time.perf_counter()
     encoded = worker.encode(unit)
     seconds = time.perf_counter() - start
     worker.write(Grant(unit.index, "train", dict.fromkeys(SPLITS, 0)))
-    stored_bytes = encoded.counts.input_bytes * stored_bytes_per_byte
-    if not unit.source.is_stream and unit.source.size != unit.source.num_bytes:
-        stored_bytes = unit.stored_bytes
     return Sample(
-        before.stored_bytes + round(stored_bytes),
+        before.stored_bytes + unit.stored_bytes(encoded.counts.input_bytes),
         before.seconds + seconds,
         before.counts + encoded.counts,
     )

@@ -212,14 +212,17 @@ class Unit:
         return f"{self.source.path}, {content} {self.start} to {self.end}"
 
     @property
-    def stored_bytes(self) -> int:
-        """About how much of the input as it is stored it takes."""
-        return self._stored(self.end) - self._stored(self.start)
-
-    @property
     def stored_end(self) -> int:
         """How much of the input as it is stored lies before the unit's end."""
         return self._stored(self.end) if self.passed is None else self.passed.stored_bytes
+
+    def stored_bytes(self, text_bytes: int) -> int:
+        """Return about what so much text of it takes in the input as it is stored."""
+        if self.window is not None and self.passed is not None:
+            return self.passed.stored_bytes * text_bytes // self.window.end
+        if self.source.num_rows:
+            return self._stored(self.end) - self._stored(self.start)
+        return self._stored(text_bytes)
 
     def _stored(self, position: int) -> int:
         size = self.source.num_rows or self.source.content_bytes

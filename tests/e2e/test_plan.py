@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from compressed import compress
 from conftest import RunPenstock
 from processes import contents, write_corpus
 from support import EXAMPLES
@@ -174,3 +175,16 @@ def test_a_folder_of_a_thousand_tiny_files_of_all_kinds(
     assert "in text one a file; else one a record, from its field 'text'" in said
     penstock("tokenize", "all.jsonl", "-o", "joined", "--val-fraction", "0.1")
     assert contents(tmp_path / "tokens") == contents(tmp_path / "joined")
+
+
+def test_the_estimate_holds_for_long_documents_in_frames(
+    penstock: RunPenstock, tmp_path: Path
+) -> None:
+    """A sample of 1 MiB ends where a document does, which may be far from where it should."""
+    lines = [json.dumps({"text": f"{idx} " + "word " * 400_000}) for idx in range(6)]
+    data = "\n".join(lines).encode()
+    frames = [data[at : at + (1 << 20)] for at in range(0, len(data), 1 << 20)]
+    (tmp_path / "a.jsonl.zst").write_bytes(b"".join(compress(each, "zstd") for each in frames))
+    estimate = plan_of(penstock, "a.jsonl.zst")["estimate"]
+    assert isinstance(estimate, dict)
+    assert 0.7 < estimate["tokens"] / (6 * 400_003) < 1.4

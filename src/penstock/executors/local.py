@@ -199,20 +199,15 @@ class LocalExecutor:
         Returns the bytes of input, as it is stored, and the tokens that were seen.
         """
         files = [unit for unit in samples if not unit.source.is_stream]
-        num_bytes, num_tokens = 0, 0
-        for unit, (text_bytes, tokens) in zip(files, self._check_units(files), strict=True):
-            is_plain = unit.source.size == unit.source.num_bytes
-            num_bytes += text_bytes if is_plain else unit.stored_bytes
-            num_tokens += tokens
+        seen = list(zip(files, self._check_units(files), strict=True))
         # Each stream must be begun for it: one will do.
         for unit in [unit for unit in samples if unit.source.is_stream][:1]:
             filled = None if self._feed is None else self._feed.fill_sample(unit)
-            if self._feed is not None and filled is not None and filled.window is not None:
-                ((text_bytes, tokens),) = self._check_units([filled])
+            if self._feed is not None and filled is not None:
+                seen += zip([filled], self._check_units([filled]), strict=True)
                 self._feed.release(filled)
-                num_bytes += text_bytes * self._feed.stored_position // filled.window.end
-                num_tokens += tokens
-        return num_bytes, num_tokens
+        num_bytes = sum(unit.stored_bytes(text_bytes) for unit, (text_bytes, _) in seen)
+        return num_bytes, sum(tokens for _, (_, tokens) in seen)
 
     def _check_units(self, samples: list[Unit]) -> list[tuple[int, int]]:
         """Return the bytes of text and the tokens of each."""
