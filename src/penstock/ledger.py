@@ -224,6 +224,10 @@ def iter_skipped(path: Path) -> Iterator[str]:
     for finished in reader.iter_units():
         for record in finished.encoded.skipped:
             yield _skipped_line(finished.unit.source.path, record.position, record.reason)
+        num_more = finished.encoded.counts.skipped_records - len(finished.encoded.skipped)
+        if num_more:
+            reason = f"{num_more} more records up to {finished.unit.end} are counted, not listed"
+            yield _skipped_line(finished.unit.source.path, None, reason)
     for name, reason in reader.ending.skipped.items() if reader.ending else ():
         yield _skipped_line(name, None, reason)
 

@@ -20,6 +20,7 @@ import msgspec
 import xxhash
 
 from penstock.types import (
+    MAX_LISTED_RECORDS,
     SPLITS,
     UNKNOWN_END,
     Compression,
@@ -147,7 +148,8 @@ class UnitLine:
             min(tokens.values()) < 0
             or sum(tokens.values()) + carried_tokens != self.counts.tokens
             or self.documents.train + self.documents.val != self.counts.documents
-            or len(self.skipped) != self.counts.skipped_records
+            or len(self.skipped) > self.counts.skipped_records
+            or len(self.skipped) < min(self.counts.skipped_records, MAX_LISTED_RECORDS)
             or not 0 <= min(counts) <= max(counts) < _MAX_NUMBER
         ):
             raise ValueError("a unit whose counts do not add up")

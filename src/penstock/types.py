@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
+    "MAX_LISTED_RECORDS",
     "ROW_FORMATS",
     "SPLITS",
     "UNKNOWN_END",
@@ -53,6 +54,9 @@ OnError = Literal["stop", "skip"]
 # Formats whose units are ranges of rows, not of bytes.
 ROW_FORMATS: frozenset[InputFormat] = frozenset({"parquet", "arrow"})
 SPLITS: tuple[Split, Split] = ("train", "val")
+# Bad records of a unit that are listed; all are counted. Else a file of nothing but bad records
+# would fill the memory with reasons.
+MAX_LISTED_RECORDS = 1000
 # Where an input ends whose end was not seen yet.
 UNKNOWN_END = 1 << 62
 
@@ -327,7 +331,7 @@ class Encoded:
         carried_special: Whether its text here holds the end-of-text string.
         open_split: The split of a document that begins here and is still open at the end.
         open_special: Whether the text of that one holds the end-of-text string.
-        skipped: The bad records that were left out.
+        skipped: The bad records that were left out; the first ones, if there are very many.
     """
 
     unit_idx: int

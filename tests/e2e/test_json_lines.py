@@ -225,3 +225,17 @@ def test_a_kill_in_the_middle_is_resumed(tmp_path: Path, documents: list[str]) -
     assert contents(tmp_path / "out") == contents(tmp_path / "unbroken")
     skipped = [(tmp_path / name / "skipped.jsonl").read_text() for name in ("out", "unbroken")]
     assert skipped[0] == skipped[1]
+
+
+def test_a_file_of_bad_records_does_not_fill_the_memory(
+    tmp_path: Path, penstock: RunPenstock
+) -> None:
+    (tmp_path / "bad.jsonl").write_text('{"text": "good"}\n' + "{}\n" * 400_000)
+    penstock("tokenize", "bad.jsonl", "--on-error", "skip", exit_code=3)
+    manifest = json.loads((tmp_path / "tokens" / "manifest.json").read_text())
+    assert manifest["counts"]["skipped_records"] == 400_000
+    listed = (tmp_path / "tokens" / "skipped.jsonl").read_text().splitlines()
+    assert len(listed) == 1001
+    assert "399000 more records" in listed[-1]
+    assert (tmp_path / "tokens" / "segments.jsonl").stat().st_size < 200_000
+    penstock("verify", "tokens", "--full", "--source")

@@ -71,7 +71,8 @@ class JsonlReader:
             yield from self._iter_loaded(self._json.view[:whole], file)
             if loaded_end < end:
                 what = f"a line of more than {MAX_LINE_BYTES >> 20} MiB"
-                self._refuse(file, self._json.origin + whole, what)
+                self._refusals.add(file, self._json.origin + whole, what)
+                self._counts += Counts(skipped_records=1)
             if self._options.give_back:
                 file.give_back(start, end)
 
@@ -94,9 +95,11 @@ class JsonlReader:
             invalid_utf8=found.num_lone_surrogates,
             nul_bytes=self._text.count_nul(0, len(found.text)),
         )
-        for idx in np.flatnonzero(found.codes != RecordCode.OK).tolist():
+        bad = np.flatnonzero(found.codes != RecordCode.OK)
+        self._counts += Counts(skipped_records=len(bad))
+        for idx in bad[: self._refusals.room].tolist():
             what = self._lines.explain(json, found, idx)
-            self._refuse(file, origin + int(found.lines[idx]), what)
+            self._refusals.add(file, origin + int(found.lines[idx]), what)
 
     def _settle_halves(
         self, found: Extracted, json: memoryview, origin: int, file: OpenInput
@@ -117,10 +120,6 @@ class JsonlReader:
             ends[idx] = start + len(text)
             found.text[start : start + len(text)] = text
         return ends
-
-    def _refuse(self, file: OpenInput, position: int, what: str) -> None:
-        self._refusals.add(file, position, what)
-        self._counts += Counts(skipped_records=1)
 
 
 def _mark_bytes(file: OpenInput) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.errors import InputError
-from penstock.types import SkippedRecord
+from penstock.types import MAX_LISTED_RECORDS, SkippedRecord
 
 if TYPE_CHECKING:
     from penstock.inputs import OpenInput
@@ -31,6 +31,11 @@ class Refusals:
         """Return those since the last call."""
         skipped, self._skipped = self._skipped, []
         return skipped
+
+    @property
+    def room(self) -> int:
+        """How many more are listed; what comes behind them is only counted."""
+        return MAX_LISTED_RECORDS - len(self._skipped)
 
     def add(self, file: OpenInput, position: int, what: str) -> None:
         """Note a record that begins at a position.

@@ -14,7 +14,7 @@ from penstock.errors import InputError
 from penstock.readers.buffer import UnitBuffer
 from penstock.readers.documents import DocumentBlocks
 from penstock.row_files import MAX_TEXT_BYTES, RowFile, open_rows
-from penstock.types import Counts, SkippedRecord
+from penstock.types import MAX_LISTED_RECORDS, Counts, SkippedRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -124,7 +124,8 @@ class RowReader:
                 next_step="mend it, pass another `--text-key`, or leave such records out with "
                 "`--on-error skip`",
             )
-        self._skipped.append(SkippedRecord(row, what))
+        if len(self._skipped) < MAX_LISTED_RECORDS:
+            self._skipped.append(SkippedRecord(row, what))
         self._counts += Counts(skipped_records=1)
 
 

@@ -101,7 +101,8 @@ class CsvReader:
         file: OpenInput,
     ) -> None:
         self._counts += Counts(nul_bytes=self._text.count_nul(0, len(found.text)))
-        for idx in np.flatnonzero(found.codes != CsvCode.OK).tolist():
+        bad = np.flatnonzero(found.codes != CsvCode.OK)
+        self._counts += Counts(skipped_records=len(bad))
+        for idx in bad[: self._refusals.room].tolist():
             what = records.explain(csv, found, idx)
             self._refusals.add(file, origin + int(found.records[idx]), what)
-            self._counts += Counts(skipped_records=1)
