@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from measure import limited_cores
 
-from penstock.engines.fast import huggingface_json
 from penstock.engines.native import NativeEngine
-from penstock.tokenizer import load_tokenizer
+from penstock.engines.respelled import huggingface_json
+from penstock.tokenizer import ByteLevel, load_tokenizer
 from penstock.types import Block
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def load_fastokens(text: bytes) -> tuple[list[Any], Callable[[Any], int]]:
     _, _, chosen = chosen_tokenizer()
     with limited_cores(1):
         tokenizer = fastokens.Tokenizer.from_json_str(
-            huggingface_json(chosen.ranks, chosen.pattern)
+            huggingface_json(ByteLevel(chosen.ranks, chosen.pattern))
         )
         tokenizer.encode_batch_flat(["the first call", "makes the thread pool"])
 

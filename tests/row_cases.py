@@ -21,6 +21,8 @@ from penstock.types import Counts, InputFormat, OnError, SkippedRecord, Source, 
 class SpaceCuts:
     """Cuts before every space."""
 
+    max_document_bytes: int | None = None
+
     def mask(self, text: Any) -> Any:
         return text == ord(" ")
 

@@ -93,7 +93,7 @@ def make_worker(spec: WorkerSpec) -> Worker:
     """Make a worker with the tables of the last: a law tries hundreds of jobs."""
     with (
         mock.patch("penstock.worker.load_engine", lambda name, _, eot: _engine(name, eot)),
-        mock.patch("penstock.worker.ByteLevelCuts", return_value=_cuts()),
+        mock.patch("penstock.worker.find_cuts", return_value=_cuts()),
     ):
         return Worker(spec)
 

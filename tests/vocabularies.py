@@ -17,8 +17,9 @@ import tokenizers
 from support import EXAMPLES
 from tokenizers import models, pre_tokenizers, trainers
 
-from penstock.engines.fast import huggingface_json
-from penstock.tokenizer import load_tokenizer
+from penstock.engines.respelled import huggingface_json
+from penstock.tokenizer import ByteLevel, load_tokenizer
+from penstock.vocabulary import GPT2_PATTERN
 
 EOT_TEXT = "<|endoftext|>"
 
@@ -58,7 +59,9 @@ def write_json(folder: Path, content: str | dict[str, Any], name: str = "tokeniz
 
 def gpt2_json() -> dict[str, Any]:
     """GPT-2 as a `tokenizer.json`, the way `tokenizers` would save it."""
-    content: dict[str, Any] = json.loads(huggingface_json(load_tokenizer("gpt2").ranks))
+    content: dict[str, Any] = json.loads(
+        huggingface_json(ByteLevel(load_tokenizer("gpt2").ranks, GPT2_PATTERN))
+    )
     content["added_tokens"] = [{"id": 50256, "content": EOT_TEXT, "special": True}]
     content["model"]["vocab"][EOT_TEXT] = 50256
     return content

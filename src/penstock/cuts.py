@@ -10,29 +10,62 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from penstock.vocabulary import CL100K_PATTERN, GPT2_PATTERN, QWEN2_PATTERN
+from penstock.tokenizer import ByteLevel
+from penstock.vocabulary import CL100K_PATTERN, GPT2_PATTERN, O200K_PATTERN, QWEN2_PATTERN
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.tokenizer import Tokenizer
 
-__all__ = ["ByteLevelCuts"]
+__all__ = ["ByteLevelCuts", "DocumentCuts", "find_cuts"]
 
-_SPACE, _NEWLINE, _RETURN = 0x20, 0x0A, 0x0D
+_SPACE, _NEWLINE, _RETURN, _SLASH = 0x20, 0x0A, 0x0D, 0x2F
+
+
+def find_cuts(tokenizer: Tokenizer, max_document_bytes: int) -> ByteLevelCuts | DocumentCuts:
+    """Return the rules that are proved for a tokenizer; without any, documents stay whole."""
+    if isinstance(tokenizer.model, ByteLevel):
+        return ByteLevelCuts(tokenizer)
+    return DocumentCuts(max_document_bytes)
+
+
+class DocumentCuts:
+    """No rule is proved: text is divided between documents only.
+
+    Attributes:
+        max_document_bytes: A longer document does not fit the memory of a worker.
+    """
+
+    def __init__(self, max_document_bytes: int) -> None:
+        self.max_document_bytes = max_document_bytes
+
+    def mask(self, text: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        """Mark nothing."""
+        return np.zeros(len(text), np.bool_)
+
+    line_mask = mask
 
 
 class ByteLevelCuts:
     """The rules for byte-level BPE, by the tokenizer's pattern.
 
     All ask for whole, valid characters, so that text that is repaired later has the same cuts, and
-    look at one character on either side.
+    look at one character on either side. They hold for text that is normalized later too: nothing
+    is composed across a cut, and what it is made of stays as it is.
+
+    Attributes:
+        max_document_bytes: None: long documents are divided.
     """
 
+    max_document_bytes: int | None = None
+
     def __init__(self, tokenizer: Tokenizer) -> None:
-        free = _free_junctions(tokenizer.ranks)
-        rule: type[_Gpt2Rule | _Cl100kRule] = _RULES[tokenizer.pattern]
-        self._rule = rule(free)
+        model = tokenizer.model
+        if not isinstance(model, ByteLevel):
+            raise TypeError(f"no rule is proved for `{tokenizer.name}`")
+        free = _free_junctions(model.ranks)
+        self._rule = _RULES[model.pattern](free, normalizes=model.normalizer is not None)
 
     def mask(self, text: NDArray[np.uint8]) -> NDArray[np.bool_]:
         """Mark every position before which `text` may be divided; the first is never marked."""
@@ -50,17 +83,22 @@ class _Gpt2Rule:
        the pattern ends there, nothing looks behind, and no lookahead crosses.
     2. Between two non-ASCII characters, the first no white space, whose touching bytes stand next
        to each other in no token (a free junction). Either a match ends there, or no merge can
-       ever cross.
+       ever cross. (If text is normalized later: between two letters of scripts without blanks,
+       which are never composed with each other.)
     """
 
-    def __init__(self, free: NDArray[np.bool_]) -> None:
+    def __init__(self, free: NDArray[np.bool_], *, normalizes: bool) -> None:
         self._free = free
+        self._normalizes = normalizes
 
     def mask(self, text: NDArray[np.uint8]) -> NDArray[np.bool_]:
         found = _characters(text)
         marked: NDArray[np.bool_] = found.visible_end & _is_ascii_space(text)
         if found.wide_start.any():
-            marked |= found.wide_end & found.wide_start & _look_up_pairs(self._free, text)
+            joints = found.wide_end & found.wide_start
+            if self._normalizes:
+                joints &= _between_letters(text)
+            marked |= joints & _look_up_pairs(self._free, text)
         return marked
 
     def line_mask(self, text: NDArray[np.uint8]) -> NDArray[np.bool_]:
@@ -77,11 +115,13 @@ class _Cl100kRule:
        matched the newline ends with it.
     3. At a free junction between two non-ASCII characters, the first no white space, one of them a
        letter. (Not between two numbers, which are counted from the first, or two others, of which
-       the last may belong to the letters behind it, but only if it is the first.)
+       the last may belong to the letters behind it, but only if it is the first.) If text is
+       normalized later, both must be letters.
     """
 
-    def __init__(self, free: NDArray[np.bool_]) -> None:
+    def __init__(self, free: NDArray[np.bool_], *, normalizes: bool) -> None:
         self._free = free
+        self._normalizes = normalizes
 
     def mask(self, text: NDArray[np.uint8]) -> NDArray[np.bool_]:
         found = _characters(text)
@@ -89,11 +129,9 @@ class _Cl100kRule:
         marked: NDArray[np.bool_] = found.visible_end & is_inline_space
         marked |= _after(_is_newline(text)) & found.visible_start
         if found.wide_start.any():
-            is_letter = _starts_letter(text)
-            behind_letter = np.zeros_like(is_letter)
-            behind_letter[3:] = is_letter[:-3]
-            touches_letter = found.wide_start & (is_letter | behind_letter)
-            marked |= found.wide_end & touches_letter & _look_up_pairs(self._free, text)
+            beside = _between_letters if self._normalizes else _beside_letter
+            joints = found.wide_end & found.wide_start & beside(text)
+            marked |= joints & _look_up_pairs(self._free, text)
         return marked
 
     def line_mask(self, text: NDArray[np.uint8]) -> NDArray[np.bool_]:
@@ -101,12 +139,42 @@ class _Cl100kRule:
         return marked
 
 
-# A pattern without a proved rule has no place here: its text would be divided between documents
-# only, which nothing offers yet.
-_RULES: dict[str, type[_Gpt2Rule | _Cl100kRule]] = {
+class _O200kRule:
+    """The pattern of o200k, where capital and small letters tell words apart.
+
+    1. As cl100k's first.
+    2. As its second, but not before a slash, which goes with the newlines behind a sign.
+    3. Before a full stop or comma of the scripts without blanks, behind a letter of theirs: a word
+       ends there, and what a match begins with does not depend on what precedes it. (Between two
+       letters it does: a word may end before a capital that follows them, if there was a small
+       letter.)
+    """
+
+    def __init__(self, free: NDArray[np.bool_], *, normalizes: bool) -> None:
+        if normalizes:
+            raise TypeError("no rule is proved for o200k with a normalizer")
+
+    def mask(self, text: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        found = _characters(text)
+        is_inline_space = _is_ascii_space(text) & ~_is_newline(text)
+        marked: NDArray[np.bool_] = found.visible_end & is_inline_space
+        marked |= _after(_is_newline(text)) & found.visible_start & (text != _SLASH)
+        if found.wide_start.any():
+            marked |= found.wide_end & _starts(text, _STOPS) & _behind_letter(text)
+        return marked
+
+    def line_mask(self, text: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        starts_line = _characters(text).visible_start & (text != _SLASH)
+        marked: NDArray[np.bool_] = _after(_is_newline(text)) & starts_line
+        return marked
+
+
+# A pattern without a proved rule has no place here, and none in `vocabulary.PATTERNS`.
+_RULES: dict[str, type[_Gpt2Rule | _Cl100kRule | _O200kRule]] = {
     GPT2_PATTERN: _Gpt2Rule,
     CL100K_PATTERN: _Cl100kRule,
     QWEN2_PATTERN: _Cl100kRule,
+    O200K_PATTERN: _O200kRule,
 }
 
 
@@ -150,14 +218,28 @@ def _look_up_pairs(table: NDArray[np.bool_], text: NDArray[np.uint8]) -> NDArray
     return found
 
 
-def _starts_letter(text: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    """Mark where three bytes begin that are a letter, if they are a character."""
+def _starts(text: NDArray[np.uint8], table: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Mark where three bytes begin that are a character of a table, if they are one."""
     found = np.zeros(len(text), np.bool_)
     if len(text) >= 3:
         first, second, third = (text[at : len(text) - 2 + at].astype(np.uint16) for at in range(3))
         code_points = (first & 0x0F) << 12 | (second & 0x3F) << 6 | third & 0x3F
-        found[:-2] = (first & 0xF0 == 0xE0) & _LETTERS[code_points]
+        found[:-2] = (first & 0xF0 == 0xE0) & table[code_points]
     return found
+
+
+def _behind_letter(text: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    found = np.zeros(len(text), np.bool_)
+    found[3:] = _starts(text, _LETTERS)[:-3]
+    return found
+
+
+def _beside_letter(text: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    return _starts(text, _LETTERS) | _behind_letter(text)
+
+
+def _between_letters(text: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    return _starts(text, _LETTERS) & _behind_letter(text)
 
 
 class _Characters(NamedTuple):
@@ -245,3 +327,6 @@ _LETTERS = _code_points(
     (0x4E00, 0x9FCB),
     (0xAC00, 0xD7A3),  # Hangul
 )
+# What ends sentences and their parts there: ideographic and full-width comma, full stop,
+# exclamation and question mark.
+_STOPS = _code_points((0x3001, 0x3002), (0xFF01, 0xFF01), (0xFF0C, 0xFF0C), (0xFF1F, 0xFF1F))

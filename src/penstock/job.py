@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 import psutil
 
-from penstock.engines import ENGINE_MEMORY, choose_engine
+from penstock.engines import choose_engine, engine_needs
 from penstock.errors import UsageError
 from penstock.layout import Layout
 from penstock.memory import divide_memory
@@ -88,13 +88,16 @@ def prepare(settings: JobSettings) -> Job:
     """Find the inputs, load the tokenizer, choose the engine, divide the memory."""
     plan = make_plan(settings)
     tokenizer = load_tokenizer(
-        settings.tokenizer, eot_token=settings.eot_token, pattern=settings.pattern
+        settings.tokenizer,
+        eot_token=settings.eot_token,
+        bos=settings.bos,
+        pattern=settings.pattern,
     )
     record = _describe(settings, plan, tokenizer)
     engine, why_not_kernel = choose_engine(settings.engine, tokenizer)
     num_workers, share, idle = divide_memory(
         settings.memory_bytes,
-        ENGINE_MEMORY[engine],
+        engine_needs(engine, tokenizer),
         len(plan.sources),
         settings.workers,
         input_needs(plan.sources, plan.unit_bytes),
@@ -119,7 +122,11 @@ def _describe(settings: JobSettings, plan: Plan, tokenizer: Tokenizer) -> JobRec
     return JobRecord(
         penstock=version("penstock"),
         tokenizer=TokenizerRecord(
-            tokenizer.name, tokenizer.vocab_size, tokenizer.eot_id, tokenizer.fingerprint
+            tokenizer.name,
+            tokenizer.vocab_size,
+            tokenizer.eot_id,
+            tokenizer.fingerprint,
+            tokenizer.bos_id,
         ),
         dtype=dtype,
         unit_bytes=plan.unit_bytes,

@@ -279,6 +279,8 @@ def read_job(body: bytes) -> JobRecord:
     tokenizer = job.tokenizer
     if not (0 <= tokenizer.eot_id < tokenizer.vocab_size <= 1 << int(job.dtype[4:])):
         raise ValueError("ids that do not fit")
+    if not 0 <= (tokenizer.bos_id or 0) < tokenizer.vocab_size:
+        raise ValueError("a begin-of-text id that does not fit")
     if not 0 < job.unit_bytes < _MAX_NUMBER:
         raise ValueError("units without sense")
     return job

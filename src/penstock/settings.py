@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["JobSettings"]
 
 DocsBy = Literal["auto", "separator", "line", "file"]
-EngineChoice = Literal["auto", "kernel", "fastokens", "tiktoken"]
+EngineChoice = Literal["auto", "kernel", "fastokens", "tiktoken", "tokenizers", "sentencepiece"]
 FormatChoice = Literal["auto", "text", "jsonl", "csv", "tsv", "parquet", "arrow"]
 Priority = Literal["low", "normal"]
 Dtype = Literal["auto", "uint16", "uint32"]
@@ -44,6 +44,7 @@ class JobSettings:
     output: Path = Path("tokens")
     tokenizer: str = "gpt2"
     eot_token: str | None = None
+    bos: str = "auto"
     pattern: str | None = None
     engine: EngineChoice = "auto"
     input_format: FormatChoice = "auto"

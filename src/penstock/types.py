@@ -121,6 +121,7 @@ class TokenizerRecord:
     vocab_size: int
     eot_id: int
     fingerprint: str
+    bos_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,34 +1,29 @@
-"""Vocabularies of byte-level BPE as they stand in files, and the proof that one can be used.
+"""Vocabularies of byte-level BPE: ranks, the patterns that divide text, and what can be proved.
 
-It reads a `.tiktoken` file of ranks and a Hugging Face `tokenizer.json`, as plain data: nothing in
-a file is ever run. What it cannot turn into the same ids as the file's own library is refused, with
-its name. `tokenizer` makes tokenizers from it; engines write vocabularies with it.
+Ranks are plain data, read from `.tiktoken` files or found in others; nothing in a file is ever
+run. `tokenizer` makes tokenizers from them; engines write vocabularies with them.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-import json
-from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 __all__ = [
+    "BYTE_OF",
     "BYTE_SPELLING",
     "CL100K_PATTERN",
     "GPT2_PATTERN",
     "MAX_ID",
+    "O200K_PATTERN",
     "PATTERNS",
     "QWEN2_PATTERN",
     "UnsupportedError",
-    "Vocabulary",
+    "check_ids",
     "derive_merges",
     "format_ranks",
-    "parse_huggingface",
+    "list_all_merges",
     "parse_ranks",
 ]
 
@@ -42,12 +37,21 @@ CL100K_PATTERN = (
 )
 # The same with numbers taken digit by digit.
 QWEN2_PATTERN = CL100K_PATTERN.replace(r"\p{N}{1,3}", r"\p{N}")
+# Of o200k, where a word ends before a capital letter that follows a small one.
+_CAPITALS, _SMALL = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+_CONTRACTION = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+O200K_PATTERN = (
+    rf"[^\r\n\p{{L}}\p{{N}}]?{_CAPITALS}*{_SMALL}+{_CONTRACTION}"
+    rf"|[^\r\n\p{{L}}\p{{N}}]?{_CAPITALS}+{_SMALL}*{_CONTRACTION}"
+    r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 # By the name that `--pattern` takes. Llama 3 took that of cl100k, letter by letter.
 PATTERNS = {
     "gpt2": GPT2_PATTERN,
     "cl100k": CL100K_PATTERN,
     "llama3": CL100K_PATTERN,
     "qwen2": QWEN2_PATTERN,
+    "o200k": O200K_PATTERN,
 }
 
 # The kernel packs three ids into 64 bits; the largest vocabularies in use have 262,144.
@@ -57,21 +61,6 @@ _MAX_TOKEN_BYTES = 1 << 10
 
 class UnsupportedError(Exception):
     """What in a file stands against using it; `tokenizer` adds where, and what to do."""
-
-
-@dataclass(frozen=True, slots=True)
-class Vocabulary:
-    """What a file says.
-
-    Attributes:
-        ranks: The id of each token; of two possible merges the one with the lower id comes first.
-        special: The ids that text never has, by the name the file gives them.
-        pattern: How text is divided before merging; None where the file does not say.
-    """
-
-    ranks: dict[bytes, int] = field(repr=False)
-    special: dict[str, int]
-    pattern: str | None
 
 
 def _spell_bytes() -> dict[int, str]:
@@ -84,7 +73,7 @@ def _spell_bytes() -> dict[int, str]:
 
 # The printable character that stands for each byte in a `tokenizer.json`.
 BYTE_SPELLING = _spell_bytes()
-_BYTE_OF = {character: byte for byte, character in BYTE_SPELLING.items()}
+BYTE_OF = {character: byte for byte, character in BYTE_SPELLING.items()}
 
 
 def parse_ranks(content: bytes) -> dict[bytes, int]:
@@ -109,36 +98,6 @@ def format_ranks(ranks: dict[bytes, int]) -> bytes:
     )
 
 
-def parse_huggingface(content: bytes) -> Vocabulary:
-    """Read a `tokenizer.json`.
-
-    Raises:
-        UnsupportedError: Unless it is a byte-level BPE whose ids the ranks alone decide.
-    """
-    try:
-        settings = json.loads(content)
-        model = settings["model"]
-        _refuse_model(settings, model)
-        vocab, merges = dict(model["vocab"]), [_pair(merge) for merge in model["merges"]]
-        added = [(str(token["content"]), int(token["id"])) for token in _added(settings)]
-        special = [bool(token["special"]) for token in _added(settings)]
-        pattern = _find_pattern(settings.get("pre_tokenizer"))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise UnsupportedError(f"this is no `tokenizer.json` of a BPE ({error!r})") from error
-    for (text, token_id), is_special in zip(added, special, strict=True):
-        # The library looks for the others in text before anything else: other ids than ours.
-        if not is_special:
-            raise UnsupportedError(f"the added token {text!r} is not special")
-        if not 0 <= token_id <= MAX_ID:
-            raise UnsupportedError(f"the added token {text!r} has the id {token_id}")
-    # Special tokens stand in `vocab` too, where no merge makes them.
-    unmerged = set(vocab) - {left + right for left, right in merges} - set(_BYTE_OF)
-    special_only = unmerged & dict(added).keys()
-    ranks = {_bytes_of(text): vocab[text] for text in vocab.keys() - special_only}
-    _refuse_other_merges(ranks, merges)
-    return Vocabulary(ranks, dict(added), pattern)
-
-
 def derive_merges(ranks: dict[bytes, int]) -> dict[bytes, tuple[bytes, bytes]]:
     """Find the two tokens that BPE joins last to make each longer one.
 
@@ -149,7 +108,7 @@ def derive_merges(ranks: dict[bytes, int]) -> dict[bytes, tuple[bytes, bytes]]:
     Raises:
         UnsupportedError: If there is a token that is not, or a byte that is no token.
     """
-    _check_ids(ranks)
+    check_ids(ranks)
     made: dict[bytes, tuple[bytes, bytes]] = {}
     known: dict[tuple[bytes, bytes], int] = {}
     for token, rank in sorted(ranks.items(), key=lambda item: item[1]):
@@ -163,7 +122,18 @@ def derive_merges(ranks: dict[bytes, int]) -> dict[bytes, tuple[bytes, bytes]]:
     return made
 
 
-def _check_ids(ranks: dict[bytes, int]) -> None:
+def list_all_merges(ranks: dict[bytes, int]) -> list[tuple[bytes, bytes]]:
+    """List every way to make a token of two others, in order of the token's id."""
+    return [
+        (token[:at], token[at:])
+        for token, _ in sorted(ranks.items(), key=lambda item: item[1])
+        for at in range(1, len(token))
+        if token[:at] in ranks and token[at:] in ranks
+    ]
+
+
+def check_ids(ranks: dict[bytes, int]) -> None:
+    """Refuse what is no byte-level vocabulary, or has ids that cannot be."""
     missing = [byte for byte in range(256) if bytes([byte]) not in ranks]
     if missing:
         raise UnsupportedError(f"byte {missing[0]} is no token: the vocabulary is not byte-level")
@@ -197,81 +167,3 @@ def _merge_to_two(token: bytes, known: dict[tuple[bytes, bytes], int]) -> list[b
         if at < len(pair_ranks):
             pair_ranks[at] = known.get((parts[at], parts[at + 1]), never)
     return parts
-
-
-def _pair(merge: Any) -> tuple[str, str]:
-    """Take a merge as it is written today, as a list, or as it was before, with a blank."""
-    left, right = merge.split(" ") if isinstance(merge, str) else merge
-    return str(left), str(right)
-
-
-def _added(settings: dict[str, Any]) -> Iterable[dict[str, Any]]:
-    return settings.get("added_tokens") or []
-
-
-def _bytes_of(text: str) -> bytes:
-    try:
-        return bytes(_BYTE_OF[character] for character in text)
-    except KeyError as error:
-        raise UnsupportedError(f"token {text!r} is not spelled in bytes") from error
-
-
-def _find_pattern(pre_tokenizer: dict[str, Any] | None) -> str:
-    """Return the pattern of a byte-level pre-tokenizer, its own or that of a split before it."""
-    steps = [pre_tokenizer or {"type": None}]
-    if steps[0]["type"] == "Sequence":
-        steps = steps[0]["pretokenizers"]
-    kinds = [step["type"] for step in steps]
-    if kinds not in (["ByteLevel"], ["Split", "ByteLevel"]):
-        shown = " and ".join(f"`{kind}`" for kind in kinds)
-        raise UnsupportedError(f"its pre-tokenizer is {shown}; `ByteLevel` is supported")
-    byte_level = steps[-1]
-    if byte_level.get("add_prefix_space", True):
-        raise UnsupportedError("its pre-tokenizer adds a blank to the text (`add_prefix_space`)")
-    has_split, uses_own = len(steps) > 1, byte_level.get("use_regex", True)
-    if has_split == uses_own:
-        raise UnsupportedError("its pre-tokenizer divides text by no pattern, or by two")
-    return _split_pattern(steps[0]) if has_split else GPT2_PATTERN
-
-
-def _split_pattern(split: dict[str, Any]) -> str:
-    pattern = str(split["pattern"].get("Regex"))
-    if split["behavior"] != "Isolated" or split["invert"] or pattern not in PATTERNS.values():
-        raise UnsupportedError(
-            f"it divides text by the pattern {pattern!r}; those of {', '.join(PATTERNS)} are known"
-        )
-    return pattern
-
-
-def _refuse_model(settings: dict[str, Any], model: dict[str, Any]) -> None:
-    """Refuse what changes ids beside merges and pattern."""
-    if model.get("type", "BPE") != "BPE":
-        raise UnsupportedError(f"its model is `{model['type']}`; `BPE` is supported")
-    for name in ("dropout", "continuing_subword_prefix", "end_of_word_suffix"):
-        if model.get(name):
-            raise UnsupportedError(f"its model has a `{name}`")
-    if settings.get("normalizer"):
-        raise UnsupportedError(
-            f"it changes text by a normalizer (`{settings['normalizer']['type']}`)"
-        )
-    post_processor = settings.get("post_processor") or {"type": "ByteLevel"}
-    if post_processor["type"] != "ByteLevel":
-        raise UnsupportedError(
-            f"its post-processor `{post_processor['type']}` adds tokens to each text"
-        )
-
-
-def _refuse_other_merges(ranks: dict[bytes, int], merges: list[tuple[str, str]]) -> None:
-    """Prove that merging by rank is merging by this list: the same merges, in order of id."""
-    derived = derive_merges(ranks)
-    if len(merges) != len(derived):
-        raise UnsupportedError(f"it has {len(merges)} merges for {len(derived)} tokens")
-    last = -1
-    for left, right in merges:
-        pair = _bytes_of(left), _bytes_of(right)
-        token = pair[0] + pair[1]
-        if token not in ranks or derived.get(token) != pair:
-            raise UnsupportedError(f"no rank stands for its merge of {pair[0]!r} and {pair[1]!r}")
-        if ranks[token] <= last:
-            raise UnsupportedError(f"its merges are not in order of id, first at {token!r}")
-        last = ranks[token]

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.cuts import ByteLevelCuts
-from penstock.engines import load_engine
+from penstock.cuts import find_cuts
+from penstock.engines import load_engine, longest_document, name_reference
 from penstock.engines.base import most_tokens
+from penstock.engines.hostile import hostile_page
 from penstock.engines.native import find_native
 from penstock.errors import EngineError
 from penstock.inputs import open_unit
@@ -110,7 +111,8 @@ class Worker:
         )
         self._spec = spec
         self._tokenizer = tokenizer
-        self._readers = Readers(spec.rule, spec.text_key, ByteLevelCuts(tokenizer), options)
+        cuts = find_cuts(tokenizer, longest_document(spec.engine, tokenizer, spec.share))
+        self._readers = Readers(spec.rule, spec.text_key, cuts, options)
         self._splitter = Splitter(spec.val_fraction, spec.seed, find_native("choose_splits"))
         self._engine = load_engine(spec.engine, tokenizer, spec.eot)
         self._sink = make_sink(spec.sink, spec.layout)
@@ -156,11 +158,13 @@ class Worker:
         return Receipt(grant.unit_idx, tuple(segments))
 
     def check(self, samples: list[Unit]) -> list[tuple[int, int]]:
-        """Compare the engine with the reference on the user's own text.
+        """Compare the engine with the reference on hostile text and on the user's own.
 
         Returns the bytes of text and the tokens of each sample, to estimate from.
         """
-        reference = load_engine("tiktoken", self._tokenizer, self._spec.eot)
+        reference = load_engine(name_reference(self._tokenizer), self._tokenizer, self._spec.eot)
+        page = hostile_page(self._tokenizer.special)
+        self._compare(self._engine.encode(page), reference.encode(page), "the built-in page")
         seen: list[tuple[int, int]] = []
         num_compared = 0
         for unit in samples:
@@ -171,7 +175,7 @@ class Worker:
                 block, ids = self._encode_block(read, unit, _Tally(), room)
                 if len(ids) and num_compared < _MAX_SAMPLE_BYTES:
                     num_compared += int((block.ends - block.starts).sum())
-                    self._compare(ids, reference.encode(block), unit)
+                    self._compare(ids, reference.encode(block), unit.place)
                 num_tokens += len(ids)
             seen.append((reader.take_counts().input_bytes, num_tokens))
             reader.take_skipped()
@@ -202,13 +206,14 @@ class Worker:
         self,
         ids: NDArray[np.unsignedinteger[Any]],
         expected: NDArray[np.unsignedinteger[Any]],
-        unit: Unit,
+        place: str,
     ) -> None:
         if not np.array_equal(ids, expected):
             raise EngineError(
                 f"engine `{self._engine.name}` gives other ids than the reference",
-                where=unit.place,
-                next_step="pass `--engine tiktoken`, and report this with the text",
+                where=place,
+                next_step=f"pass `--engine {name_reference(self._tokenizer)}`, and report this "
+                "with the text",
             )
 
     def _encode_block(

@@ -19,9 +19,10 @@ from support import EOT, EXAMPLES, HOSTILE_CHARACTERS, ROOT, reference
 
 from penstock.engines import load_engine
 from penstock.engines.base import Engine
-from penstock.engines.fast import huggingface_json
-from penstock.tokenizer import load_tokenizer
+from penstock.engines.respelled import huggingface_json
+from penstock.tokenizer import ByteLevel, load_tokenizer
 from penstock.types import Block
+from penstock.vocabulary import GPT2_PATTERN
 
 CORPUS = Path(os.environ.get("PENSTOCK_CORPUS", ROOT.parent / "shared" / "corpus"))
 CONTEXTS = "a{0}a 1{0}1 {0} '{0} {0}'s {0}{0}\n{0}.{0} x"
@@ -129,7 +130,7 @@ def test_invalid_utf8_is_refused(engine: Engine) -> None:
 
 def test_vocabulary_json_has_the_merges_of_gpt2() -> None:
     ranks = load_tokenizer("gpt2").ranks
-    model = json.loads(huggingface_json(ranks))["model"]
+    model = json.loads(huggingface_json(ByteLevel(ranks, GPT2_PATTERN)))["model"]
     assert len(model["vocab"]) == 50256
     assert len(model["merges"]) == 50000
     assert model["merges"][:3] == [["Ġ", "t"], ["Ġ", "a"], ["h", "e"]]

@@ -6,7 +6,7 @@ import dataclasses
 import random
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,9 +27,7 @@ from penstock.engines import native
 from penstock.engines.base import most_tokens
 from penstock.engines.native import ISA_VARIABLE, KernelUnavailableError, NativeEngine
 from penstock.errors import UsageError
-
-if TYPE_CHECKING:
-    from penstock.tokenizer import Tokenizer
+from penstock.tokenizer import ByteLevel, Tokenizer
 
 DOCUMENTS = ["first one", "", "\u4f60\u597d, it's", " ", "last"]
 
@@ -112,7 +110,8 @@ def test_any_text_matches(documents: list[str], gap: bytes) -> None:
 
 
 def with_ranks(ranks: dict[bytes, int], eot_id: int) -> Tokenizer:
-    return dataclasses.replace(gpt2(), name="made up", ranks=ranks, eot_id=eot_id)
+    model = ByteLevel(ranks, gpt2().pattern)
+    return dataclasses.replace(gpt2(), name="made up", model=model, eot_id=eot_id)
 
 
 @pytest.mark.parametrize("isa", ISAS)
@@ -182,7 +181,9 @@ def test_vocabularies_that_cannot_be_exact_are_refused() -> None:
 
 def test_other_patterns_are_refused() -> None:
     with pytest.raises(KernelUnavailableError, match="pattern"):
-        NativeEngine(dataclasses.replace(gpt2(), pattern=r"\w+|\W+"), "append")
+        NativeEngine(
+            dataclasses.replace(gpt2(), model=ByteLevel(gpt2().ranks, r"\w+|\W+")), "append"
+        )
 
 
 def test_the_environment_chooses_the_instruction_set(monkeypatch: pytest.MonkeyPatch) -> None:

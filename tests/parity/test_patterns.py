@@ -24,10 +24,10 @@ from vocabularies import all_pairs, fetch_npm, write_json
 
 from penstock.cuts import ByteLevelCuts
 from penstock.engines import load_engine
-from penstock.engines.fast import huggingface_json
 from penstock.engines.native import NativeEngine
+from penstock.engines.respelled import huggingface_json
 from penstock.errors import UsageError
-from penstock.tokenizer import Tokenizer, load_tokenizer
+from penstock.tokenizer import ByteLevel, Tokenizer, load_tokenizer
 from penstock.vocabulary import PATTERNS
 
 CORPUS = Path(os.environ.get("PENSTOCK_CORPUS", ROOT.parent / "shared" / "corpus"))
@@ -47,7 +47,8 @@ CODE_POINT_CONTEXT = "x{0}1{0}2345{0}'s {0}a\n{0}\n '{0}a'l{0}.{0}\r\n\n  {0}{0}
 
 def tokenizer_of(ranks: dict[bytes, int], pattern: str) -> Tokenizer:
     eot_id = max(ranks.values()) + 1
-    return Tokenizer("test", ranks, PATTERNS[pattern], "<|endoftext|>", eot_id, eot_id + 1, "none")
+    model = ByteLevel(ranks, PATTERNS[pattern])
+    return Tokenizer("test", model, "<|endoftext|>", eot_id, eot_id + 1, "none")
 
 
 @functools.cache
@@ -71,7 +72,9 @@ def reference_of(pattern: str) -> tiktoken.Encoding:
 
 @functools.cache
 def library_of(pattern: str) -> tokenizers.Tokenizer:
-    return tokenizers.Tokenizer.from_str(huggingface_json(all_pairs(), PATTERNS[pattern]))
+    return tokenizers.Tokenizer.from_str(
+        huggingface_json(ByteLevel(all_pairs(), PATTERNS[pattern]))
+    )
 
 
 @functools.cache
@@ -365,7 +368,9 @@ def test_llama_3_is_refused_for_tokens_no_merge_makes() -> None:
 
 
 def test_merges_may_be_ignored_where_they_make_every_token(tmp_path: Path) -> None:
-    content = json.loads(huggingface_json(load_tokenizer("gpt2").ranks, PATTERNS["llama3"]))
+    content = json.loads(
+        huggingface_json(ByteLevel(load_tokenizer("gpt2").ranks, PATTERNS["llama3"]))
+    )
     content["model"]["ignore_merges"] = True
     library = tokenizers.Tokenizer.from_str(json.dumps(content))
     tokenizer = load_tokenizer(write_json(tmp_path, content), eot_token="50256")

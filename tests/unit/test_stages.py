@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import pickle
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from penstock.engines.eot import place_eot
 from penstock.engines.native import find_native
+from penstock.engines.separators import Separators
 from penstock.errors import InputError, PenstockError, UsageError
 from penstock.memory import divide_memory
 from penstock.offsets import Offsets
 from penstock.readers.buffer import UnitBuffer
 from penstock.repair import repair_block
 from penstock.splits import CARRIED, Splitter
-from penstock.types import Block, Counts, Encoded, MemoryNeeds, Source, Unit
+from penstock.tokenizer import load_tokenizer
+from penstock.types import Block, Counts, Encoded, EotPlace, MemoryNeeds, Source, Unit
 
 NEEDS = MemoryNeeds(least_bytes=400 << 20, block_bytes=100 << 20)
 UNIT = Unit(0, 0, Source("text.txt", 9, 0, ""), 0, 9, 9)
@@ -31,13 +33,25 @@ def block_of(*pieces: bytes, begins: list[bool] | None = None) -> Block:
 
 
 @pytest.mark.parametrize(
-    ("eot", "expected"),
-    [("append", [1, 2, 9, 9, 3]), ("prepend", [9, 1, 2, 9, 9, 3]), ("none", [1, 2, 3])],
+    ("eot", "bos_id", "expected"),
+    [
+        ("append", None, [1, 2, 9, 9, 3]),
+        ("prepend", None, [9, 1, 2, 9, 9, 3]),
+        ("none", None, [1, 2, 3]),
+        ("append", 8, [8, 1, 2, 9, 8, 9, 8, 3]),
+        ("prepend", 8, [9, 8, 1, 2, 9, 8, 9, 8, 3]),
+        ("none", 8, [8, 1, 2, 8, 8, 3]),
+    ],
 )
-def test_end_of_text_is_placed(eot: str, expected: list[int]) -> None:
+def test_ids_between_documents_are_placed(
+    eot: EotPlace, bos_id: int | None, expected: list[int]
+) -> None:
     block = block_of(b"ab", b"", b"c")
     block.closes[2] = False
-    ids = place_eot(np.array([1, 2, 3], np.uint32), np.array([2, 2, 3]), block, eot, 9)  # type: ignore[arg-type]
+    tokenizer = replace(load_tokenizer("gpt2"), eot_id=9, bos_id=bos_id)
+    ids = Separators(tokenizer, eot).place(
+        np.array([1, 2, 3], np.uint32), np.array([2, 2, 3]), block
+    )
     assert ids.tolist() == expected
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import json
+import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -11,8 +13,15 @@ from typing import Any
 import pytest
 from vocabularies import EOT_TEXT, gpt2_json, train, write_json
 
+from penstock.engines import choose_engine, name_reference
 from penstock.errors import UsageError
-from penstock.tokenizer import Tokenizer, load_recorded_tokenizer, load_tokenizer
+from penstock.tokenizer import (
+    ByteLevel,
+    LibraryModel,
+    Tokenizer,
+    load_recorded_tokenizer,
+    load_tokenizer,
+)
 from penstock.types import TokenizerRecord
 from penstock.vocabulary import GPT2_PATTERN, format_ranks, parse_ranks
 
@@ -21,8 +30,6 @@ Edit = Callable[[dict[str, Any]], Any]
 
 @cache
 def small_json() -> dict[str, Any]:
-    import json
-
     content: dict[str, Any] = json.loads(train(400).to_str())
     return content
 
@@ -35,7 +42,11 @@ def edited(edit: Edit) -> dict[str, Any]:
 
 def record_of(tokenizer: Tokenizer) -> TokenizerRecord:
     return TokenizerRecord(
-        tokenizer.name, tokenizer.vocab_size, tokenizer.eot_id, tokenizer.fingerprint
+        tokenizer.name,
+        tokenizer.vocab_size,
+        tokenizer.eot_id,
+        tokenizer.fingerprint,
+        tokenizer.bos_id,
     )
 
 
@@ -110,15 +121,22 @@ def merge_another_way(content: dict[str, Any]) -> None:
     merges[at] = [left[:-1], left[-1] + right]
 
 
-REFUSED: list[tuple[Edit, str]] = [
-    (set_at("model", "type", to="Unigram"), "its model is `Unigram`"),
-    (set_at("model", "dropout", to=0.1), "`dropout`"),
+def finds_in_text(text: str, **flags: bool) -> Edit:
+    def edit(content: dict[str, Any]) -> None:
+        token = {"id": 390, "content": text, "special": False, "normalized": False}
+        content["added_tokens"].append({**ADDED_FLAGS, **token, **flags})
+
+    return edit
+
+
+ADDED_FLAGS = {"lstrip": False, "rstrip": False, "single_word": False}
+# What ranks cannot stand for is left to the file's own library, and says why.
+LEFT: list[tuple[Edit, str]] = [
     (set_at("model", "end_of_word_suffix", to="</w>"), "`end_of_word_suffix`"),
-    (set_at("normalizer", to={"type": "NFC"}), r"normalizer \(`NFC`\)"),
-    (set_at("post_processor", to={"type": "TemplateProcessing"}), "`TemplateProcessing` adds"),
-    (set_at("pre_tokenizer", to=None), "its pre-tokenizer is `None`"),
-    (set_at("pre_tokenizer", "type", to="Metaspace"), "its pre-tokenizer is `Metaspace`"),
-    (set_at("pre_tokenizer", "add_prefix_space", to=True), "`add_prefix_space`"),
+    (set_at("model", "byte_fallback", to=True), "`byte_fallback`"),
+    (set_at("normalizer", to={"type": "NFKC"}), "a normalizer of its own"),
+    (set_at("pre_tokenizer", to=None), "its pre-tokenizer is None"),
+    (set_at("pre_tokenizer", "add_prefix_space", to=True), "adds a blank"),
     (set_at("pre_tokenizer", "use_regex", to=False), "no pattern, or by two"),
     (
         set_at(
@@ -127,41 +145,169 @@ REFUSED: list[tuple[Edit, str]] = [
                 "type": "Sequence",
                 "pretokenizers": [
                     split_by(r"\p{N}{1,3}| ?\p{L}+"),
-                    {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False},
+                    {
+                        "type": "ByteLevel",
+                        "add_prefix_space": False,
+                        "use_regex": False,
+                        "trim_offsets": False,
+                    },
                 ],
             },
         ),
-        r"the pattern .*those of gpt2, cl100k, llama3, qwen2 are known",
+        "a pattern of its own",
     ),
-    (set_at("added_tokens", 0, "special", to=False), "added token .* is not special"),
-    (set_at("added_tokens", 0, "id", to=1 << 40), "has the id"),
+    (finds_in_text("two words"), "it finds 'two words' in text"),
+    (finds_in_text("caf\u00e9"), "it finds 'caf\u00e9' in text"),
+    (finds_in_text("word", lstrip=True), "it finds 'word' in text"),
+    (finds_in_text("word", normalized=True), "it finds 'word' in normalized text"),
     (set_at("model", "vocab", "\u65e5", to=9999), "not spelled in bytes"),
     (set_at("model", "vocab", "qzqzqz", to=9999), "cannot be reached"),
-    (set_at("model", "vocab", "a", to=1.5), "has the id 1.5"),
-    (set_at("model", "vocab", to={}), "byte 0 is no token"),
     (swap_merges, "not in order of id"),
     (swap_ids, "not in order of id"),
-    (share_an_id, "share the id"),
-    (merge_another_way, "no rank stands for its merge"),
-    (lambda content: content["model"]["merges"].pop(), "142 merges for 143 tokens"),
-    (lambda content: content.pop("model"), "no `tokenizer.json` of a BPE"),
+    (share_an_id, "share the id|not in order of id"),
+    (lambda content: content["model"]["merges"].pop(), "not those its ids stand for"),
+]
+
+
+@pytest.mark.parametrize(("edit", "why"), LEFT, ids=[why for _, why in LEFT])
+def test_what_ranks_cannot_stand_for_is_left_to_the_library(
+    edit: Edit, why: str, tmp_path: Path
+) -> None:
+    path = write_json(tmp_path, edited(edit))
+    found = load_tokenizer(path)
+    assert isinstance(found.model, LibraryModel)
+    assert re.search(why, found.model.why)
+    engine, told = choose_engine("auto", found)
+    assert engine == name_reference(found) == "tokenizers"
+    assert found.model.why in told
+    for other in ("kernel", "tiktoken", "fastokens", "sentencepiece"):
+        with pytest.raises(UsageError, match=f"engine `{other}` cannot encode"):
+            choose_engine(other, found)
+    assert found.fingerprint != load_tokenizer(write_json(tmp_path, small_json())).fingerprint
+
+
+REFUSED: list[tuple[Edit, str]] = [
+    (set_at("model", "type", to="Unigram"), "`tokenizers` cannot read it"),
+    (set_at("model", "dropout", to=0.1), "other ids each time"),
+    (set_at("post_processor", to={"type": "TemplateProcessing"}), "no `tokenizer.json`"),
+    (
+        set_at(
+            "post_processor",
+            to={
+                "type": "TemplateProcessing",
+                "single": [
+                    {"SpecialToken": {"id": "<a>", "type_id": 0}},
+                    {"SpecialToken": {"id": "<b>", "type_id": 0}},
+                    {"Sequence": {"id": "A", "type_id": 0}},
+                ],
+            },
+        ),
+        "its template puts '<a>', '<b>' around each text",
+    ),
+    (set_at("added_tokens", 0, "id", to=1 << 40), "has the id"),
+    (set_at("model", "vocab", "a", to=1.5), "cannot read it"),
+    (set_at("model", "vocab", to={}), "cannot read it"),
+    (merge_another_way, "cannot read it"),
+    (lambda content: content.pop("model"), "no `tokenizer.json`"),
 ]
 
 
 @pytest.mark.parametrize(("edit", "why"), REFUSED, ids=[why for _, why in REFUSED])
-def test_what_ranks_cannot_stand_for_is_refused(edit: Edit, why: str, tmp_path: Path) -> None:
+def test_what_cannot_be_used_is_refused(edit: Edit, why: str, tmp_path: Path) -> None:
     path = write_json(tmp_path, edited(edit))
     with pytest.raises(UsageError, match=why) as raised:
         load_tokenizer(path)
     assert raised.value.where == path
-    assert "a known pattern (gpt2, cl100k" in raised.value.next_step
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", "[" * 100_000, '{"model": 3}', '"\ud800"'])
 def test_what_is_no_tokenizer_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_bytes(text.encode(errors="surrogatepass"))
-    with pytest.raises(UsageError, match=r"no `tokenizer\.json` of a BPE"):
+    with pytest.raises(UsageError, match=r"no `tokenizer\.json`"):
         load_tokenizer(str(tmp_path))
+
+
+def test_a_normal_form_and_simple_added_tokens_go_with_ranks(tmp_path: Path) -> None:
+    content = edited(finds_in_text("<tool>"))
+    content["normalizer"] = {"type": "Sequence", "normalizers": [{"type": "NFC"}]}
+    found = load_tokenizer(write_json(tmp_path, content))
+    assert isinstance(found.model, ByteLevel)
+    assert (found.model.normalizer, found.model.added) == ("NFC", {"<tool>": 390})
+    assert name_reference(found) == "tokenizers"
+    plain = load_tokenizer(write_json(tmp_path, small_json()))
+    assert found.ranks == plain.ranks
+    assert found.fingerprint != plain.fingerprint
+    assert found.decode_bytes([390]) == b"<tool>"
+
+
+def template(*parts: str) -> dict[str, Any]:
+    single = [
+        {"Sequence": {"id": "A", "type_id": 0}}
+        if part == "A"
+        else {"SpecialToken": {"id": part, "type_id": 0}}
+        for part in parts
+    ]
+    return {"type": "TemplateProcessing", "single": single, "pair": single, "special_tokens": {}}
+
+
+@pytest.mark.parametrize(
+    ("special", "processor", "config", "expected"),
+    [
+        (["<|endoftext|>", "</s>"], None, None, ("<|endoftext|>", None)),
+        (["<s>", "</s>"], None, None, ("</s>", None)),
+        (["<s>", "</s>"], template("<s>", "A"), None, ("</s>", "<s>")),
+        (["[CLS]", "[SEP]"], template("[CLS]", "A", "[SEP]"), None, ("[SEP]", "[CLS]")),
+        (["<s>", "<e>"], None, {"eos_token": "<e>", "bos_token": "<s>"}, ("<e>", None)),
+        (
+            ["<s>", "<e>"],
+            None,
+            {"eos_token": {"content": "<e>"}, "bos_token": "<s>", "add_bos_token": True},
+            ("<e>", "<s>"),
+        ),
+        # An instruction model's end of turn ends no text.
+        (
+            ["<|end_of_text|>", "<|eot_id|>"],
+            None,
+            {"eos_token": "<|eot_id|>"},
+            ("<|end_of_text|>", None),
+        ),
+        # One token for both stands once.
+        (["<|endoftext|>"], template("<|endoftext|>", "A"), None, ("<|endoftext|>", None)),
+    ],
+)  # fmt: skip
+def test_what_parts_documents_is_what_the_tokenizer_says(
+    special: list[str],
+    processor: dict[str, Any] | None,
+    config: dict[str, Any] | None,
+    expected: tuple[str, str | None],
+    tmp_path: Path,
+) -> None:
+    content = json.loads(train(400, *special).to_str())
+    content["post_processor"] = processor
+    write_json(tmp_path, content)
+    if config is not None:
+        write_json(tmp_path, config, "tokenizer_config.json")
+    found = load_tokenizer(str(tmp_path))
+    bos = None if expected[1] is None else found.special[expected[1]]
+    assert (found.eot_text, found.eot_id) == (expected[0], found.special[expected[0]])
+    assert found.bos_id == bos
+    without = load_tokenizer(str(tmp_path), bos="none")
+    assert without.bos_id is None
+    assert (without.fingerprint == found.fingerprint) == (bos is None)
+
+
+def test_begin_of_text_is_asked_for_by_text_or_id(tmp_path: Path) -> None:
+    path = write_json(tmp_path, train(400, "<s>", "</s>").to_str())
+    assert load_tokenizer(path, bos="<s>") == load_tokenizer(path, bos="0")
+    assert load_tokenizer(path, bos="0").bos_id == 0
+    for asked, why in (
+        ("<x>", r"no special token `<x>`; its special tokens are `<s>` \(0\), `</s>` \(1\)"),
+        ("</s>", "ends documents already"),
+        ("5", "cannot stand between documents: .* which text has"),
+    ):
+        with pytest.raises(UsageError, match=why) as raised:
+            load_tokenizer(path, bos=asked)
+        assert raised.value.where == "--bos"
 
 
 def with_line(line: bytes) -> bytes:
@@ -177,12 +323,10 @@ def with_line(line: bytes) -> bytes:
         (with_line(b"YWI= many\n"), "line 257 is no token"),
         (with_line(b"YQ== 300\n"), "line 257 has a token that an earlier line has"),
         (with_line(b"YWI= 97\n"), "share the id 97"),
-        (with_line(b"YWJj 300\n"), r"token 300 \(b'abc'\) cannot be reached"),
-        (with_line(b"YWJj 300\nYWI= 301\n"), r"token 300 \(b'abc'\) cannot be reached"),
         (with_line(b"YWI= 2097152\n"), "0 to 2097151 can be"),
     ],
 )
-def test_ranks_that_cannot_be_merged_are_refused(content: bytes, why: str, tmp_path: Path) -> None:
+def test_ranks_that_cannot_be_are_refused(content: bytes, why: str, tmp_path: Path) -> None:
     path = tmp_path / "ranks.tiktoken"
     path.write_bytes(content)
     with pytest.raises(UsageError, match=why):
@@ -199,9 +343,12 @@ def test_a_file_of_ranks_says_neither_pattern_nor_end_of_text(tmp_path: Path) ->
     path.write_bytes(with_line(b""))
     for given, why in (
         ({"eot_token": "256"}, "does not say by which pattern"),
-        ({"pattern": "gpt2"}, r"no special token `<\|endoftext\|>`; it has none"),
+        ({"pattern": "gpt2"}, "does not say which token ends a text; it has no special ones"),
         ({"pattern": "gpt9", "eot_token": "256"}, "unknown pattern `gpt9`; known: gpt2"),
-        ({"pattern": "gpt2", "eot_token": "97"}, "97 cannot end a text: .*b'a', which text has"),
+        (
+            {"pattern": "gpt2", "eot_token": "97"},
+            "97 cannot stand between documents: .*b'a', which text has",
+        ),
         ({"pattern": "gpt2", "eot_token": "2097152"}, "above 2097151"),
         ({"pattern": "gpt2", "eot_token": "<s>"}, "no special token `<s>`"),
     ):
@@ -212,9 +359,10 @@ def test_a_file_of_ranks_says_neither_pattern_nor_end_of_text(tmp_path: Path) ->
 
 
 def test_end_of_text_is_found_or_asked_for_by_text_or_id(tmp_path: Path) -> None:
-    path = write_json(tmp_path, train(400, "<s>", "</s>").to_str())
-    with pytest.raises(UsageError, match=r"it has `<s>` \(0\), `</s>` \(1\)"):
+    path = write_json(tmp_path, train(400, "<a>", "<b>").to_str())
+    with pytest.raises(UsageError, match=r"its special tokens are `<a>` \(0\), `<b>` \(1\)"):
         load_tokenizer(path)
+    path = write_json(tmp_path, train(400, "<s>", "</s>").to_str())
     by_text, by_id = load_tokenizer(path, eot_token="</s>"), load_tokenizer(path, eot_token="1")
     assert by_text == by_id
     assert (by_text.eot_text, by_text.eot_id) == ("</s>", 1)
@@ -232,8 +380,9 @@ def test_a_file_that_names_its_pattern_is_asked_for_no_other(tmp_path: Path) -> 
     [
         ("gpt", "unknown tokenizer `gpt`; did you mean `gpt2`"),
         ("missing/tokenizer.json", "unknown tokenizer"),
-        ("empty", "unknown tokenizer `empty`"),
-        ("llama.model", "cannot be read from a `.model` file"),
+        ("empty", "the folder has none of tokenizer.json, tokenizer.model"),
+        ("llama.model", "`sentencepiece` cannot read it"),
+        ("llama.bin", "cannot be read from a `.bin` file"),
     ],
 )
 def test_what_is_no_tokenizer_file_is_told(
@@ -241,7 +390,8 @@ def test_what_is_no_tokenizer_file_is_told(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
-    (tmp_path / "llama.model").touch()
+    (tmp_path / "llama.model").write_bytes(b"no model")
+    (tmp_path / "llama.bin").touch()
     with pytest.raises(UsageError, match=why):
         load_tokenizer(name)
 

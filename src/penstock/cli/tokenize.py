@@ -55,7 +55,8 @@ def tokenize(
             "-t",
             "--tokenizer",
             panel=_TOKENIZER,
-            text="gpt2, or a file: tokenizer.json (or its folder), .tiktoken.",
+            text="gpt2, cl100k_base, o200k_base ..., a model of OpenAI's, owner/name on the hub, "
+            "or a file: tokenizer.json (or its folder), .tiktoken, SentencePiece .model.",
         ),
     ] = "gpt2",
     eot_token: Annotated[
@@ -63,22 +64,33 @@ def tokenize(
         _option(
             "--eot-token",
             panel=_TOKENIZER,
-            text="Text or id of the end-of-text token. Default: <|endoftext|>.",
+            text="Text or id of the end-of-text token. Default: what the tokenizer says.",
         ),
     ] = None,
+    bos: Annotated[
+        str,
+        _option(
+            "--bos",
+            panel=_TOKENIZER,
+            text="What begins a document: auto (as the tokenizer says), none, or a token's text "
+            "or id.",
+        ),
+    ] = "auto",
     pattern: Annotated[
         str | None,
         _option(
             "--pattern",
             panel=_TOKENIZER,
             text="What divides text before merging, for a .tiktoken file: "
-            "gpt2, cl100k, llama3 or qwen2.",
+            "gpt2, cl100k, llama3, qwen2 or o200k.",
         ),
     ] = None,
     engine: Annotated[
         str,
         _option(
-            "--engine", panel=_TOKENIZER, text="auto, kernel, fastokens or tiktoken; same ids."
+            "--engine",
+            panel=_TOKENIZER,
+            text="auto, kernel, fastokens, tiktoken, tokenizers or sentencepiece; same ids.",
         ),
     ] = "auto",
     eot: Annotated[
@@ -203,6 +215,7 @@ def tokenize(
             output=output,
             tokenizer=tokenizer,
             eot_token=eot_token,
+            bos=bos,
             pattern=pattern,
             text_key=text_key,
             doc_separator=None if doc_separator is None else _unescape(doc_separator),

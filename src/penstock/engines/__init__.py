@@ -4,39 +4,92 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock.engines.base import ENGINES
 from penstock.errors import UsageError
+from penstock.tokenizer import ByteLevel
 from penstock.types import MemoryNeeds
+from penstock.vocabulary import GPT2_PATTERN
 
 if TYPE_CHECKING:
     from penstock.engines.base import Engine
-    from penstock.tokenizer import Tokenizer
+    from penstock.memory import MemoryShare
+    from penstock.tokenizer import LibraryModel, Tokenizer
     from penstock.types import EotPlace
 
-__all__ = ["ENGINE_MEMORY", "choose_engine", "load_engine"]
+__all__ = ["choose_engine", "engine_needs", "load_engine", "longest_document", "name_reference"]
 
-# What a worker with this engine needs at the least, block and unit buffers included, and what one
-# block of the worst text may add; measured on fresh workers and hostile text (ADR 4).
-ENGINE_MEMORY = {
+# The shapes of tokenizer.json files with which fastokens gave the ids of `tokenizers` everywhere;
+# `tests/parity/test_tokenizers.py` proves each, and prints the shape of one that is not here.
+PROVED_SHAPES: frozenset[str] = frozenset()
+
+
+# What a worker needs at the least, block and unit buffers included, and what one block of the
+# worst text may add; measured on fresh workers and hostile text (ADR 4), with GPT-2.
+_NEEDS = {
     "kernel": MemoryNeeds(least_bytes=160 << 20, block_bytes=32 << 20),
     "fastokens": MemoryNeeds(least_bytes=400 << 20, block_bytes=112 << 20),
     "tiktoken": MemoryNeeds(least_bytes=260 << 20, block_bytes=112 << 20),
+    "tokenizers": MemoryNeeds(least_bytes=420 << 20, block_bytes=240 << 20),
+    "sentencepiece": MemoryNeeds(least_bytes=260 << 20, block_bytes=120 << 20),
 }
+# For each id above GPT-2's, and for each byte of a file that a library reads.
+_ID_BYTES, _CONTENT_BYTES = 500, 20
+_GPT2_IDS = 50_257
+# What a document takes that is encoded as a whole, for each of its bytes (ADR 20).
+_DOCUMENT_BYTES = {"fastokens": 120, "tokenizers": 120, "sentencepiece": 60}
+# Longer records are refused when they are read.
+_LONGEST_BYTES = 64 << 20
+
+
+# fastokens takes it for white space in the patterns of cl100k and o200k (0.3.5).
+_TAKEN_FOR_SPACE = "\u180e"
+
+
+def engine_needs(name: str, tokenizer: Tokenizer) -> MemoryNeeds:
+    """Return what a worker with an engine needs."""
+    needs, model = _NEEDS[name], tokenizer.model
+    if isinstance(model, ByteLevel):
+        more = _ID_BYTES * max(model.num_ids - _GPT2_IDS, 0)
+        more += 0 if model.is_plain else _NEEDS["tokenizers"].least_bytes // 2
+    else:
+        more = _CONTENT_BYTES * len(model.content)
+    return MemoryNeeds(needs.least_bytes + more, needs.block_bytes)
+
+
+def longest_document(name: str, tokenizer: Tokenizer, share: MemoryShare) -> int:
+    """Return how long a document may be that is encoded as a whole."""
+    needs = engine_needs(name, tokenizer)
+    room = share.limit_bytes - needs.least_bytes + needs.block_bytes
+    return min(room // _DOCUMENT_BYTES.get(name, 120), _LONGEST_BYTES)
+
+
+def name_reference(tokenizer: Tokenizer) -> str:
+    """Return the engine whose ids are right by definition."""
+    model = tokenizer.model
+    if isinstance(model, ByteLevel):
+        return "tiktoken" if model.is_plain else "tokenizers"
+    return model.library
 
 
 def choose_engine(name: str, tokenizer: Tokenizer) -> tuple[str, str]:
-    """Resolve `auto` to the fastest engine there is.
+    """Resolve `auto` to the fastest engine that is proved for a tokenizer.
 
-    Returns the engine, and why the kernel is not used where it would be preferred.
+    Returns the engine, and why a faster one is not used.
 
     Raises:
-        KernelUnavailableError: If the kernel was asked for and cannot be used.
+        UsageError: If an engine was asked for that cannot be used.
     """
-    if name not in ("auto", *ENGINE_MEMORY):
+    if name not in ("auto", *ENGINES):
         raise UsageError(
-            f"unknown engine `{name}`; known: auto, {', '.join(ENGINE_MEMORY)}",
+            f"unknown engine `{name}`; known: auto, {', '.join(ENGINES)}",
             where="--engine",
             next_step="pass `--engine auto`",
         )
+    model = tokenizer.model
+    if not isinstance(model, ByteLevel):
+        return _choose_for_library(name, tokenizer, model)
+    if name == "sentencepiece":
+        raise _cannot(name, tokenizer, "it is no SentencePiece model")
     if name not in ("auto", "kernel"):
         return name, ""
     from penstock.engines.native import KernelUnavailableError, NativeEngine
@@ -51,8 +104,44 @@ def choose_engine(name: str, tokenizer: Tokenizer) -> tuple[str, str]:
     return "kernel", ""
 
 
+def _choose_for_library(name: str, tokenizer: Tokenizer, model: LibraryModel) -> tuple[str, str]:
+    own = model.library
+    if name in ("kernel", "tiktoken") or (name in ENGINES[-2:] and name != own):
+        raise _cannot(name, tokenizer, model.why)
+    is_proved = own == "tokenizers" and model.shape in PROVED_SHAPES
+    if name == "fastokens" and not is_proved:
+        raise _cannot(name, tokenizer, "it was not proved to give the same ids")
+    if name == "auto":
+        name = "fastokens" if is_proved else own
+    return name, f"the kernel cannot encode with `{tokenizer.name}` exactly: {model.why}"
+
+
+def _cannot(name: str, tokenizer: Tokenizer, why: str) -> UsageError:
+    return UsageError(
+        f"engine `{name}` cannot encode with `{tokenizer.name}` exactly: {why}",
+        where="--engine",
+        next_step="pass `--engine auto`",
+    )
+
+
 def load_engine(name: str, tokenizer: Tokenizer, eot: EotPlace) -> Engine:
     """Make the engine called `name`."""
+    engine = _load(name, tokenizer, eot)
+    model, reference = tokenizer.model, name_reference(tokenizer)
+    if not isinstance(model, ByteLevel) or name == reference:
+        return engine
+    strings = [*model.added]
+    if name == "fastokens" and model.pattern != GPT2_PATTERN:
+        strings.append(_TAKEN_FOR_SPACE)
+    if not strings and model.normalizer is None:
+        return engine
+    from penstock.engines.prepared import PreparedEngine
+
+    exact = _load(reference, tokenizer, eot)
+    return PreparedEngine(engine, exact, strings, normalizes=model.normalizer is not None)
+
+
+def _load(name: str, tokenizer: Tokenizer, eot: EotPlace) -> Engine:
     if name == "kernel":
         from penstock.engines.native import NativeEngine
 
@@ -61,6 +150,11 @@ def load_engine(name: str, tokenizer: Tokenizer, eot: EotPlace) -> Engine:
         from penstock.engines.fast import FastEngine
 
         return FastEngine(tokenizer, eot)
-    from penstock.engines.tik import TikEngine
+    if name == "tiktoken":
+        from penstock.engines.tik import TikEngine
 
-    return TikEngine(tokenizer, eot)
+        return TikEngine(tokenizer, eot)
+    from penstock.engines.library import SentencePieceEngine, TokenizersEngine
+
+    kind = TokenizersEngine if name == "tokenizers" else SentencePieceEngine
+    return kind(tokenizer, eot)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import numpy as np
@@ -10,23 +10,29 @@ if TYPE_CHECKING:
 
     from penstock.types import Block
 
-__all__ = ["Engine", "most_tokens"]
+__all__ = ["ENGINES", "Engine", "most_tokens"]
+
+# By the names that `--engine` takes; the last two are the libraries of tokenizer files.
+ENGINES = ("kernel", "fastokens", "tiktoken", "tokenizers", "sentencepiece")
 
 # What the kernel may write past the last id.
 _SLACK_TOKENS = 128
 
 
 def most_tokens(block: Block) -> int:
-    """Return how many places the ids of a block can take: one a byte, and the end-of-text ids."""
+    """Return how many places the ids of a block can take: one a byte, and two a document."""
     if not len(block.starts):
         return _SLACK_TOKENS
-    return int(block.ends[-1] - block.starts[0]) + len(block.starts) + _SLACK_TOKENS
+    return int(block.ends[-1] - block.starts[0]) + 2 * len(block.starts) + _SLACK_TOKENS
 
 
 class Engine(Protocol):
     """Turns text into ids, exactly as the reference does on each whole document."""
 
-    name: ClassVar[str]
+    @property
+    def name(self) -> str:
+        """What `--engine` calls it."""
+        ...
 
     def encode(
         self, block: Block, room: NDArray[np.unsignedinteger[Any]] | None = None

@@ -1,4 +1,4 @@
-"""The tiktoken engine: the reference. Its ids are the right ones; it is slow."""
+"""The tiktoken engine: the reference for ranks. Its ids are the right ones; it is slow."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from penstock.engines.eot import decode_pieces, place_eot
+from penstock.engines.separators import Separators, decode_pieces
 from penstock.errors import EngineError
 
 if TYPE_CHECKING:
@@ -27,20 +27,20 @@ class TikEngine:
     def __init__(self, tokenizer: Tokenizer, eot: EotPlace) -> None:
         import tiktoken
 
-        self._eot, self._eot_id = eot, tokenizer.eot_id
+        self._separators = Separators(tokenizer, eot)
         self._encoding = tiktoken.Encoding(
             name=tokenizer.name,
             pat_str=tokenizer.pattern,
             mergeable_ranks=tokenizer.ranks,
-            special_tokens={tokenizer.eot_text: tokenizer.eot_id},
+            special_tokens={},
         )
 
     def encode(self, block: Block, room: object = None) -> NDArray[np.uint32]:
-        """Return the ids of all pieces, with the end-of-text ids in place."""
+        """Return the ids of all pieces, with those between documents in place."""
         pieces = [self._encode_text(text) for text in decode_pieces(block)]
         ends = np.cumsum([len(piece) for piece in pieces])
         ids = np.fromiter(chain.from_iterable(pieces), np.uint32, int(ends[-1]))
-        return place_eot(ids, ends, block, self._eot, self._eot_id)
+        return self._separators.place(ids, ends, block)
 
     def _encode_text(self, text: str) -> list[int]:
         try:

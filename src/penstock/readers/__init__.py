@@ -32,6 +32,7 @@ class Readers:
         options: TextOptions,
     ) -> None:
         self._rule = rule
+        self._divides = cuts.max_document_bytes is None
         self._text = TextReader(rule, cuts, options)
         self._spans = SpanReader(cuts, options)
         self._jsonl = JsonlReader(text_key, cuts, options)
@@ -48,4 +49,4 @@ class Readers:
             return self._csv
         size = unit.source.size if unit.window is None else unit.window.size
         is_giant = self._rule.kind == "file" and size > GIANT_DOCUMENT_BYTES
-        return self._spans if is_giant else self._text
+        return self._spans if is_giant and self._divides else self._text

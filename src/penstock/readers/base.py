@@ -34,7 +34,17 @@ class Reader(Protocol):
 
 
 class CutRule(Protocol):
-    """Knows where a tokenizer's text may be divided."""
+    """Knows where a tokenizer's text may be divided.
+
+    Attributes:
+        max_document_bytes: Documents are never divided, and a longer one is refused; None if long
+            ones are divided.
+    """
+
+    @property
+    def max_document_bytes(self) -> int | None:
+        """How long a document may be; None if any."""
+        ...
 
     def mask(self, text: NDArray[np.uint8]) -> NDArray[np.bool_]:
         """Mark every position before which `text` may be divided; the first is never marked."""

@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from penstock.errors import InputError
+
 if TYPE_CHECKING:
     from penstock.inputs import OpenInput
     from penstock.readers.base import CutRule
 
-__all__ = ["MAX_RUN_BYTES", "Borders", "overlaps_itself"]
+__all__ = ["MAX_RUN_BYTES", "Borders", "overlaps_itself", "refuse_long_document"]
 
 MAX_RUN_BYTES = 1 << 20
 # A unit ends at a document's start if there is one this near, else inside the document.
@@ -48,6 +50,16 @@ def _period(separator: bytes) -> int:
     return shifts[0] if shared else 0
 
 
+def refuse_long_document(place: str, limit_bytes: int) -> InputError:
+    """Say that a document must stay whole and is too long for that."""
+    return InputError(
+        f"a document of more than {limit_bytes >> 10} KiB: with this tokenizer documents are not "
+        "divided, and it does not fit the memory of a worker",
+        where=place,
+        next_step="pass more `--memory` or fewer `--workers`, or divide the document",
+    )
+
+
 class Borders:
     """Finds borders in one open input."""
 
@@ -57,6 +69,7 @@ class Borders:
         self._cuts = cuts
         self._overlaps = overlaps_itself(separator)
         self._period = _period(separator)
+        self.path = file.source.path
         self.size = file.size
         head = file.read_at(0, len(_BYTE_ORDER_MARK))
         self.text_start = len(head) if head == _BYTE_ORDER_MARK else 0
@@ -69,6 +82,8 @@ class Borders:
         """Move a unit's nominal edge to its border; tell whether a document starts there."""
         if position <= self.text_start:
             return self.text_start, True
+        if self._cuts.max_document_bytes is not None:
+            return self._document_after(position, self._cuts.max_document_bytes), True
         patience_end = position + _PATIENCE_BYTES
         document = self._first_document(position, min(patience_end, self.size))
         if document is not None:
@@ -88,6 +103,8 @@ class Borders:
 
     def forced_cuts(self, start: int, end: int) -> list[int]:
         """List the forced cuts after `start`, up to and with `end`."""
+        if self._cuts.max_document_bytes is not None:
+            return []
         first = start // MAX_RUN_BYTES * MAX_RUN_BYTES
         forced = [
             self._whole_character(grid)
@@ -95,6 +112,18 @@ class Borders:
             if self._first_break(grid, grid + MAX_RUN_BYTES) is None
         ]
         return [cut for cut in forced if start < cut <= end]
+
+    def _document_after(self, position: int, limit_bytes: int) -> int:
+        """Find the first document at or after `position`, inside what one may be long."""
+        if not self._separator:
+            if self.size > limit_bytes:
+                raise refuse_long_document(self.path, limit_bytes)
+            return self.size
+        end = position + limit_bytes + len(self._separator)
+        document = self._first_document(position, min(end, self.size))
+        if document is None and end < self.size:
+            raise refuse_long_document(f"{self.path}, around byte {position}", limit_bytes)
+        return self.size if document is None else document
 
     def first_cut(self, start: int, end: int, *, at_line: bool = False) -> int | None:
         """Find the first cut inside a document from `start` to before `end`."""

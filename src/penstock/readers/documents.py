@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from penstock.readers.borders import refuse_long_document
 from penstock.readers.text import HEAD_BYTES
 from penstock.types import Block, Counts
 
@@ -45,8 +46,9 @@ class DocumentBlocks:
         starts: NDArray[np.int64],
         ends: NDArray[np.int64],
         origin: int,
+        path: str,
     ) -> Iterator[Block]:
-        """Yield the documents in order; `origin` is where they come from, for messages."""
+        """Yield the documents in order; `origin` in `path` is where they come from."""
         heads = np.minimum(ends, starts + HEAD_BYTES)
         if self._options.strip:
             starts, ends, heads = _trim(buffer, starts, ends)
@@ -67,8 +69,14 @@ class DocumentBlocks:
                 first = last
             else:
                 start, end, head = int(starts[first]), int(ends[first]), int(heads[first])
+                self._check_length(end - start, f"{path}, a record behind byte {origin}")
                 yield from self._iter_long(buffer, start, end, head, origin)
                 first += 1
+
+    def _check_length(self, num_bytes: int, place: str) -> None:
+        limit = self._cuts.max_document_bytes
+        if limit is not None and num_bytes > limit:
+            raise refuse_long_document(place, limit)
 
     def _iter_long(
         self, buffer: UnitBuffer, start: int, end: int, head: int, origin: int

@@ -86,7 +86,11 @@ class JsonlReader:
             ends = self._settle_halves(found, left, self._json.origin + at, file)
             good = found.codes == RecordCode.OK
             yield from self._documents.iter_blocks(
-                self._text, found.starts[good], ends[good], self._json.origin + at
+                self._text,
+                found.starts[good],
+                ends[good],
+                self._json.origin + at,
+                file.source.path,
             )
             at += found.consumed
 

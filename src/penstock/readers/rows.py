@@ -68,11 +68,11 @@ class RowReader:
         for texts in rows.iter_texts(unit.start, unit.end):
             for good in self._iter_good(texts, unit.source):
                 if not gathered.has_room(good):
-                    yield from self._iter_gathered(gathered)
+                    yield from self._iter_gathered(gathered, unit.source.path)
                 gathered.append(good)
                 del good
             del texts  # else they would stay while the next ones are decoded
-        yield from self._iter_gathered(gathered)
+        yield from self._iter_gathered(gathered, unit.source.path)
 
     def _rows_of(self, unit: Unit) -> Rows:
         """Open the unit's file, or take it as it was left by the unit before."""
@@ -109,12 +109,12 @@ class RowReader:
             at = bad + 1
         yield from texts.iter_pieces(at, texts.num_rows, self._options.block_bytes)
 
-    def _iter_gathered(self, gathered: _Gathered) -> Iterator[Block]:
+    def _iter_gathered(self, gathered: _Gathered, path: str) -> Iterator[Block]:
         """Yield the texts that were laid one after the other as blocks, and forget them."""
         starts, ends, origin = gathered.take()
         size = int(ends[-1]) if len(ends) else 0
         self._counts += Counts(input_bytes=size, nul_bytes=self._text.count_nul(0, size))
-        yield from self._documents.iter_blocks(self._text, starts, ends, origin)
+        yield from self._documents.iter_blocks(self._text, starts, ends, origin, path)
 
     def _refuse(self, source: Source, row: int, what: str) -> None:
         if self._options.on_error == "stop":

@@ -88,7 +88,7 @@ class CsvReader:
             self._note_bad(records, found, left, origin, file)
             good = found.codes == CsvCode.OK
             yield from self._documents.iter_blocks(
-                self._text, found.starts[good], found.ends[good], origin
+                self._text, found.starts[good], found.ends[good], origin, file.source.path
             )
             at += found.consumed
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.readers.borders import Borders, overlaps_itself
+from penstock.readers.borders import Borders, overlaps_itself, refuse_long_document
 from penstock.readers.buffer import UnitBuffer
 from penstock.types import UNKNOWN_END, Block, Counts
 
@@ -179,10 +179,14 @@ class TextReader:
             return
         limit = np.array([end if closes else start + HEAD_BYTES])
         head = int(self._heads(np.array([start]), limit)[0])
+        whole_bytes = self._cuts.max_document_bytes
+        if whole_bytes is not None and end - start > whole_bytes:
+            place = f"{borders.path}, byte {region.start + start}"
+            raise refuse_long_document(place, whole_bytes)
         at = start
         while True:
             stop = min(region.next_forced(at), end)
-            if stop - at > self._options.block_bytes:
+            if whole_bytes is None and stop - at > self._options.block_bytes:
                 wanted = region.start + at + self._options.block_bytes
                 stop = min(borders.next_border(wanted) - region.start, stop)
             yield self._block(

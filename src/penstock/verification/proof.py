@@ -90,7 +90,7 @@ def prove(
         records.layout,
         sources,
         "compare",
-        engine="tiktoken",
+        engine="reference",
         workers=settings.workers,
         memory_bytes=settings.memory_bytes,
     )

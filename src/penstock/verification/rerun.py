@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 import psutil
 
-from penstock.engines import ENGINE_MEMORY, choose_engine
+from penstock.engines import choose_engine, engine_needs, name_reference
 from penstock.errors import DamageError, UsageError
 from penstock.executors import LocalExecutor
 from penstock.feed import make_feed
@@ -78,7 +78,7 @@ def make_executor(
     sources: Sequence[Source],
     sink: SinkKind,
     *,
-    engine: Literal["auto", "tiktoken"],
+    engine: Literal["auto", "reference"],
     workers: int | None,
     memory_bytes: int,
     lock_file: int | None = None,
@@ -90,7 +90,7 @@ def make_executor(
         layout: Where the tokens are.
         sources: The inputs.
         sink: What the workers do with the tokens.
-        engine: `tiktoken` is the reference.
+        engine: The fastest, or the one whose ids are right by definition.
         workers: How many; None for as many as there are cores.
         memory_bytes: For all of them and this process.
         lock_file: The folder's lock, for workers that write.
@@ -100,10 +100,11 @@ def make_executor(
     """
     settings = _settings(job)
     tokenizer = _load_tokenizer(job)
-    chosen, _ = choose_engine(engine, tokenizer)
+    wanted = name_reference(tokenizer) if engine == "reference" else engine
+    chosen, _ = choose_engine(wanted, tokenizer)
     num_workers, share, _ = divide_memory(
         memory_bytes,
-        ENGINE_MEMORY[chosen],
+        engine_needs(chosen, tokenizer),
         len(sources),
         workers,
         input_needs(sources, job.unit_bytes),

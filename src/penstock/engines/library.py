@@ -1,0 +1,71 @@
+"""The engines of tokenizer files' own libraries: the references for what ranks do not say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from penstock.engines.respelled import huggingface_json
+from penstock.engines.separators import Separators, decode_pieces
+from penstock.tokenizer import ByteLevel
+from penstock.tokenizer.libraries import load_library_model
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from penstock.tokenizer import Tokenizer
+    from penstock.types import Block, EotPlace
+
+__all__ = ["SentencePieceEngine", "TokenizersEngine"]
+
+
+class TokenizersEngine:
+    """Encodes with `tokenizers`."""
+
+    name: ClassVar[str] = "tokenizers"
+
+    def __init__(self, tokenizer: Tokenizer, eot: EotPlace) -> None:
+        model = tokenizer.model
+        self._separators = Separators(tokenizer, eot)
+        if isinstance(model, ByteLevel):
+            content = huggingface_json(model).encode()
+        else:
+            content = model.content
+        self._library = load_library_model("tokenizers", content)
+
+    def encode(self, block: Block, room: object = None) -> NDArray[np.uint32]:
+        """Return the ids of all pieces, with those between documents in place."""
+        encode = self._library.encode
+        # One at a time: what it returns takes a hundred times the text.
+        pieces = [
+            np.array(encode(text, add_special_tokens=False).ids, np.uint32)
+            for text in decode_pieces(block)
+        ]
+        return _join(pieces, block, self._separators)
+
+
+class SentencePieceEngine:
+    """Encodes with `sentencepiece`."""
+
+    name: ClassVar[str] = "sentencepiece"
+
+    def __init__(self, tokenizer: Tokenizer, eot: EotPlace) -> None:
+        model = tokenizer.model
+        self._separators = Separators(tokenizer, eot)
+        if isinstance(model, ByteLevel):
+            raise TypeError("ranks are no SentencePiece model")
+        self._library = load_library_model("sentencepiece", model.content)
+
+    def encode(self, block: Block, room: object = None) -> NDArray[np.uint32]:
+        """Return the ids of all pieces, with those between documents in place."""
+        encode = self._library.EncodeAsIds
+        pieces = [np.array(encode(text), np.uint32) for text in decode_pieces(block)]
+        return _join(pieces, block, self._separators)
+
+
+def _join(
+    pieces: list[NDArray[np.uint32]], block: Block, separators: Separators
+) -> NDArray[np.uint32]:
+    ends = np.cumsum([len(piece) for piece in pieces])
+    return separators.place(np.concatenate(pieces), ends, block)

@@ -1,0 +1,246 @@
+"""A Hugging Face `tokenizer.json`, read as data.
+
+A byte-level BPE is turned into ranks where that is proved to give the library's ids; any other is
+left to the library, with the reason. Which ids part documents is told apart, by the file and the
+`tokenizer_config.json` beside it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any, Literal
+
+from penstock.tokenizer.described import Described
+from penstock.tokenizer.models import ByteLevel, LibraryModel
+from penstock.vocabulary import (
+    BYTE_OF,
+    GPT2_PATTERN,
+    MAX_ID,
+    PATTERNS,
+    UnsupportedError,
+    derive_merges,
+    list_all_merges,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["read_huggingface"]
+
+
+class _LibraryOnlyError(Exception):
+    """What in a file only its own library does."""
+
+
+def read_huggingface(content: bytes, config: bytes | None) -> Described:
+    """Read a `tokenizer.json`, and the `tokenizer_config.json` beside it if there is one.
+
+    Raises:
+        UnsupportedError: If it is none, or gives other ids each time.
+    """
+    try:
+        settings = json.loads(content)
+        model = settings["model"]
+        added = list(settings.get("added_tokens") or [])
+        special = {str(token["content"]): int(token["id"]) for token in added if token["special"]}
+        if model.get("dropout"):
+            raise UnsupportedError("its model has a `dropout`: it gives other ids each time")
+        ids = [*model["vocab"].values()] if isinstance(model["vocab"], dict) else []
+        ids += [int(token["id"]) for token in added]
+        begin, end = _template_ends(settings.get("post_processor"))
+        options = json.loads(config) if config else {}
+        begin = begin or (_config_token(options, "bos") if options.get("add_bos_token") else None)
+        end = end or _config_token(options, "eos")
+        try:
+            found: ByteLevel | LibraryModel = _read_ranks(settings, model, added)
+        except _LibraryOnlyError as error:
+            found = _leave_to_library(settings, added, ids, str(error))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise UnsupportedError(f"this is no `tokenizer.json` ({error!r})") from error
+    for text, token_id in special.items():
+        if not 0 <= token_id <= MAX_ID:
+            raise UnsupportedError(f"the added token {text!r} has the id {token_id}")
+    return Described(found, special, end_text=end, begin_text=begin)
+
+
+# ---- ranks, where they are proved to say all ----
+
+
+def _read_ranks(
+    settings: dict[str, Any], model: dict[str, Any], added: list[dict[str, Any]]
+) -> ByteLevel:
+    """Turn a byte-level BPE into ranks."""
+    if model.get("type", "BPE") != "BPE":
+        raise _LibraryOnlyError(f"its model is `{model['type']}`")
+    for name in ("continuing_subword_prefix", "end_of_word_suffix", "byte_fallback"):
+        if model.get(name):
+            raise _LibraryOnlyError(f"its model has `{name}`")
+    pattern = _find_pattern(settings.get("pre_tokenizer"))
+    normalizer = _find_normalizer(settings.get("normalizer"))
+    found_in_text = _find_added(added)
+    vocab, merges = dict(model["vocab"]), [_pair(merge) for merge in model["merges"]]
+    # Special tokens stand in `vocab` too, where no merge makes them.
+    unmerged = set(vocab) - {left + right for left, right in merges} - set(BYTE_OF)
+    special_only = unmerged & {token["content"] for token in added}
+    ranks = {_bytes_of(text): vocab[text] for text in vocab.keys() - special_only}
+    _prove_merges(ranks, merges, takes_whole_pieces=bool(model.get("ignore_merges")))
+    return ByteLevel(ranks, pattern, normalizer, found_in_text)
+
+
+def _prove_merges(
+    ranks: dict[bytes, int], merges: list[tuple[str, str]], *, takes_whole_pieces: bool
+) -> None:
+    """Prove that merging by rank is merging by this list.
+
+    Either the list has one merge for each token, the one that ranks lead to, in order of id. Or it
+    has all there are, in order of id, and takes pieces that are tokens as they are (Llama 3).
+    """
+    pairs = [(_bytes_of(left), _bytes_of(right)) for left, right in merges]
+    tokens = [left + right for left, right in pairs]
+    if any(token not in ranks for token in tokens):
+        raise _LibraryOnlyError("it merges to what is no token")
+    order = [ranks[token] for token in tokens]
+    if order != sorted(order):
+        raise _LibraryOnlyError("its merges are not in order of id")
+    if takes_whole_pieces and len(set(order)) < len(order):
+        if sorted(pairs) != sorted(list_all_merges(ranks)):
+            raise _LibraryOnlyError("it has more merges than tokens, and not all there are")
+        return
+    try:
+        derived = derive_merges(ranks)
+    except UnsupportedError as error:
+        raise _LibraryOnlyError(str(error)) from error
+    if pairs != [derived[token] for token in derived]:
+        raise _LibraryOnlyError("its merges are not those its ids stand for")
+
+
+def _find_pattern(pre_tokenizer: dict[str, Any] | None) -> str:
+    """Return the pattern of a byte-level pre-tokenizer, its own or that of a split before it."""
+    steps = [pre_tokenizer or {"type": None}]
+    if steps[0]["type"] == "Sequence":
+        steps = steps[0]["pretokenizers"]
+    kinds = [step["type"] for step in steps]
+    if kinds not in (["ByteLevel"], ["Split", "ByteLevel"]):
+        raise _LibraryOnlyError(f"its pre-tokenizer is {' and '.join(map(str, kinds))}")
+    byte_level = steps[-1]
+    if byte_level.get("add_prefix_space", True):
+        raise _LibraryOnlyError("its pre-tokenizer adds a blank to the text")
+    has_split, uses_own = len(steps) > 1, byte_level.get("use_regex", True)
+    if has_split == uses_own:
+        raise _LibraryOnlyError("its pre-tokenizer divides text by no pattern, or by two")
+    return _split_pattern(steps[0]) if has_split else GPT2_PATTERN
+
+
+def _split_pattern(split: dict[str, Any]) -> str:
+    pattern = str(split["pattern"].get("Regex"))
+    if split["behavior"] != "Isolated" or split["invert"] or pattern not in PATTERNS.values():
+        raise _LibraryOnlyError("it divides text by a pattern of its own")
+    return pattern
+
+
+def _find_normalizer(normalizer: dict[str, Any] | None) -> Literal["NFC"] | None:
+    steps = [normalizer] if normalizer else []
+    if normalizer and normalizer["type"] == "Sequence":
+        steps = normalizer["normalizers"]
+    if not steps:
+        return None
+    if [step["type"] for step in steps] != ["NFC"]:
+        raise _LibraryOnlyError("it changes text by a normalizer of its own")
+    return "NFC"
+
+
+def _find_added(added: list[dict[str, Any]]) -> dict[str, int]:
+    """Return the tokens that are found in text before it is divided.
+
+    Only such as no cut can divide and no normalizer can make.
+    """
+    found = {}
+    for token in added:
+        if token["special"]:
+            continue
+        text = str(token["content"])
+        is_simple = text.isascii() and text.isprintable() and " " not in text
+        if not is_simple or any(token.get(n) for n in ("lstrip", "rstrip", "single_word")):
+            raise _LibraryOnlyError(f"it finds {text!r} in text before anything else")
+        if token.get("normalized"):
+            raise _LibraryOnlyError(f"it finds {text!r} in normalized text")
+        found[text] = int(token["id"])
+    return found
+
+
+def _pair(merge: Any) -> tuple[str, str]:
+    """Take a merge as it is written today, as a list, or as it was before, with a blank."""
+    left, right = merge.split(" ") if isinstance(merge, str) else merge
+    return str(left), str(right)
+
+
+def _bytes_of(text: str) -> bytes:
+    try:
+        return bytes(BYTE_OF[character] for character in text)
+    except KeyError as error:
+        raise _LibraryOnlyError(f"token {text!r} is not spelled in bytes") from error
+
+
+# ---- the library ----
+
+
+def _leave_to_library(
+    settings: dict[str, Any], added: list[dict[str, Any]], ids: list[int], why: str
+) -> LibraryModel:
+    """Keep what decides the ids of text; special tokens are never found in it."""
+    found = [token for token in added if not token["special"]]
+    kept = {
+        name: settings.get(name) for name in ("normalizer", "pre_tokenizer", "decoder", "model")
+    }
+    content = json.dumps({"version": "1.0", "added_tokens": found, **kept}, sort_keys=True)
+    if not ids:
+        ids = list(range(len(settings["model"]["vocab"])))
+    shape = {
+        "model": {n: v for n, v in settings["model"].items() if n not in ("vocab", "merges")},
+        "normalizer": kept["normalizer"],
+        "pre_tokenizer": kept["pre_tokenizer"],
+        "added": sorted({_flags_of(token) for token in found}),
+    }
+    digest = hashlib.sha256(json.dumps(shape, sort_keys=True).encode()).hexdigest()
+    return LibraryModel("tokenizers", content.encode(), 1 + max(ids), why, digest[:16])
+
+
+def _flags_of(token: dict[str, Any]) -> str:
+    names = ("lstrip", "rstrip", "single_word", "normalized")
+    return " ".join(name for name in names if token.get(name))
+
+
+# ---- what begins and ends a text ----
+
+
+def _template_ends(post_processor: dict[str, Any] | None) -> tuple[str | None, str | None]:
+    """Return the tokens that the file's own template puts before and behind a text."""
+    before: list[str] = []
+    behind: list[str] = []
+    for step in _steps(post_processor):
+        if step["type"] != "TemplateProcessing":
+            continue
+        names: list[str] = before
+        for part in step["single"]:
+            if "Sequence" in part:
+                names = behind
+            else:
+                names.append(str(part["SpecialToken"]["id"]))
+    if len(before) > 1 or len(behind) > 1:
+        raise UnsupportedError(
+            f"its template puts {', '.join(map(repr, before + behind))} around each text"
+        )
+    return before[0] if before else None, behind[0] if behind else None
+
+
+def _steps(post_processor: dict[str, Any] | None) -> Iterable[dict[str, Any]]:
+    if post_processor and post_processor["type"] == "Sequence":
+        return list(post_processor["processors"])
+    return [post_processor] if post_processor else []
+
+
+def _config_token(config: dict[str, Any], name: str) -> str | None:
+    """Return a token that `tokenizer_config.json` names, by its text or as an object."""
+    token = config.get(f"{name}_token")
+    return str(token["content"]) if isinstance(token, dict) else token
