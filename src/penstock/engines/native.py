@@ -101,16 +101,18 @@ class NativeEngine:
             )
         kernel = _import_kernel()
         ranks, eot_id = tokenizer.ranks, tokenizer.eot_id
+        bos_id: int | None = getattr(tokenizer, "bos_id", None)
         chosen = _check_isa(kernel, os.environ.get(ISA_VARIABLE, "") if isa is None else isa)
         try:
-            self._encoder = kernel.Encoder(ranks, eot_id, eot, table_bytes, chosen, pattern)
+            self._encoder = kernel.Encoder(ranks, eot_id, eot, table_bytes, chosen, pattern, bos_id)
         except ValueError as error:
             raise KernelUnavailableError(
                 f"the kernel cannot encode with `{tokenizer.name}` exactly: {error}",
                 where="--engine",
                 next_step="pass `--engine auto`",
             ) from error
-        self._dtype = np.dtype(np.uint16 if max(*ranks.values(), eot_id) <= 0xFFFF else np.uint32)
+        max_id = max(*ranks.values(), eot_id, bos_id or 0)
+        self._dtype = np.dtype(np.uint16 if max_id <= 0xFFFF else np.uint32)
         self._out = np.empty(0, np.dtype(f"u{self._encoder.id_bytes}"))
         _check_stored_ids(self, ranks, pattern)
 

@@ -18,7 +18,7 @@ struct Batch {
   size_t count;
   const Border* borders;
   size_t num_borders;
-  Id eot_id;
+  Id eot_id, bos_id;
 
   PENSTOCK_INLINE const uint8_t* piece(size_t i) const { return base + starts[i]; }
   PENSTOCK_INLINE size_t length(size_t i) const { return starts[i + 1] - starts[i]; }
@@ -73,8 +73,7 @@ class BatchEncoder {
     for (size_t m = 0; m < misses; ++m) {
       const uint32_t i = scratch_.misses[m];
       if (border != last_border && border->piece == i) {
-        scratch_.values[i].ids[0] = batch_.eot_id;
-        scratch_.values[i].count = border++->is_marked ? 1 : 0;
+        scratch_.values[i] = border_value(*border++);
       } else if (batch_.length(i) <= kShortPiece) {
         add_short(i);
       } else if (batch_.length(i) <= kMediumPiece) {
@@ -85,6 +84,13 @@ class BatchEncoder {
     }
     if (short_group_.size > 0) merge_short_group();
     if (medium_group_.size > 0) merge_medium_group();
+  }
+
+  PENSTOCK_INLINE Value border_value(const Border& border) const {
+    Value value{};
+    if (border.has_eot) value.ids[value.count++] = batch_.eot_id;
+    if (border.has_bos) value.ids[value.count++] = batch_.bos_id;
+    return value;
   }
 
   PENSTOCK_INLINE void add_short(uint32_t i) {

@@ -1,6 +1,7 @@
 // The Python module `penstock._kernel`.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -71,9 +72,9 @@ class OneAtATime {
 class PyEncoder {
  public:
   PyEncoder(const nb::dict& ranks, uint32_t eot_id, const std::string& eot, size_t table_bytes,
-            const std::string& isa, const std::string& pattern)
+            const std::string& isa, const std::string& pattern, std::optional<uint32_t> bos_id)
       : encoder_(tokens_from(ranks),
-                 {eot_id, eot_mode_from(eot), table_bytes, isa, pattern_from(pattern)}) {}
+                 {eot_id, eot_mode_from(eot), table_bytes, isa, pattern_from(pattern), bos_id}) {}
 
   std::string isa() const { return name_of(encoder_.isa()); }
   size_t id_bytes() const { return encoder_.id_bytes(); }
@@ -231,9 +232,10 @@ NB_MODULE(_kernel, module) {
              "it through penstock.csv_records.");
   nb::class_<PyEncoder>(module, "Encoder")
       .def(nb::init<const nb::dict&, uint32_t, const std::string&, size_t, const std::string&,
-                    const std::string&>(),
+                    const std::string&, std::optional<uint32_t>>(),
            "ranks"_a, "eot_id"_a, "eot"_a = "append", "table_bytes"_a = kDefaultTableBytes,
-           "isa"_a = "", "pattern"_a = "gpt2", "Prove that the vocabulary can be encoded exactly and build its tables.")
+           "isa"_a = "", "pattern"_a = "gpt2", "bos_id"_a = nb::none(),
+           "Prove that the vocabulary can be encoded exactly and build its tables.")
       .def_prop_ro("isa", &PyEncoder::isa)
       .def_prop_ro("id_bytes", &PyEncoder::id_bytes, "2 or 4: how wide the ids are written.")
       .def("is_free_junction", &PyEncoder::is_free_junction, "left"_a, "right"_a,

@@ -26,13 +26,13 @@ class PieceQueue {
   }
 
   // A border takes the place of a piece, so that batches can span documents.
-  PENSTOCK_INLINE void add_border(uint32_t at, bool is_marked) {
-    scratch_.borders[num_borders_++] = {num_starts_, is_marked};
+  PENSTOCK_INLINE void add_border(uint32_t at, bool has_eot, bool has_bos) {
+    scratch_.borders[num_borders_++] = {num_starts_, has_eot, has_bos};
     scratch_.starts[num_starts_++] = at;
   }
 
   PENSTOCK_INLINE void add_end(uint32_t at) { scratch_.starts[num_starts_++] = at; }
-  PENSTOCK_INLINE void write_eot() { *out_++ = request_.eot_id; }
+  PENSTOCK_INLINE void write(Id id) { *out_++ = id; }
 
   // Encodes the pieces found so far; the last start stays, as the first of the next batch.
   inline __attribute__((noinline)) void flush() {
@@ -55,7 +55,10 @@ class PieceQueue {
   // The start that stays may be a border.
   PENSTOCK_INLINE void keep_last_border(size_t piece) {
     const bool is_border = num_borders_ > 0 && scratch_.borders[num_borders_ - 1].piece == piece;
-    if (is_border) scratch_.borders[0] = {0, scratch_.borders[num_borders_ - 1].is_marked};
+    if (is_border) {
+      scratch_.borders[0] = scratch_.borders[num_borders_ - 1];
+      scratch_.borders[0].piece = 0;
+    }
     num_borders_ = is_border ? 1 : 0;
   }
 
@@ -92,7 +95,8 @@ class PieceQueue {
                           last - first,
                           scratch_.borders + first_border,
                           last_border - first_border,
-                          request_.eot_id};
+                          request_.eot_id,
+                          request_.bos_id};
     BatchEncoder<Id> encoder(state_, batch);
     out_ = encoder.encode(out_);
   }
@@ -114,7 +118,8 @@ class DocumentEncoder {
   PENSTOCK_INLINE Outcome encode() {
     const Documents& documents = request_.documents;
     if (documents.count == 0) return {0, Outcome::kAllWellFormed};
-    if (is_marked_before(0)) queue_.write_eot();
+    if (has_eot_before(0)) queue_.write(request_.eot_id);
+    if (has_bos_before(0)) queue_.write(request_.bos_id);
     for (size_t i = 0; i < documents.count; ++i) {
       if (i > 0) add_border(i);
       const auto begin = static_cast<size_t>(documents.starts[i]);
@@ -122,21 +127,26 @@ class DocumentEncoder {
     }
     queue_.add_end(static_cast<uint32_t>(documents.ends[documents.count - 1]));
     queue_.flush();
-    if (is_marked_before(documents.count)) queue_.write_eot();
+    if (has_eot_before(documents.count)) queue_.write(request_.eot_id);
     return {static_cast<size_t>(queue_.out() - request_.out), Outcome::kAllWellFormed};
   }
 
  private:
   // Does an end-of-text id stand before document i (after all of them for i == count)?
-  PENSTOCK_INLINE bool is_marked_before(size_t i) const {
+  PENSTOCK_INLINE bool has_eot_before(size_t i) const {
     const Documents& documents = request_.documents;
     if (request_.eot_mode == EotMode::append) return i > 0 && documents.closes[i - 1];
     if (request_.eot_mode == EotMode::prepend) return i < documents.count && documents.begins[i];
     return false;
   }
 
+  PENSTOCK_INLINE bool has_bos_before(size_t i) const {
+    return request_.writes_bos && request_.documents.begins[i];
+  }
+
   PENSTOCK_INLINE void add_border(size_t i) {
-    queue_.add_border(static_cast<uint32_t>(request_.documents.ends[i - 1]), is_marked_before(i));
+    queue_.add_border(static_cast<uint32_t>(request_.documents.ends[i - 1]), has_eot_before(i),
+                      has_bos_before(i));
     if (queue_.is_full()) queue_.flush();
   }
 

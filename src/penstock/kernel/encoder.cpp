@@ -54,7 +54,9 @@ size_t bytes_spanned(const Documents& documents) {
 Encoder::Encoder(std::vector<Token> tokens, const EncoderOptions& options)
     : options_(options), isa_(choose_isa(options.isa)) {
   const Vocabulary vocabulary(std::move(tokens));
-  if (std::max(vocabulary.max_id(), options.eot_id) < kRedo<uint16_t>) {
+  const uint32_t max_id =
+      std::max({vocabulary.max_id(), options.eot_id, options.bos_id.value_or(0)});
+  if (max_id < kRedo<uint16_t>) {
     engine_ = make_engine<uint16_t>(vocabulary, options.table_bytes);
   } else {
     engine_ = make_engine<uint32_t>(vocabulary, options.table_bytes);
@@ -97,6 +99,8 @@ Outcome Encoder::encode(const uint8_t* text, size_t size, const Documents& docum
                                        documents,
                                        options_.eot_mode,
                                        static_cast<PlainId>(options_.eot_id),
+                                       static_cast<PlainId>(options_.bos_id.value_or(0)),
+                                       options_.bos_id.has_value(),
                                        static_cast<PlainId*>(out)};
         return engine.variant.encode(*engine.state, request);
       },

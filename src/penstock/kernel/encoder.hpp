@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -20,6 +21,7 @@ struct EncoderOptions {
   size_t table_bytes = kDefaultTableBytes;
   std::string isa;  // empty: the fastest
   PatternName pattern = PatternName::gpt2;
+  std::optional<uint32_t> bos_id = {};  // written before every document that begins
 };
 
 // Not for two threads at once; as many encoders as one likes.
@@ -35,7 +37,7 @@ class Encoder {
 
   // How many ids `out` must have room for; the text is that from the first document to the last.
   static size_t room_for(size_t text_bytes, size_t num_documents) {
-    return text_bytes + num_documents + 1 + kWriteSlack;
+    return text_bytes + 2 * num_documents + 1 + kWriteSlack;  // end of text, begin of text
   }
 
   // Encodes every document alone. Throws std::invalid_argument when documents or room are wrong.

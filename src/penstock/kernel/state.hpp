@@ -69,7 +69,7 @@ constexpr unsigned kBatchRoom = kBatch + 160;  // a batch may overshoot by one 6
 // A gap between two documents, which takes the place of a piece in a batch.
 struct Border {
   uint32_t piece;
-  bool is_marked;  // an end-of-text id is written for it
+  bool has_eot, has_bos;  // which ids are written for it, in this order
 };
 
 template <class Id>

@@ -26,7 +26,8 @@ struct Request {
   size_t size;
   Documents documents;
   EotMode eot_mode;
-  Id eot_id;
+  Id eot_id, bos_id;
+  bool writes_bos;  // before every document that begins
   Id* out;  // room for Encoder::room_for ids
 };
 
