@@ -21,9 +21,8 @@ __all__ = [
     "QWEN2_PATTERN",
     "UnsupportedError",
     "check_ids",
-    "derive_merges",
     "format_ranks",
-    "list_all_merges",
+    "last_merges",
     "parse_ranks",
 ]
 
@@ -57,6 +56,8 @@ PATTERNS = {
 # The kernel packs three ids into 64 bits; the largest vocabularies in use have 262,144.
 MAX_ID = (1 << 21) - 1
 _MAX_TOKEN_BYTES = 1 << 10
+# What the kernel gives for a token that no merges make.
+_NOT_MADE = 0xFFFF_FFFF
 
 
 class UnsupportedError(Exception):
@@ -98,38 +99,42 @@ def format_ranks(ranks: dict[bytes, int]) -> bytes:
     )
 
 
-def derive_merges(ranks: dict[bytes, int]) -> dict[bytes, tuple[bytes, bytes]]:
-    """Find the two tokens that BPE joins last to make each longer one.
+def last_merges(ranks: dict[bytes, int]) -> dict[bytes, tuple[bytes, bytes] | None]:
+    """Find the two tokens that BPE joins last to make each longer one, in order of id.
 
-    This is the proof that ids are decided by ranks alone, whatever library merges: every token is
-    reached from its bytes by merges of lower rank, and so always by the same last one
-    (`docs/concepts/kernel.md` has the argument; the kernel makes the same proof when it is built).
-
-    Raises:
-        UnsupportedError: If there is a token that is not, or a byte that is no token.
+    Only these two ever make it, whatever stands around them (`docs/concepts/kernel.md` has the
+    argument). A token that no merges make has None: it is found as a whole piece only.
     """
-    check_ids(ranks)
-    made: dict[bytes, tuple[bytes, bytes]] = {}
-    known: dict[tuple[bytes, bytes], int] = {}
-    for token, rank in sorted(ranks.items(), key=lambda item: item[1]):
-        if len(token) == 1:
-            continue
-        parts = _merge_to_two(token, known)
-        if len(parts) != 2:
-            raise UnsupportedError(f"token {rank} ({token!r}) cannot be reached by lower ranks")
-        made[token] = parts[0], parts[1]
-        known[parts[0], parts[1]] = rank
-    return made
+    try:
+        from penstock import _kernel
+    except ImportError:
+        longer = sorted((token for token in ranks if len(token) > 1), key=ranks.__getitem__)
+        return {token: _merge_token(token, ranks) for token in longer}
+    tokens = {rank: token for token, rank in ranks.items()}
+    found = zip(*(part.tolist() for part in _kernel.last_merges(ranks)), strict=True)
+    return {
+        tokens[one]: None if left == _NOT_MADE else (tokens[left], tokens[right])
+        for one, left, right in found
+    }
 
 
-def list_all_merges(ranks: dict[bytes, int]) -> list[tuple[bytes, bytes]]:
-    """List every way to make a token of two others, in order of the token's id."""
-    return [
-        (token[:at], token[at:])
-        for token, _ in sorted(ranks.items(), key=lambda item: item[1])
-        for at in range(1, len(token))
-        if token[:at] in ranks and token[at:] in ranks
-    ]
+def _merge_token(token: bytes, ranks: dict[bytes, int]) -> tuple[bytes, bytes] | None:
+    """Merge the bytes of a token: return the last two parts, if it comes to two."""
+    parts = [token[at : at + 1] for at in range(len(token))]
+    never = MAX_ID + 1
+    pair_ranks = [ranks.get(left + right, never) for left, right in pairwise(parts)]
+    while len(parts) > 2:
+        lowest = min(pair_ranks)
+        if lowest == never:
+            return None
+        at = pair_ranks.index(lowest)
+        parts[at : at + 2] = [parts[at] + parts[at + 1]]
+        del pair_ranks[at]
+        if at > 0:
+            pair_ranks[at - 1] = ranks.get(parts[at - 1] + parts[at], never)
+        if at < len(pair_ranks):
+            pair_ranks[at] = ranks.get(parts[at] + parts[at + 1], never)
+    return parts[0], parts[1]
 
 
 def check_ids(ranks: dict[bytes, int]) -> None:
@@ -148,22 +153,3 @@ def check_ids(ranks: dict[bytes, int]) -> None:
         if rank in tokens:
             raise UnsupportedError(f"tokens {tokens[rank]!r} and {token!r} share the id {rank}")
         tokens[rank] = token
-
-
-def _merge_to_two(token: bytes, known: dict[tuple[bytes, bytes], int]) -> list[bytes]:
-    """Merge the bytes of a token until two parts are left, or more if no merge applies."""
-    parts = [token[at : at + 1] for at in range(len(token))]
-    never = MAX_ID + 1
-    pair_ranks = [known.get(pair, never) for pair in pairwise(parts)]
-    while len(parts) > 2:
-        lowest = min(pair_ranks)
-        if lowest == never:
-            break
-        at = pair_ranks.index(lowest)
-        parts[at : at + 2] = [parts[at] + parts[at + 1]]
-        del pair_ranks[at]
-        if at > 0:
-            pair_ranks[at - 1] = known.get((parts[at - 1], parts[at]), never)
-        if at < len(pair_ranks):
-            pair_ranks[at] = known.get((parts[at], parts[at + 1]), never)
-    return parts

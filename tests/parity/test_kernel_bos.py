@@ -50,7 +50,8 @@ def test_every_document_that_begins_has_its_id(isa: str, eot: str) -> None:
     assert encoder.id_bytes == 2
     flags = list(product((False, True), repeat=2))
     for two in product(product(DOCUMENTS[:3], flags), repeat=2):
-        texts, (begins, closes) = [text for text, _ in two], zip(*(f for _, f in two), strict=True)
+        texts = [text for text, _ in two]
+        begins, closes = [flag for _, (flag, _) in two], [flag for _, (_, flag) in two]
         wanted = expected_ids(texts, begins, closes, eot)
         assert encode(encoder, texts, begins, closes) == wanted
     rng = random.Random(1)

@@ -171,10 +171,9 @@ def reachable_only(ranks: dict[bytes, int]) -> dict[bytes, int]:
 
 def test_vocabularies_that_cannot_be_exact_are_refused() -> None:
     ranks = gpt2().ranks
-    unreachable = {**ranks, b"qzqzqz": 60_000}
     no_bytes = {token: rank for token, rank in ranks.items() if token != b"a"}
     same_id = {**ranks, b"qz": 7}
-    for broken, why in ((unreachable, "reached"), (no_bytes, "byte"), (same_id, "shares its id")):
+    for broken, why in ((no_bytes, "byte"), (same_id, "shares its id")):
         with pytest.raises(KernelUnavailableError, match=why):
             NativeEngine(with_ranks(broken, 65_000), "append")
 

@@ -161,11 +161,11 @@ LEFT: list[tuple[Edit, str]] = [
     (finds_in_text("word", lstrip=True), "it finds 'word' in text"),
     (finds_in_text("word", normalized=True), "it finds 'word' in normalized text"),
     (set_at("model", "vocab", "\u65e5", to=9999), "not spelled in bytes"),
-    (set_at("model", "vocab", "qzqzqz", to=9999), "cannot be reached"),
+    (set_at("model", "vocab", "qzqzqz", to=9999), "is made by no merges"),
     (swap_merges, "not in order of id"),
     (swap_ids, "not in order of id"),
     (share_an_id, "share the id|not in order of id"),
-    (lambda content: content["model"]["merges"].pop(), "not those its ids stand for"),
+    (lambda content: content["model"]["merges"].pop(), "do not make .* as its ids do"),
 ]
 
 

@@ -101,7 +101,7 @@ class NativeEngine:
             )
         kernel = _import_kernel()
         ranks, eot_id = tokenizer.ranks, tokenizer.eot_id
-        bos_id: int | None = getattr(tokenizer, "bos_id", None)
+        bos_id: int | None = tokenizer.bos_id
         chosen = _check_isa(kernel, os.environ.get(ISA_VARIABLE, "") if isa is None else isa)
         try:
             self._encoder = kernel.Encoder(ranks, eot_id, eot, table_bytes, chosen, pattern, bos_id)

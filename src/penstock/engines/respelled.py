@@ -6,13 +6,7 @@ import json
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from penstock.vocabulary import (
-    BYTE_SPELLING,
-    GPT2_PATTERN,
-    UnsupportedError,
-    derive_merges,
-    list_all_merges,
-)
+from penstock.vocabulary import BYTE_SPELLING, GPT2_PATTERN, last_merges
 
 if TYPE_CHECKING:
     from penstock.tokenizer import ByteLevel
@@ -27,11 +21,7 @@ def huggingface_json(model: ByteLevel) -> str:
     vocab = {spelled[token]: rank for token, rank in sorted(ranks.items(), key=itemgetter(1))}
     # fastokens wants every id to have a token: those of special ones get one that no byte spells.
     gaps = set(range(max(ranks.values()))) - set(ranks.values()) - set(model.added.values())
-    try:
-        merges, takes_whole_pieces = list(derive_merges(ranks).values()), False
-    except UnsupportedError:
-        # Some token is reached by no merges of lower rank, only as a whole piece.
-        merges, takes_whole_pieces = list_all_merges(ranks), True
+    merges = last_merges(ranks).values()
     added = [
         {
             "id": token_id,
@@ -52,9 +42,10 @@ def huggingface_json(model: ByteLevel) -> str:
             "pre_tokenizer": _divide_by(model.pattern),
             "model": {
                 "type": "BPE",
-                "ignore_merges": takes_whole_pieces,
+                # Whole pieces are looked up where there are tokens that no merges make.
+                "ignore_merges": None in merges,
                 "vocab": vocab | {f"\N{REPLACEMENT CHARACTER}{gap}": gap for gap in gaps},
-                "merges": [[spelled[left], spelled[right]] for left, right in merges],
+                "merges": [[spelled[pair[0]], spelled[pair[1]]] for pair in merges if pair],
             },
         }
     )

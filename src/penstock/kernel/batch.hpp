@@ -74,6 +74,9 @@ class BatchEncoder {
       const uint32_t i = scratch_.misses[m];
       if (border != last_border && border->piece == i) {
         scratch_.values[i] = border_value(*border++);
+      } else if (const uint32_t id = whole_token(i); PENSTOCK_UNLIKELY(id != kNoMerge)) {
+        scratch_.values[i].ids[0] = static_cast<Id>(id);
+        scratch_.values[i].count = 1;
       } else if (batch_.length(i) <= kShortPiece) {
         add_short(i);
       } else if (batch_.length(i) <= kMediumPiece) {
@@ -84,6 +87,10 @@ class BatchEncoder {
     }
     if (short_group_.size > 0) merge_short_group();
     if (medium_group_.size > 0) merge_medium_group();
+  }
+
+  PENSTOCK_INLINE uint32_t whole_token(uint32_t i) const {
+    return state_.whole_tokens.find(batch_.piece(i), batch_.length(i));
   }
 
   PENSTOCK_INLINE Value border_value(const Border& border) const {

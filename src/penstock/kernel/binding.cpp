@@ -196,6 +196,26 @@ nb::tuple scan_csv_of(const Text& csv, size_t stop, uint8_t delimiter, uint8_t s
   return nb::make_tuple(found, static_cast<uint8_t>(reached));
 }
 
+nb::tuple last_merges_of(const nb::dict& ranks) {
+  std::vector<Token> tokens = tokens_from(ranks);
+  std::vector<uint32_t> ids, lefts, rights;
+  {
+    const nb::gil_scoped_release released;
+    const Vocabulary vocabulary(std::move(tokens));
+    auto merge = vocabulary.merges().begin();
+    for (const Token& token : vocabulary.tokens()) {
+      if (token.bytes.size() == 1) continue;
+      const bool is_made = merge != vocabulary.merges().end() && merge->merged == token.id;
+      ids.push_back(token.id);
+      lefts.push_back(is_made ? merge->left : kNoMerge);
+      rights.push_back(is_made ? merge->right : kNoMerge);
+      if (is_made) ++merge;
+    }
+  }
+  return nb::make_tuple(array_from(std::move(ids)), array_from(std::move(lefts)),
+                        array_from(std::move(rights)));
+}
+
 std::vector<std::string> names_of_available_isas() {
   std::vector<std::string> names;
   for (Isa isa : available_isas()) names.emplace_back(name_of(isa));
@@ -230,6 +250,9 @@ NB_MODULE(_kernel, module) {
   module.def("scan_csv", scan_csv_of, "csv"_a, "stop"_a, "delimiter"_a, "state"_a,
              "Return where the first record behind `stop` begins, or -1, and the state there; use "
              "it through penstock.csv_records.");
+  module.def("last_merges", last_merges_of, "ranks"_a,
+             "Return the ids of all tokens of more than one byte, in order, and of the two tokens "
+             "that are merged into each; 0xFFFFFFFF twice where no merges make it.");
   nb::class_<PyEncoder>(module, "Encoder")
       .def(nb::init<const nb::dict&, uint32_t, const std::string&, size_t, const std::string&,
                     const std::string&, std::optional<uint32_t>>(),
@@ -239,7 +262,7 @@ NB_MODULE(_kernel, module) {
       .def_prop_ro("isa", &PyEncoder::isa)
       .def_prop_ro("id_bytes", &PyEncoder::id_bytes, "2 or 4: how wide the ids are written.")
       .def("is_free_junction", &PyEncoder::is_free_junction, "left"_a, "right"_a,
-           "Whether no token holds the two bytes side by side.")
+           "Whether text may be divided between the two bytes.")
       .def("encode", &PyEncoder::encode, "text"_a, "starts"_a, "ends"_a, "begins"_a, "closes"_a,
            "out"_a,
            "Write the ids to `out` and return their number, or -1 - i if document i is no UTF-8.");

@@ -77,7 +77,7 @@ size_t Encoder::id_bytes() const {
 
 bool Encoder::is_free_junction(uint8_t left, uint8_t right) const {
   return std::visit(
-      [&](const auto& engine) { return !engine.state->junctions.bytes_touch(left, right); },
+      [&](const auto& engine) { return engine.state->junctions.may_divide(left, right); },
       engine_);
 }
 

@@ -32,7 +32,7 @@ class Encoder {
   Isa isa() const { return isa_; }
   size_t id_bytes() const;  // 2 or 4: how ids are written to `out`
 
-  // Can no token hold `left` followed by `right`? Then text may be divided between them.
+  // May text be divided between the two bytes? That is, can no token hold them side by side?
   bool is_free_junction(uint8_t left, uint8_t right) const;
 
   // How many ids `out` must have room for; the text is that from the first document to the last.

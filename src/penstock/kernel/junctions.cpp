@@ -17,6 +17,10 @@ void add_all(uint64_t (&set)[4]) {
 
 Junctions::Junctions(const Vocabulary& vocabulary) {
   for (const Token& token : vocabulary.tokens()) add_token(token.bytes);
+  for (const Token& token : vocabulary.whole_tokens()) {
+    add(whole_starts_, static_cast<uint8_t>(token.bytes.front()));
+    add(whole_ends_, static_cast<uint8_t>(token.bytes.back()));
+  }
 }
 
 void Junctions::add_token(const std::string& bytes) {

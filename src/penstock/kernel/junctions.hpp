@@ -21,6 +21,13 @@ class Junctions {
     return contains(touching_[left], right);
   }
 
+  // May text be divided between the two, each half being a text of its own? A half that became a
+  // piece which no merges make would change its ids.
+  bool may_divide(uint8_t left, uint8_t right) const {
+    return !bytes_touch(left, right) && !contains(whole_ends_, left) &&
+           !contains(whole_starts_, right);
+  }
+
   // May a token span the place before `at`, inside the piece [begin, end)? True is always a safe
   // answer. Between two characters the bytes one further out are looked at too.
   PENSTOCK_INLINE bool may_span(const uint8_t* at, const uint8_t* begin, const uint8_t* end) const {
@@ -43,6 +50,7 @@ class Junctions {
   unsigned number_of(uint8_t left, uint8_t right);
 
   ByteSet touching_[256] = {};
+  ByteSet whole_starts_ = {}, whole_ends_ = {};  // of the tokens in whole_tokens.hpp
   // The (continuation, lead) pairs some token spans are numbered from 1; `before_` and `after_`
   // hold the bytes that stand around the pair in those tokens, all of them if the token ends there.
   // The last number is shared by all pairs there is no room for and holds every byte.

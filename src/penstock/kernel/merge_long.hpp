@@ -59,8 +59,8 @@ PENSTOCK_INLINE size_t merge_one(const MergeTables<Id>& tables, Id* ids, Id* ran
   return count;
 }
 
-// Merges every pair of the given rank, from the left, the first of them at `first`. Exact because
-// what such a merge makes possible has a higher rank (proof 3 of vocabulary.hpp).
+// Merges every pair of the given rank, from the left, the first of them at `first`. Exact where what
+// such a merge makes possible has a higher rank (proof 3 of vocabulary.hpp).
 template <class Id>
 PENSTOCK_INLINE size_t merge_all(const MergeTables<Id>& tables, Id* ids, Id* ranks, size_t count,
                                  size_t first, Id rank) {
@@ -91,7 +91,8 @@ inline size_t merge_passes(const MergeTables<Id>& tables, Id* ids, Id* ranks, si
   for (;;) {
     const Id rank = lowest_rank(ranks, count);
     if (rank == kNoId<Id>) return count;
-    const Occurrences found = find_rank(ranks, count, rank);
+    Occurrences found = find_rank(ranks, count, rank);
+    if (found.count > 1 && tables.may_fall(rank)) found.count = 1;
     if (count > kPassesOnly && found.count < count / kFewest) {
       return merge_heap(tables, ids, ranks, count);
     }

@@ -35,7 +35,7 @@ PENSTOCK_INLINE Id* encode_segment(State<Id>& state, const uint8_t* p, size_t le
   }
   Id* const end = merge_segment(state, p, length, out);
   const auto count = static_cast<size_t>(end - out);
-  if (count <= PieceValue<Id>::kInline) {
+  if (count <= PieceValue<Id>::kInline && !state.whole_tokens.contains(p, length)) {
     store_short(state.pieces, line_number, key, short_value(out, count));
   }
   return end;

@@ -23,7 +23,11 @@ unsigned write_utf8(uint32_t code_point, uint8_t* to) {  // U+0080 to U+FFFF
 }  // namespace
 
 template <class Id>
-MergeTables<Id>::MergeTables(const Vocabulary& vocabulary) : pairs(vocabulary.merges()) {
+MergeTables<Id>::MergeTables(const Vocabulary& vocabulary)
+    : pairs(vocabulary.merges()), falling((vocabulary.max_id() / 64 + 1) * sizeof(uint64_t)) {
+  for (uint32_t id : vocabulary.falling_ids()) {
+    falling.as<uint64_t>()[id >> 6] |= uint64_t{1} << (id & 63);
+  }
   const uint32_t* byte_ids = vocabulary.byte_ids();
   for (unsigned left = 0; left < 256; ++left) {
     for (unsigned right = 0; right < 256; ++right) {
@@ -36,6 +40,7 @@ MergeTables<Id>::MergeTables(const Vocabulary& vocabulary) : pairs(vocabulary.me
 template <class Id>
 State<Id>::State(const Vocabulary& vocabulary, size_t table_bytes)
     : merges(vocabulary),
+      whole_tokens(vocabulary.whole_tokens()),
       junctions(vocabulary),
       character_buffer(2 * kCharacters * sizeof(CharacterIds<Id>)),
       pieces(table_bytes) {

@@ -9,6 +9,7 @@
 #include "pair_table.hpp"
 #include "piece_table.hpp"
 #include "vocabulary.hpp"
+#include "whole_tokens.hpp"
 
 namespace penstock::kernel {
 
@@ -40,7 +41,13 @@ struct MergeTables {
   }
   PENSTOCK_INLINE Id byte_id(uint8_t byte) const { return byte_pairs[byte << 8].left_id; }
 
+  // May making this token make a pair of lower rank possible? (Proof 3 of vocabulary.hpp.)
+  PENSTOCK_INLINE bool may_fall(Id id) const {
+    return falling.as<uint64_t>()[id >> 6] >> (id & 63) & 1;
+  }
+
   PairTable pairs;
+  Buffer falling;                  // a bit for every id
   BytePair<Id> byte_pairs[65536];  // [left << 8 | right]
 };
 
@@ -90,6 +97,7 @@ struct State {
   State(const Vocabulary& vocabulary, size_t table_bytes);
 
   MergeTables<Id> merges;
+  WholeTokens whole_tokens;
   Junctions junctions;
   Buffer character_buffer;
   SpaceRuns<Id> spaces;

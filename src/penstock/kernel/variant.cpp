@@ -20,6 +20,7 @@ void preload(State<Id>& state, const Token* tokens, size_t count) {
     if (length > kShortPiece || std::memchr(bytes, 0xFF, length) != nullptr) continue;
     uint8_t padded[kShortPiece] = {};
     std::memcpy(padded, bytes, length);
+    if (state.whole_tokens.contains(padded, length)) continue;
     const PieceKey key = make_key(padded, length);
     const uint32_t line_number = hash_key(key, state.pieces.short_bits);
     if (state.pieces.lines()[line_number].values[1].count != 0) continue;

@@ -66,22 +66,59 @@ std::string quoted(const Token& token) {
   throw std::invalid_argument(quoted(token) + " " + why);
 }
 
-// Merges `parts` the way BPE does, by the merges known so far, until two are left or none applies.
-void merge_down_to_two(const GrowingPairMap& known, std::vector<uint32_t>& parts) {
-  while (parts.size() > 2) {
-    uint32_t best = kNoMerge;
-    size_t where = 0;
-    for (size_t i = 0; i + 1 < parts.size(); ++i) {
-      const uint32_t merged = known.find(parts[i], parts[i + 1]);
-      if (merged < best) {
-        best = merged;
-        where = i;
-      }
+// Merges the bytes of one token, by the merges of shorter ones, until two parts are left or none
+// applies.
+class TokenMerger {
+ public:
+  TokenMerger(const GrowingPairMap& known, const uint32_t (&byte_ids)[256])
+      : known_(known), byte_ids_(byte_ids) {}
+
+  void merge_down_to_two(const std::string& bytes) {
+    start_with(bytes);
+    while (parts_.size() > 2) {
+      const auto lowest = std::min_element(ranks_.begin(), ranks_.end());
+      if (*lowest == kNoMerge) return;
+      merge_at(lowest - ranks_.begin());
     }
-    if (best == kNoMerge) return;
-    parts[where] = best;
-    parts.erase(parts.begin() + static_cast<std::ptrdiff_t>(where) + 1);
   }
+
+  const std::vector<uint32_t>& parts() const { return parts_; }
+
+ private:
+  void start_with(const std::string& bytes) {
+    parts_.clear();
+    for (char c : bytes) parts_.push_back(byte_ids_[static_cast<uint8_t>(c)]);
+    ranks_.clear();
+    if (parts_.size() < 3) return;
+    for (size_t i = 0; i + 1 < parts_.size(); ++i) {
+      ranks_.push_back(known_.find(parts_[i], parts_[i + 1]));
+    }
+  }
+
+  void merge_at(std::ptrdiff_t at) {
+    parts_[static_cast<size_t>(at)] = ranks_[static_cast<size_t>(at)];
+    parts_.erase(parts_.begin() + at + 1);
+    ranks_.erase(ranks_.begin() + at);
+    const auto i = static_cast<size_t>(at);
+    if (i < ranks_.size()) ranks_[i] = known_.find(parts_[i], parts_[i + 1]);
+    if (i > 0) ranks_[i - 1] = known_.find(parts_[i - 1], parts_[i]);
+  }
+
+  const GrowingPairMap& known_;
+  const uint32_t (&byte_ids_)[256];
+  std::vector<uint32_t> parts_, ranks_;
+};
+
+// The longer tokens, the shortest first: the merges that a token needs are known by then.
+std::vector<const Token*> longer_tokens_by_length(const std::vector<Token>& tokens) {
+  std::vector<const Token*> found;
+  for (const Token& token : tokens) {
+    if (token.bytes.size() > 1) found.push_back(&token);
+  }
+  std::stable_sort(found.begin(), found.end(), [](const Token* a, const Token* b) {
+    return a->bytes.size() < b->bytes.size();
+  });
+  return found;
 }
 
 }  // namespace
@@ -118,19 +155,40 @@ void Vocabulary::find_byte_ids() {
 
 void Vocabulary::derive_merges() {
   GrowingPairMap known(tokens_.size());
-  std::vector<uint32_t> parts;
-  for (const Token& token : tokens_) {
-    if (token.bytes.size() < 2) continue;
-    parts.clear();
-    for (char c : token.bytes) parts.push_back(byte_ids_[static_cast<uint8_t>(c)]);
-    // Only merges of lower rank are known by now: what needs a higher one is refused, which is
-    // proofs 2 and 3 at once.
-    merge_down_to_two(known, parts);
-    if (parts.size() != 2) refuse(token, "cannot be reached by merges of lower rank");
-    if (known.find(parts[0], parts[1]) != kNoMerge) refuse(token, "occurs twice");
-    const Merge merge{parts[0], parts[1], token.id};
+  TokenMerger merger(known, byte_ids_);
+  for (const Token* token : longer_tokens_by_length(tokens_)) {
+    merger.merge_down_to_two(token->bytes);
+    const std::vector<uint32_t>& parts = merger.parts();
+    if (parts.size() != 2) {
+      whole_tokens_.push_back(*token);
+      continue;
+    }
+    if (known.find(parts[0], parts[1]) != kNoMerge) refuse(*token, "occurs twice");
+    const Merge merge{parts[0], parts[1], token->id};
     known.add(merge);
     merges_.push_back(merge);
+  }
+  std::sort(merges_.begin(), merges_.end(),
+            [](const Merge& a, const Merge& b) { return a.merged < b.merged; });
+  refuse_equal_whole_tokens();
+}
+
+std::vector<uint32_t> Vocabulary::falling_ids() const {
+  std::vector<uint32_t> found;
+  for (const Merge& merge : merges_) {
+    if (merge.left > merge.merged) found.push_back(merge.left);
+    if (merge.right > merge.merged) found.push_back(merge.right);
+  }
+  return found;
+}
+
+void Vocabulary::refuse_equal_whole_tokens() {
+  std::sort(whole_tokens_.begin(), whole_tokens_.end(),
+            [](const Token& a, const Token& b) { return a.bytes < b.bytes; });
+  for (size_t i = 1; i < whole_tokens_.size(); ++i) {
+    if (whole_tokens_[i].bytes == whole_tokens_[i - 1].bytes) {
+      refuse(whole_tokens_[i], "occurs twice");
+    }
   }
 }
 

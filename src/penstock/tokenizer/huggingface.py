@@ -19,8 +19,8 @@ from penstock.vocabulary import (
     MAX_ID,
     PATTERNS,
     UnsupportedError,
-    derive_merges,
-    list_all_merges,
+    check_ids,
+    last_merges,
 )
 
 if TYPE_CHECKING:
@@ -93,9 +93,14 @@ def _prove_merges(
 ) -> None:
     """Prove that merging by rank is merging by this list.
 
-    Either the list has one merge for each token, the one that ranks lead to, in order of id. Or it
-    has all there are, in order of id, and takes pieces that are tokens as they are (Llama 3).
+    It must be in order of id, and have the one merge that can make each token; others that it has
+    never apply (Llama 3 lists all there are). Tokens that no merges make need the library to look
+    up whole pieces first, as ranks do.
     """
+    try:
+        check_ids(ranks)
+    except UnsupportedError as error:
+        raise _LibraryOnlyError(str(error)) from error
     pairs = [(_bytes_of(left), _bytes_of(right)) for left, right in merges]
     tokens = [left + right for left, right in pairs]
     if any(token not in ranks for token in tokens):
@@ -103,16 +108,12 @@ def _prove_merges(
     order = [ranks[token] for token in tokens]
     if order != sorted(order):
         raise _LibraryOnlyError("its merges are not in order of id")
-    if takes_whole_pieces and len(set(order)) < len(order):
-        if sorted(pairs) != sorted(list_all_merges(ranks)):
-            raise _LibraryOnlyError("it has more merges than tokens, and not all there are")
-        return
-    try:
-        derived = derive_merges(ranks)
-    except UnsupportedError as error:
-        raise _LibraryOnlyError(str(error)) from error
-    if pairs != [derived[token] for token in derived]:
-        raise _LibraryOnlyError("its merges are not those its ids stand for")
+    listed = set(pairs)
+    for token, merge in last_merges(ranks).items():
+        if merge is None and not takes_whole_pieces:
+            raise _LibraryOnlyError(f"its token {token!r} is made by no merges")
+        if merge is not None and merge not in listed:
+            raise _LibraryOnlyError(f"its merges do not make {token!r} as its ids do")
 
 
 def _find_pattern(pre_tokenizer: dict[str, Any] | None) -> str:

@@ -107,7 +107,12 @@ size_t piece_length(std::string_view text, PatternName pattern) {
   return cl100k_piece_length(text, pattern == PatternName::cl100k ? 3 : 1);
 }
 
-void merge_bytes(const Ranks& ranks, std::string_view piece, std::vector<uint32_t>& ids) {
+// A piece that is a token is that token, whether merges come to it or not.
+void encode_piece(const Ranks& ranks, std::string_view piece, std::vector<uint32_t>& ids) {
+  if (const auto whole = ranks.find(std::string(piece)); whole != ranks.end()) {
+    ids.push_back(whole->second);
+    return;
+  }
   std::vector<std::string> parts;
   for (char c : piece) parts.emplace_back(1, c);
   for (;;) {
@@ -150,7 +155,7 @@ std::vector<std::string_view> split(std::string_view text, PatternName pattern) 
 
 std::vector<uint32_t> encode(const Ranks& ranks, std::string_view text, PatternName pattern) {
   std::vector<uint32_t> ids;
-  for (std::string_view piece : split(text, pattern)) merge_bytes(ranks, piece, ids);
+  for (std::string_view piece : split(text, pattern)) encode_piece(ranks, piece, ids);
   return ids;
 }
 
