@@ -44,6 +44,7 @@ class Outcome:
 
     manifest: Manifest
     is_new: bool
+    eot_text: str
     hints: list[str] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
     found_separator: bool = True
@@ -57,7 +58,9 @@ def run_job(settings: JobSettings, progress: Progress) -> Outcome:
     finished = None if settings.overwrite else find_finished(settings.output, job.record, plan)
     if finished is not None:
         tidy(layout)
-        return Outcome(finished, is_new=False, skipped=plan.skipped)
+        return Outcome(
+            finished, is_new=False, eot_text=job.tokenizer.eot_text, skipped=plan.skipped
+        )
 
     with Store(layout) as store:
         kept = keep_units(
@@ -128,6 +131,7 @@ def run_job(settings: JobSettings, progress: Progress) -> Outcome:
     return Outcome(
         manifest,
         is_new=True,
+        eot_text=job.tokenizer.eot_text,
         hints=[*job.hints, *filter(None, [kept.told()])],
         skipped=plan.skipped,
         found_separator=plan.found_separator,

@@ -24,6 +24,7 @@ __all__ = [
     "format_ranks",
     "last_merges",
     "parse_ranks",
+    "read_spelling",
 ]
 
 # Splits text into pieces that are merged alone; the original GPT-2 spelling. The possessive
@@ -75,6 +76,16 @@ def _spell_bytes() -> dict[int, str]:
 # The printable character that stands for each byte in a `tokenizer.json`.
 BYTE_SPELLING = _spell_bytes()
 BYTE_OF = {character: byte for byte, character in BYTE_SPELLING.items()}
+# The same for `translate`; what spells no byte becomes what latin-1 does not have.
+_LATIN = dict.fromkeys(range(256), "\uffff") | {ord(c): byte for c, byte in BYTE_OF.items()}
+
+
+def read_spelling(text: str) -> bytes | None:
+    """Return the bytes that a token of a `tokenizer.json` spells; None if it spells none."""
+    try:
+        return text.translate(_LATIN).encode("latin-1")
+    except UnicodeEncodeError:
+        return None
 
 
 def parse_ranks(content: bytes) -> dict[bytes, int]:

@@ -45,7 +45,7 @@ def summary_lines(outcome: Outcome, settings: JobSettings) -> list[str]:
         f"  documents: {describe_rule(manifest.settings, _formats(manifest))}",
         *(f"  {note}" for note in _notes(counts, manifest.settings)),
         *skipped,
-        *(f"  warning: {warning}" for warning in _warnings(outcome, _eot_text(settings))),
+        *(f"  warning: {warning}" for warning in _warnings(outcome)),
     ]
     return [*lines, *(f"  hint: {hint}" for hint in outcome.hints), _next(settings)]
 
@@ -68,7 +68,7 @@ def summary_json(outcome: Outcome, settings: JobSettings) -> dict[str, Any]:
         "counts": manifest.counts,
         "run": manifest.run,
         "skipped": outcome.skipped,
-        "warnings": _warnings(outcome, _eot_text(settings)),
+        "warnings": _warnings(outcome),
         "hints": outcome.hints,
     }
 
@@ -117,14 +117,15 @@ def _notes(counts: dict[str, int], settings: dict[str, Any]) -> list[str]:
     return [f"{counts[name]:,} {text}" for name, text in notes.items() if counts[name]]
 
 
-def _warnings(outcome: Outcome, eot_text: str) -> list[str]:
+def _warnings(outcome: Outcome) -> list[str]:
     manifest = outcome.manifest
     warnings = []
     counts, settings = manifest.counts, manifest.settings
     if counts["special_text_documents"]:
         warnings.append(
-            f"{counts['special_text_documents']:,} documents hold the text `{eot_text}`, taken "
-            f"as ordinary text; if it parts documents, pass `--doc-separator '{eot_text}'`"
+            f"{counts['special_text_documents']:,} documents hold the text "
+            f"`{outcome.eot_text}`, taken as ordinary text; if it parts documents, pass "
+            f"`--doc-separator '{outcome.eot_text}'`"
         )
     num_texts = sum(record.bytes > 0 for record in manifest.inputs)
     was_given = settings["docs_by"] == "separator" and not outcome.found_separator
@@ -137,12 +138,6 @@ def _warnings(outcome: Outcome, eot_text: str) -> list[str]:
     if manifest.splits["train"].tokens == 0:
         warnings.append("train is empty: pass a smaller `--val-fraction`")
     return warnings
-
-
-def _eot_text(settings: JobSettings) -> str:
-    """Name the text that was looked for in documents; an id alone does not say it."""
-    asked = settings.eot_token
-    return "<|endoftext|>" if asked is None or asked.isdecimal() else asked
 
 
 def _way_to_val(num_documents: int, settings: dict[str, Any]) -> str:

@@ -48,8 +48,10 @@ def _lines(dataset: Dataset) -> list[str]:
     lines = [
         f"{dataset.folder}/: {counts['tokens']:,} tokens of {counts['documents']:,} documents "
         f"from {len(manifest.inputs):,} inputs ({format_bytes(counts['input_bytes'])})",
-        f"  tokenizer  {tokenizer.name}, {tokenizer.vocab_size:,} ids, end-of-text "
-        f"{tokenizer.eot_id}, {manifest.dtype}",
+        f"  tokenizer  {tokenizer.name}, {tokenizer.vocab_size:,} ids, "
+        + ("" if tokenizer.bos_id is None else f"begin-of-text {tokenizer.bos_id}, ")
+        + f"end-of-text {tokenizer.eot_id}, {manifest.dtype}",
+        f"  engine  {manifest.run.get('engine', 'unknown')}",
         f"  bytes per token  {counts['input_bytes'] / max(counts['tokens'], 1):.3f}",
     ]
     for split in SPLITS:

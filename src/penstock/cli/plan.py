@@ -15,6 +15,7 @@ from penstock.cli.tokenize import tokenize
 from penstock.quantities import format_bytes, format_count, format_seconds
 
 if TYPE_CHECKING:
+    from penstock.job import Job
     from penstock.preview import Preview, ShownDocument
     from penstock.settings import JobSettings
 
@@ -68,6 +69,7 @@ def _as_json(preview: Preview) -> dict[str, Any]:
         "units": job.plan.num_units,
         "workers": job.num_workers,
         "engine": job.engine,
+        "tokenizer": asdict(job.record.tokenizer),
         "memory_bytes": job.settings.memory_bytes,
         "share_bytes": job.share.limit_bytes,
         "skipped": job.plan.skipped,
@@ -92,7 +94,8 @@ def _lines(preview: Preview) -> list[str]:
             for line in _show(number, shown)
         ),
         *_estimate(preview),
-        f"output:     {settings.output}/, {job.record.dtype}, end-of-text {settings.eot}, "
+        f"tokenizer:  {job.tokenizer.name}, {job.tokenizer.vocab_size:,} ids, {_separators(job)}",
+        f"output:     {settings.output}/, {job.record.dtype}, "
         f"val fraction {settings.val_fraction}; {format_bytes(preview.free_bytes)} free",
         f"memory:     {format_bytes(settings.memory_bytes)} for all, "
         f"{format_bytes(job.share.limit_bytes)} for each of {job.num_workers} x {job.engine}",
@@ -100,6 +103,18 @@ def _lines(preview: Preview) -> list[str]:
         *(f"warning:    {warning}" for warning in preview.warnings),
         *(f"hint:       {hint}" for hint in job.hints),
     ]
+
+
+def _separators(job: Job) -> str:
+    """Say what stands between documents."""
+    tokenizer, eot = job.tokenizer, job.settings.eot
+    names = {token_id: text for text, token_id in tokenizer.special.items()}
+    name = _one_line(tokenizer.eot_text)
+    end = f"end-of-text {name} ({tokenizer.eot_id}) {eot}" if eot != "none" else "no end-of-text"
+    if tokenizer.bos_id is None:
+        return end
+    begin = _one_line(names.get(tokenizer.bos_id, ""))
+    return f"begin-of-text {begin} ({tokenizer.bos_id}), {end}"
 
 
 def _kinds(preview: Preview) -> str:

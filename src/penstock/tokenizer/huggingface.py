@@ -21,6 +21,7 @@ from penstock.vocabulary import (
     UnsupportedError,
     check_ids,
     last_merges,
+    read_spelling,
 )
 
 if TYPE_CHECKING:
@@ -83,36 +84,42 @@ def _read_ranks(
     # Special tokens stand in `vocab` too, where no merge makes them.
     unmerged = set(vocab) - {left + right for left, right in merges} - set(BYTE_OF)
     special_only = unmerged & {token["content"] for token in added}
-    ranks = {_bytes_of(text): vocab[text] for text in vocab.keys() - special_only}
-    _prove_merges(ranks, merges, takes_whole_pieces=bool(model.get("ignore_merges")))
+    spelled = {_bytes_of(text): text for text in vocab.keys() - special_only}
+    ranks = {token: vocab[text] for token, text in spelled.items()}
+    _check_order(vocab, merges)
+    _prove_merges(ranks, spelled, set(merges), takes_whole=bool(model.get("ignore_merges")))
     return ByteLevel(ranks, pattern, normalizer, found_in_text)
 
 
-def _prove_merges(
-    ranks: dict[bytes, int], merges: list[tuple[str, str]], *, takes_whole_pieces: bool
-) -> None:
-    """Prove that merging by rank is merging by this list.
+def _check_order(vocab: dict[str, int], merges: list[tuple[str, str]]) -> None:
+    order = [vocab.get(left + right, -1) for left, right in merges]
+    if -1 in order:
+        raise _LibraryOnlyError("it merges to what is no token")
+    if order != sorted(order):
+        raise _LibraryOnlyError("its merges are not in order of id")
 
-    It must be in order of id, and have the one merge that can make each token; others that it has
-    never apply (Llama 3 lists all there are). Tokens that no merges make need the library to look
-    up whole pieces first, as ranks do.
+
+def _prove_merges(
+    ranks: dict[bytes, int],
+    spelled: dict[bytes, str],
+    listed: set[tuple[str, str]],
+    *,
+    takes_whole: bool,
+) -> None:
+    """Prove that merging by rank is merging by a list that is in order of id.
+
+    It must have the one merge that can make each token; others that it has never apply (Llama 3
+    lists all there are). Tokens that no merges make need the library to look up whole pieces first,
+    as ranks do.
     """
     try:
         check_ids(ranks)
     except UnsupportedError as error:
         raise _LibraryOnlyError(str(error)) from error
-    pairs = [(_bytes_of(left), _bytes_of(right)) for left, right in merges]
-    tokens = [left + right for left, right in pairs]
-    if any(token not in ranks for token in tokens):
-        raise _LibraryOnlyError("it merges to what is no token")
-    order = [ranks[token] for token in tokens]
-    if order != sorted(order):
-        raise _LibraryOnlyError("its merges are not in order of id")
-    listed = set(pairs)
     for token, merge in last_merges(ranks).items():
-        if merge is None and not takes_whole_pieces:
+        if merge is None and not takes_whole:
             raise _LibraryOnlyError(f"its token {token!r} is made by no merges")
-        if merge is not None and merge not in listed:
+        if merge is not None and (spelled[merge[0]], spelled[merge[1]]) not in listed:
             raise _LibraryOnlyError(f"its merges do not make {token!r} as its ids do")
 
 
@@ -177,10 +184,10 @@ def _pair(merge: Any) -> tuple[str, str]:
 
 
 def _bytes_of(text: str) -> bytes:
-    try:
-        return bytes(BYTE_OF[character] for character in text)
-    except KeyError as error:
-        raise _LibraryOnlyError(f"token {text!r} is not spelled in bytes") from error
+    found = read_spelling(text)
+    if found is None:
+        raise _LibraryOnlyError(f"token {text!r} is not spelled in bytes")
+    return found
 
 
 # ---- the library ----

@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any, Literal
 
 from penstock.errors import UsageError
-from penstock.vocabulary import BYTE_OF
+from penstock.vocabulary import read_spelling
 
 __all__ = ["Library", "import_library", "load_library_model", "spell_ids"]
 
@@ -62,8 +62,8 @@ def spell_ids(library: Library, content: bytes, ids: set[int]) -> dict[int, byte
 
 
 def _bytes_of(piece: str, *, is_byte_level: bool) -> bytes:
-    if is_byte_level and all(character in BYTE_OF for character in piece):
-        return bytes(BYTE_OF[character] for character in piece)
+    if is_byte_level and (found := read_spelling(piece)) is not None:
+        return found
     if byte := _BYTE.fullmatch(piece):
         return bytes([int(byte[1], 16)])
     return piece.replace(_BLANK, " ").encode()
