@@ -15,6 +15,7 @@
 #include "encoder.hpp"
 #include "find.hpp"
 #include "json_lines.hpp"
+#include "nfc.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -196,6 +197,21 @@ nb::tuple scan_csv_of(const Text& csv, size_t stop, uint8_t delimiter, uint8_t s
   return nb::make_tuple(found, static_cast<uint8_t>(reached));
 }
 
+void surely_nfc_of(const Text& text, const Positions& starts, const Positions& ends,
+                   const Bytes& out) {
+  if (ends.size() != starts.size() || out.size() != starts.size()) {
+    throw std::invalid_argument("starts, ends and out differ in length");
+  }
+  for (size_t i = 0; i < starts.size(); ++i) {
+    const int64_t start = starts.data()[i], end = ends.data()[i];
+    if (start < 0 || end < start || static_cast<size_t>(end) > text.size()) {
+      throw std::invalid_argument("a document lies outside the text");
+    }
+  }
+  const nb::gil_scoped_release released;
+  find_surely_nfc(text.data(), starts.data(), ends.data(), starts.size(), out.data());
+}
+
 nb::tuple last_merges_of(const nb::dict& ranks) {
   std::vector<Token> tokens = tokens_from(ranks);
   std::vector<uint32_t> ids, lefts, rights;
@@ -250,6 +266,9 @@ NB_MODULE(_kernel, module) {
   module.def("scan_csv", scan_csv_of, "csv"_a, "stop"_a, "delimiter"_a, "state"_a,
              "Return where the first record behind `stop` begins, or -1, and the state there; use "
              "it through penstock.csv_records.");
+  module.def("surely_nfc", surely_nfc_of, "text"_a, "starts"_a, "ends"_a, "out"_a,
+             "Set out[i] to 1 where text[starts[i]:ends[i]] is UTF-8 in normal form C by the quick "
+             "check, to 0 where it may not be.");
   module.def("last_merges", last_merges_of, "ranks"_a,
              "Return the ids of all tokens of more than one byte, in order, and of the two tokens "
              "that are merged into each; 0xFFFFFFFF twice where no merges make it.");
