@@ -1,4 +1,4 @@
-"""What the kernel calls surely NFC is so, to Python and `tokenizers`; ordinary text is called so."""
+"""What the kernel calls surely NFC is so, to Python and `tokenizers`; real text is called so."""
 
 from __future__ import annotations
 
