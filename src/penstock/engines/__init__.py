@@ -20,7 +20,13 @@ __all__ = ["choose_engine", "engine_needs", "load_engine", "longest_document", "
 
 # The shapes of tokenizer.json files with which fastokens gave the ids of `tokenizers` everywhere;
 # `tests/parity/test_tokenizers.py` proves each, and prints the shape of one that is not here.
-PROVED_SHAPES: frozenset[str] = frozenset()
+PROVED_SHAPES = frozenset(
+    {
+        "64c3c7141c5e1daf",  # Llama 2, Mistral 7B
+        "5f5bfaebe9ba5702",  # Gemma
+        "b550722e129298fc",  # DeepSeek V3
+    }
+)
 
 
 # What a worker needs at the least, block and unit buffers included, and what one block of the
@@ -137,8 +143,12 @@ def load_engine(name: str, tokenizer: Tokenizer, eot: EotPlace) -> Engine:
         return engine
     from penstock.engines.prepared import PreparedEngine
 
-    exact = _load(reference, tokenizer, eot)
-    return PreparedEngine(engine, exact, strings, normalizes=model.normalizer is not None)
+    return PreparedEngine(
+        engine,
+        lambda: _load(reference, tokenizer, eot),
+        strings,
+        normalizes=model.normalizer is not None,
+    )
 
 
 def _load(name: str, tokenizer: Tokenizer, eot: EotPlace) -> Engine:

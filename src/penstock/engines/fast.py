@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from penstock.engines.respelled import huggingface_json
+from penstock.engines.respelled import huggingface_json, without_special
 from penstock.engines.separators import Separators, decode_pieces
 from penstock.tokenizer import ByteLevel
 
@@ -39,7 +39,7 @@ class FastEngine:
             ranks = replace(model, pattern=_respell(model.pattern), normalizer=None, added={})
             content = huggingface_json(ranks)
         else:
-            content = model.content.decode()
+            content = without_special(model.content)
         with _OneCore():
             self._fast = fastokens.Tokenizer.from_json_str(content)
             self._fast.encode_batch_flat(["the first call", "makes the thread pool"])

@@ -32,19 +32,26 @@ class PreparedEngine:
     """An engine, and the reference for what it would not do right."""
 
     def __init__(
-        self, engine: Engine, reference: Engine, strings: Sequence[str], *, normalizes: bool
+        self,
+        engine: Engine,
+        load_reference: Callable[[], Engine],
+        strings: Sequence[str],
+        *,
+        normalizes: bool,
     ) -> None:
         """Make it.
 
         Args:
             engine: Encodes nearly all text.
-            reference: Encodes pieces that hold one of the strings.
+            load_reference: Makes what encodes pieces that hold one of the strings, when there is
+                one: it takes a second and 100 MB.
             strings: What the engine would not do right.
             normalizes: Whether the engine must be given text in the normal form C.
         """
         self.name = engine.name
         self._engine = engine
-        self._reference = reference
+        self._load_reference = load_reference
+        self._reference: Engine | None = None
         self._strings = _Strings(strings)
         self._normalizer = _Normalizer() if normalizes else None
 
@@ -60,9 +67,14 @@ class PreparedEngine:
             chosen = np.zeros(len(is_odd), np.bool_)
             chosen[[place for place, _ in places]] = True
             run = block.select(chosen)
-            ids = self._reference.encode(run) if odd else self._encode_plain(run, None)
+            ids = self._encode_odd(run) if odd else self._encode_plain(run, None)
             runs.append(np.array(ids, np.uint32))
         return np.concatenate(runs)
+
+    def _encode_odd(self, block: Block) -> NDArray[np.unsignedinteger[Any]]:
+        if self._reference is None:
+            self._reference = self._load_reference()
+        return self._reference.encode(block)
 
     def _encode_plain(
         self, block: Block, room: NDArray[np.unsignedinteger[Any]] | None

@@ -11,7 +11,7 @@ from penstock.vocabulary import BYTE_SPELLING, GPT2_PATTERN, last_merges
 if TYPE_CHECKING:
     from penstock.tokenizer import ByteLevel
 
-__all__ = ["huggingface_json"]
+__all__ = ["huggingface_json", "without_special"]
 
 
 def huggingface_json(model: ByteLevel) -> str:
@@ -20,7 +20,7 @@ def huggingface_json(model: ByteLevel) -> str:
     spelled = {token: token.decode("latin-1").translate(BYTE_SPELLING) for token in ranks}
     vocab = {spelled[token]: rank for token, rank in sorted(ranks.items(), key=itemgetter(1))}
     # fastokens wants every id to have a token: those of special ones get one that no byte spells.
-    gaps = set(range(max(ranks.values()))) - set(ranks.values()) - set(model.added.values())
+    gaps = set(range(model.num_ids)) - set(ranks.values()) - set(model.added.values())
     merges = last_merges(ranks).values()
     added = [
         {
@@ -44,11 +44,27 @@ def huggingface_json(model: ByteLevel) -> str:
                 "type": "BPE",
                 # Whole pieces are looked up where there are tokens that no merges make.
                 "ignore_merges": None in merges,
-                "vocab": vocab | {f"\N{REPLACEMENT CHARACTER}{gap}": gap for gap in gaps},
+                # Added tokens keep their ids by standing here too.
+                "vocab": vocab
+                | {f"\N{REPLACEMENT CHARACTER}{gap}": gap for gap in gaps}
+                | model.added,
                 "merges": [[spelled[pair[0]], spelled[pair[1]]] for pair in merges if pair],
             },
         }
     )
+
+
+def without_special(content: bytes) -> str:
+    """Write a `tokenizer.json` of a BPE with its special tokens as tokens that no merges make.
+
+    Then they are never found in text. The others keep their ids by standing in the vocabulary too.
+    """
+    settings = json.loads(content)
+    added = settings["added_tokens"] or []
+    for token in added:
+        settings["model"]["vocab"].setdefault(token["content"], token["id"])
+    settings["added_tokens"] = [token for token in added if not token["special"]]
+    return json.dumps(settings)
 
 
 def _divide_by(pattern: str) -> dict[str, object]:

@@ -196,19 +196,17 @@ def _bytes_of(text: str) -> bytes:
 def _leave_to_library(
     settings: dict[str, Any], added: list[dict[str, Any]], ids: list[int], why: str
 ) -> LibraryModel:
-    """Keep what decides the ids of text; special tokens are never found in it."""
-    found = [token for token in added if not token["special"]]
-    kept = {
-        name: settings.get(name) for name in ("normalizer", "pre_tokenizer", "decoder", "model")
-    }
-    content = json.dumps({"version": "1.0", "added_tokens": found, **kept}, sort_keys=True)
+    """Keep what decides the ids of text, less what puts others around it or cuts it off."""
+    names = ("normalizer", "pre_tokenizer", "decoder", "model", "added_tokens")
+    kept = {name: settings.get(name) for name in names}
+    content = json.dumps({"version": "1.0", **kept}, sort_keys=True)
     if not ids:
         ids = list(range(len(settings["model"]["vocab"])))
     shape = {
         "model": {n: v for n, v in settings["model"].items() if n not in ("vocab", "merges")},
         "normalizer": kept["normalizer"],
         "pre_tokenizer": kept["pre_tokenizer"],
-        "added": sorted({_flags_of(token) for token in found}),
+        "added": sorted({_flags_of(token) for token in added if not token["special"]}),
     }
     digest = hashlib.sha256(json.dumps(shape, sort_keys=True).encode()).hexdigest()
     return LibraryModel("tokenizers", content.encode(), 1 + max(ids), why, digest[:16])

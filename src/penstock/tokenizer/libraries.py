@@ -43,7 +43,10 @@ def load_library_model(library: Library, content: bytes) -> Any:
     module = import_library(library)
     if library == "sentencepiece":
         return module.SentencePieceProcessor(model_proto=content)
-    return module.Tokenizer.from_str(content.decode())
+    tokenizer = module.Tokenizer.from_str(content.decode())
+    # Text is always text: what looks like a special token is none.
+    tokenizer.encode_special_tokens = True
+    return tokenizer
 
 
 def spell_ids(library: Library, content: bytes, ids: set[int]) -> dict[int, bytes]:

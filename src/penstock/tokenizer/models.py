@@ -69,8 +69,8 @@ class LibraryModel:
 
     Attributes:
         library: Which.
-        content: What the library reads: a `tokenizer.json` less what adds special tokens or finds
-            them in text, or a SentencePiece model.
+        content: What the library reads: a `tokenizer.json` less what puts tokens around a text, or
+            a SentencePiece model.
         num_ids: One more than its largest id.
         why: What stands against the kernel.
         shape: Names how the model works, whatever its vocabulary; engines are proved for shapes.
