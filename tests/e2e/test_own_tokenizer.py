@@ -68,10 +68,10 @@ def test_info_and_show_read_it_back_and_say_when_they_cannot(tmp_path: Path) -> 
     shutil.move(path, tmp_path / "elsewhere.json")
     without = run("info", "out", folder=tmp_path)
     assert without.returncode == 0
-    assert "(no text: unknown tokenizer `.`" in without.stdout
+    assert "(no text: the folder has none of tokenizer.json" in without.stdout
     failed = run("show", "out", folder=tmp_path)
     assert failed.returncode == 2
-    assert "unknown tokenizer `.`" in failed.stderr
+    assert "the folder has none of tokenizer.json" in failed.stderr
     assert run("show", "out", "--ids", folder=tmp_path).stdout == ids
 
 
@@ -108,7 +108,7 @@ def test_a_file_of_ranks_needs_its_pattern_and_end_of_text(tmp_path: Path) -> No
     (tmp_path / "ranks.tiktoken").write_bytes(format_ranks(load_tokenizer("gpt2").ranks))
     done = tokenize(tmp_path, "-t", "ranks.tiktoken", "--pattern", "gpt2")
     assert done.returncode == 2
-    assert "pass the id that ends a text, such as `--eot-token 50256`" in done.stderr
+    assert "pass the text or id that does, such as `--eot-token 50256`" in done.stderr
     done = tokenize(tmp_path, "-t", "ranks.tiktoken", "--eot-token", "50256")
     assert done.returncode == 2
     assert "--pattern" in done.stderr

