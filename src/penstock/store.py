@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from penstock.layout import Layout
     from penstock.types import Split
 
-__all__ = ["Store", "is_unfinished", "tidy"]
+__all__ = ["Store", "is_unfinished", "tidy", "write_file"]
 
 _RENAMING = "renaming"
 _REPAIRING = "repairing"
@@ -335,6 +335,26 @@ def is_unfinished(folder: Path) -> bool:
     """Tell whether a run has something to go on from here; the folder is not locked for it."""
     work = folder / WORK
     return (work / LEDGER).exists() or (work / _RENAMING).exists()
+
+
+def write_file(path: Path, text: str, check: Callable[[Path], None]) -> None:
+    """Write one file beside any job, whole or not at all; `check` may refuse it before it is there.
+
+    What is checked is the same file under another name that ends alike.
+    """
+    temporary = path.with_name(f".{path.stem}.partial{path.suffix}")
+    try:
+        with write_errors(path):
+            with temporary.open("w", encoding="utf-8") as file:
+                file.write(text)
+            _sync(temporary)
+        check(temporary)
+        with write_errors(path):
+            temporary.replace(path)
+            _sync(path.parent)
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
 
 
 def _finish(path: Path, num_bytes: int) -> None:

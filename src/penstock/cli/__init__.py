@@ -12,6 +12,7 @@ from penstock.cli.info import info
 from penstock.cli.plan import plan
 from penstock.cli.show import show
 from penstock.cli.tokenize import tokenize
+from penstock.cli.train import train_tokenizer
 from penstock.cli.verify import verify
 
 __all__ = ["app", "main"]
@@ -37,6 +38,13 @@ app.command(
     "or another job is unfinished there · 6 damaged, or no finished job there · 7 locked by "
     "another run · 8 disk full or write failed · 130 interrupted"
 )(verify)
+
+app.command(
+    "train-tokenizer",
+    epilog="Exit codes: 0 done · 1 bug · 2 usage, or too little memory · 3 done, some input "
+    "skipped · 4 input cannot be read · 5 the file is there already · 8 disk full or write "
+    "failed · 130 interrupted",
+)(train_tokenizer)
 
 
 def _print_version(value: bool) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from penstock.progress import Progress
     from penstock.settings import JobSettings
 
-__all__ = ["choose_progress", "tokenize"]
+__all__ = ["choose_progress", "tokenize", "unescape"]
 
 _INPUT, _TOKENIZER, _OUTPUT, _RUN = "Input", "Tokenizer", "Output", "Run"
 _EXIT_SKIPPED = 3
@@ -218,7 +218,7 @@ def tokenize(
             bos=bos,
             pattern=pattern,
             text_key=text_key,
-            doc_separator=None if doc_separator is None else _unescape(doc_separator),
+            doc_separator=None if doc_separator is None else unescape(doc_separator),
             strip=strip,
             val_fraction=val_fraction,
             seed=seed,
@@ -267,7 +267,7 @@ def choose_progress(as_json: bool, silent: bool, title: str = "tokenizing") -> P
     return TerminalProgress(Console(stderr=True), title)
 
 
-def _unescape(text: str) -> str:
+def unescape(text: str) -> str:
     """Understand the escapes that shells make hard to type."""
     escapes = {r"\n": "\n", r"\t": "\t", r"\r": "\r", r"\\": "\\"}
     result, at = "", 0

@@ -1,0 +1,375 @@
+"""A tokenizer of the corpus's own: a sample, a vocabulary learnt from it, proved, written.
+
+It reads by `sampling` and learns by `trainer`, a process that it feeds, watches and ends; the file
+appears whole, and only after it was read back as `-t` will read it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import ConflictError, EngineError, InputError, UsageError
+from penstock.memory import num_cores, tree_bytes
+from penstock.plan import make_plan
+from penstock.progress import Status
+from penstock.quantities import format_bytes, format_seconds
+from penstock.sampling import Sample
+from penstock.sources import find_changed
+from penstock.store import write_file
+from penstock.tokenizer import load_tokenizer
+from penstock.trainer import LENGTH_BYTES, count_pieces
+from penstock.vocabulary import PATTERNS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+
+    from penstock.plan import Plan
+    from penstock.progress import Progress
+    from penstock.settings import JobSettings
+    from penstock.types import Counts
+
+__all__ = ["Trained", "TrainingSettings", "train_tokenizer"]
+
+_NUM_BYTES = 256
+# The kernel takes no larger ids.
+_MAX_VOCAB_SIZE = 1 << 21
+# Each thread of the library counts words in a table of its own.
+_MAX_THREADS = 8
+_TICK_SECONDS = 0.2
+_START_TRAINER = (
+    "import os, sys; os.nice(int(sys.argv[1])); sys.path[:] = sys.argv[2:]; "
+    "from penstock.trainer import main; main()"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingSettings:
+    """What is asked; `job` says which text is read and how, and how much memory there is."""
+
+    job: JobSettings
+    output: Path
+    vocab_size: int
+    pattern: str
+    special: tuple[str, ...]
+    sample_bytes: int
+    overwrite: bool = False
+
+    def __post_init__(self) -> None:
+        if self.pattern not in PATTERNS:
+            raise UsageError(
+                f"unknown pattern `{self.pattern}`; known: {', '.join(PATTERNS)}",
+                where="--pattern",
+                next_step="pass `--pattern cl100k`",
+            )
+        least = _NUM_BYTES + len(self.special) + 1
+        if not least <= self.vocab_size <= _MAX_VOCAB_SIZE:
+            raise UsageError(
+                f"{self.vocab_size} tokens cannot be: {least} (256 bytes, {len(self.special)} "
+                f"special, one to learn) to {_MAX_VOCAB_SIZE} can",
+                where="--vocab-size",
+                next_step="pass a size such as `--vocab-size 32000`",
+            )
+        if self.sample_bytes < 1:
+            raise UsageError(
+                "an empty sample", where="--sample", next_step="pass a size such as `100MB`"
+            )
+        if not self.special or len(set(self.special)) < len(self.special) or not all(self.special):
+            raise UsageError(
+                "no special token, an empty one, or one that is named twice",
+                where="--special",
+                next_step="name each once, such as `--special '<|endoftext|>'`",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """What was made, and from what.
+
+    Attributes:
+        special: The ids of the special tokens.
+        bytes_per_token: Of about a megabyte of the sample.
+        counts: What was seen in the text that was read.
+        skipped: Inputs that were left out, and why.
+        is_head: The size of the input was not known: the sample is its beginning.
+    """
+
+    output: Path
+    vocab_size: int
+    special: dict[str, int]
+    sample_bytes: int
+    bytes_per_token: float
+    seconds: float
+    peak_memory_bytes: int
+    counts: Counts
+    skipped: dict[str, str]
+    is_head: bool
+
+
+def train_tokenizer(settings: TrainingSettings, progress: Progress) -> Trained:
+    """Learn a vocabulary from a sample of the corpus, prove it, and write it to a file."""
+    _refuse_missing_library()
+    _refuse_special(settings)
+    _refuse_output(settings)
+    plan = make_plan(settings.job)
+    _refuse_own_input(settings, plan)
+    sample = Sample(plan, settings.job, settings.sample_bytes)
+    watch = _Watch(settings, sample, progress)
+    with progress, _Trainer(settings) as trainer:
+        for texts in sample.iter_texts():
+            trainer.send(texts)
+            watch.tick(trainer)
+        _refuse_nothing(sample, plan)
+        result = trainer.finish(watch)
+    _refuse_changed_inputs(plan)
+    content = str(result["tokenizer"])
+    write_file(settings.output, content, lambda path: _prove(path, settings))
+    made = json.loads(content)
+    return Trained(
+        output=settings.output,
+        vocab_size=len(made["model"]["vocab"]) + len(settings.special),
+        special={token["content"]: token["id"] for token in made["added_tokens"]},
+        sample_bytes=sample.text_bytes,
+        bytes_per_token=result["measured_bytes"] / max(result["measured_tokens"], 1),
+        seconds=watch.elapsed_seconds,
+        peak_memory_bytes=watch.peak_bytes,
+        counts=sample.counts,
+        skipped=plan.skipped,
+        is_head=not sample.total_bytes,
+    )
+
+
+def _prove(path: Path, settings: TrainingSettings) -> None:
+    """Read the file as `-t` will: its ids must be those of its merges, in order."""
+    try:
+        load_tokenizer(str(path), eot_token=settings.special[0])
+    except UsageError as error:
+        raise EngineError(
+            f"a bug: what was learnt cannot be used: {error.what}",
+            where="the trainer",
+            next_step="report this, with the text and the version of `tokenizers`",
+        ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _TrainingStatus(Status):
+    """A training at one moment; bytes are those of the content that was read or passed over."""
+
+    stage: str = "reading"
+
+    def line(self) -> str:
+        """Say it in one line."""
+        taken = f"{format_bytes(self.text_bytes)} of text"
+        memory = f"memory {format_bytes(self.memory_bytes)}"
+        if self.stage == "reading":
+            return f"{self.fraction:4.0%}  {taken}  {memory}"
+        return f"learning from {taken} for {format_seconds(self.elapsed_seconds)}  {memory}"
+
+
+class _Watch:
+    """Shows where a training is, and ends it before it takes more memory than it may."""
+
+    def __init__(self, settings: TrainingSettings, sample: Sample, progress: Progress) -> None:
+        self.peak_bytes = 0
+        self.elapsed_seconds = 0.0
+        self._settings = settings
+        self._sample = sample
+        self._progress = progress
+        self._started = time.monotonic()
+        self._next = 0.0
+
+    def tick(self, trainer: _Trainer, stage: str = "reading") -> None:
+        """Look, unless that was just now."""
+        self.elapsed_seconds = elapsed = time.monotonic() - self._started
+        if elapsed < self._next:
+            return
+        self._next = elapsed + _TICK_SECONDS
+        memory_bytes = tree_bytes([trainer.pid])
+        self.peak_bytes = max(self.peak_bytes, memory_bytes)
+        if memory_bytes > self._settings.job.memory_bytes:
+            raise self._too_little_memory()
+        sample = self._sample
+        self._progress.update(
+            _TrainingStatus(
+                elapsed_seconds=elapsed,
+                done_bytes=sample.passed_bytes,
+                kept_bytes=0,
+                total_bytes=sample.total_bytes,
+                text_bytes=sample.text_bytes,
+                kept_text_bytes=0,
+                num_units_done=0,
+                num_units=None,
+                num_tokens=0,
+                kept_tokens=0,
+                num_documents=sample.counts.documents,
+                memory_bytes=memory_bytes,
+                stage=stage,
+            )
+        )
+
+    def _too_little_memory(self) -> UsageError:
+        memory_bytes, taken = self._settings.job.memory_bytes, self._sample.text_bytes
+        return UsageError(
+            f"learning from {format_bytes(taken)} of this text takes more than "
+            f"{format_bytes(memory_bytes)} of memory",
+            where="--memory",
+            next_step=f"pass `--sample {max(taken // 2_000_000, 1)}MB`, "
+            f"or `--memory {-(-2 * memory_bytes >> 20)}MiB` if the machine has that",
+        )
+
+
+class _Trainer:
+    """The process that learns; use it in a `with`, which ends it in any case."""
+
+    def __init__(self, settings: TrainingSettings) -> None:
+        threads = str(min(num_cores(), _MAX_THREADS))
+        nice = "10" if settings.job.priority == "low" else "0"
+        self._popen = subprocess.Popen(
+            [sys.executable, "-c", _START_TRAINER, nice, *sys.path],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "RAYON_NUM_THREADS": threads, "TOKENIZERS_PARALLELISM": "true"},
+            # A Ctrl-C in the terminal is for the parent, which ends it.
+            start_new_session=True,
+        )
+        self.pid = self._popen.pid
+        order = {
+            "pattern": PATTERNS[settings.pattern],
+            "vocab_size": settings.vocab_size,
+            "special": settings.special,
+        }
+        self._send(json.dumps(order).encode() + b"\n")
+
+    def __enter__(self) -> _Trainer:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._popen.kill()
+        for pipe in (self._popen.stdin, self._popen.stdout):
+            if pipe is not None:
+                with suppress(BrokenPipeError):
+                    pipe.close()
+        self._popen.wait()
+
+    def send(self, texts: list[bytes]) -> None:
+        """Hand over valid text, none of it empty."""
+        for text in texts:
+            if text:
+                self._send(len(text).to_bytes(LENGTH_BYTES, "little"))
+                self._send(text)
+
+    def finish(self, watch: _Watch) -> dict[str, Any]:
+        """Say that this was all, wait, and return the result."""
+        self._send(bytes(LENGTH_BYTES))
+        while True:
+            try:
+                output, _ = self._popen.communicate(timeout=_TICK_SECONDS)
+            except subprocess.TimeoutExpired:
+                watch.tick(self, "learning")
+                continue
+            if self._popen.returncode:
+                raise self._gone()
+            result: dict[str, Any] = json.loads(output)
+            return result
+
+    def _send(self, data: bytes) -> None:
+        pipe = self._popen.stdin
+        try:
+            if pipe is not None:
+                pipe.write(data)
+        except BrokenPipeError:
+            self._popen.wait()
+            raise self._gone() from None
+
+    def _gone(self) -> EngineError:
+        return EngineError(
+            f"the process that learns ended too early (exit code {self._popen.returncode})",
+            where="the `tokenizers` library",
+            next_step="pass a smaller `--sample` if memory was short; else report it with what "
+            "it printed",
+        )
+
+
+def _refuse_missing_library() -> None:
+    if importlib.util.find_spec("tokenizers") is None:
+        raise UsageError(
+            "learning a vocabulary needs the library `tokenizers`, which is not installed",
+            where="train-tokenizer",
+            next_step="install it: `pip install 'penstock[hf]'`",
+        )
+
+
+def _refuse_special(settings: TrainingSettings) -> None:
+    """Refuse a special token that could also be learnt: then one text would have two ids."""
+    for text in settings.special:
+        if count_pieces(PATTERNS[settings.pattern], text) < 2:
+            raise UsageError(
+                f"`{text}` can be a token of ordinary text, so it cannot be a special one",
+                where="--special",
+                next_step="pass a text that no word is, such as `--special '<|endoftext|>'`",
+            )
+
+
+def _refuse_output(settings: TrainingSettings) -> None:
+    output = settings.output
+    if output.suffix != ".json" or output.is_dir():
+        raise UsageError(
+            f"`{output}` cannot be a tokenizer: it is a folder, or does not end in `.json`",
+            where="--output",
+            next_step="pass a file, such as `-o tokenizer.json`",
+        )
+    if not os.access(output.parent, os.W_OK):
+        raise UsageError(
+            "the folder is not there, or cannot be written to",
+            where=str(output.parent),
+            next_step=f"`mkdir -p {output.parent}`, or choose another `-o`",
+        )
+    if output.exists() and not settings.overwrite:
+        raise ConflictError(
+            "the file is there already",
+            where=str(output),
+            next_step="choose another `-o`, or pass `--overwrite` to replace it",
+        )
+
+
+def _refuse_own_input(settings: TrainingSettings, plan: Plan) -> None:
+    output = os.path.realpath(settings.output)
+    if any(os.path.realpath(source.path) == output for source in plan.sources):
+        raise UsageError(
+            f"`{settings.output}` is an input, and the file that would be written",
+            where="INPUT, --output",
+            next_step="choose another `-o`",
+        )
+
+
+def _refuse_nothing(sample: Sample, plan: Plan) -> None:
+    if not sample.text_bytes:
+        num_empty = sample.counts.empty_documents + plan.num_empty
+        raise InputError(
+            f"no document in the input: {num_empty} empty ones were dropped",
+            where=f"{len(plan.sources)} files, from {plan.sources[0].path}",
+            next_step="check the text and `--doc-separator`",
+        )
+
+
+def _refuse_changed_inputs(plan: Plan) -> None:
+    changed = find_changed(plan.sources)
+    if changed is not None:
+        raise InputError(
+            "the file changed while it was read",
+            where=changed.path,
+            next_step="wait until nothing writes to it, then run the same command again",
+        )
