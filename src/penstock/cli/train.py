@@ -169,10 +169,9 @@ def _lines(settings: TrainingSettings, trained: Trained, warnings: list[str]) ->
     return [
         f"wrote {trained.output}: {trained.vocab_size:,} tokens, pattern {settings.pattern}, "
         f"{special}",
-        f"  {trained.bytes_per_token:.2f} bytes per token on a sample of "
-        f"{format_bytes(trained.sample_bytes)} of text, {counts.documents:,} documents; "
-        f"{format_seconds(trained.seconds)}, peak memory "
-        f"{format_bytes(trained.peak_memory_bytes)}",
+        f"  {trained.bytes_per_token:.2f} bytes per token on the sample, "
+        f"{format_bytes(trained.sample_bytes)} of text; {format_seconds(trained.seconds)}, "
+        f"peak memory {format_bytes(trained.peak_memory_bytes)}",
         *(f"  note: {number:,} {what}" for number, what in notes if number),
         *(
             f"  skipped: {escape(path)}: {why}"

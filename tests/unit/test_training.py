@@ -1,0 +1,51 @@
+"""The sample is spread evenly, and what is handed to the library is short."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from penstock.plan import make_plan
+from penstock.sampling import Sample
+from penstock.settings import JobSettings
+from penstock.trainer import _divide
+
+
+@pytest.mark.parametrize("name", ["corpus.jsonl", "corpus.jsonl.gz"])
+def test_a_sample_takes_the_same_share_of_every_tenth(name: str, tmp_path: Path) -> None:
+    texts = [f"{number} " + "word " * 20 for number in range(60_000)]
+    content = "\n".join(json.dumps({"text": text}) for text in texts).encode()
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(content) if name.endswith("gz") else content)
+    settings = JobSettings(inputs=(str(path),))
+    sample = Sample(make_plan(settings), settings, 2_000_000)
+    taken = [int(text.split()[0]) for batch in sample.iter_texts() for text in batch]
+    assert sample.text_bytes == sum(len(texts[number]) for number in taken)
+    assert 1_800_000 < sample.text_bytes < 2_300_000
+    tenths = [sum(1 for number in taken if number // 6000 == tenth) for tenth in range(10)]
+    assert max(tenths) < 1.5 * min(tenths), tenths
+    assert taken == sorted(set(taken))
+
+
+def test_a_sample_that_is_larger_than_the_text_is_all_of_it(tmp_path: Path) -> None:
+    for number in range(20):
+        (tmp_path / f"{number}.txt").write_text(f"text {number} " * 1000 * number)
+    settings = JobSettings(inputs=(str(tmp_path),))
+    sample = Sample(make_plan(settings), settings, 10**9)
+    taken = b"".join(text for batch in sample.iter_texts() for text in batch)
+    assert taken.decode() == "".join(f"text {number} " * 1000 * number for number in range(20))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "word " * 5000, "字" * 5000, "ab" * 9000, " " * 9000, "line\n" * 5000, "é" + "👍" * 3000],
+    ids=lambda text: repr(text[:6]),
+)
+def test_texts_are_divided_into_short_ones_between_characters(text: str) -> None:
+    pieces = list(_divide(text.encode()))
+    assert "".join(pieces) == text
+    assert max(len(piece.encode()) for piece in pieces) <= 2048
+    assert len(pieces) <= len(text.encode()) / 1024 + 1
