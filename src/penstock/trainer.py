@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tokenizers import Tokenizer
 
-__all__ = ["LENGTH_BYTES", "count_pieces", "main"]
+__all__ = ["LENGTH_BYTES", "check_library", "count_pieces", "main"]
 
 # What stands before each text: its length. An empty one is the last.
 LENGTH_BYTES = 4
@@ -32,6 +32,11 @@ _LEAST_COUNT = 2
 _MAX_TOKEN_BYTES = 128
 _MEASURED_BYTES = 1 << 20
 _LOOK_SECONDS = 0.5
+
+
+def check_library() -> None:
+    """Raise `ImportError` if the library is not there, or is one that is used otherwise."""
+    from tokenizers import Regex  # noqa: F401
 
 
 def count_pieces(pattern: str, text: str) -> int:

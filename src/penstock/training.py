@@ -6,7 +6,6 @@ appears whole, and only after it was read back as `-t` will read it.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -25,7 +24,7 @@ from penstock.sampling import Sample
 from penstock.sources import find_changed
 from penstock.store import write_file
 from penstock.tokenizer import load_tokenizer
-from penstock.trainer import LENGTH_BYTES, count_pieces
+from penstock.trainer import LENGTH_BYTES, check_library, count_pieces
 from penstock.vocabulary import PATTERNS
 
 if TYPE_CHECKING:
@@ -304,12 +303,14 @@ class _Trainer:
 
 
 def _refuse_missing_library() -> None:
-    if importlib.util.find_spec("tokenizers") is None:
+    try:
+        check_library()
+    except ImportError as error:
         raise UsageError(
-            "learning a vocabulary needs the library `tokenizers`, which is not installed",
-            where="train-tokenizer",
+            "learning a vocabulary needs the library `tokenizers`, before its version 1",
+            where=str(error),
             next_step="install it: `pip install 'penstock[hf]'`",
-        )
+        ) from error
 
 
 def _refuse_special(settings: TrainingSettings) -> None:

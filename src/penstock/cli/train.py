@@ -165,7 +165,8 @@ def _lines(settings: TrainingSettings, trained: Trained, warnings: list[str]) ->
     )
     eot = settings.special[0]
     flag = "" if eot == "<|endoftext|>" else f" --eot-token {shlex.quote(eot)}"
-    inputs = " ".join(map(shlex.quote, settings.job.inputs[:3]))
+    inputs = settings.job.inputs
+    named = "INPUT..." if len(inputs) > _MAX_LISTED else " ".join(map(shlex.quote, inputs))
     return [
         f"wrote {trained.output}: {trained.vocab_size:,} tokens, pattern {settings.pattern}, "
         f"{special}",
@@ -178,7 +179,7 @@ def _lines(settings: TrainingSettings, trained: Trained, warnings: list[str]) ->
             for path, why in list(trained.skipped.items())[:_MAX_LISTED]
         ),
         *(f"  warning: {warning}" for warning in warnings),
-        f"next: penstock tokenize {escape(inputs)} -t {shlex.quote(str(trained.output))}{flag}",
+        f"next: penstock tokenize {escape(named)} -t {shlex.quote(str(trained.output))}{flag}",
     ]
 
 
