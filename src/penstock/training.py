@@ -81,9 +81,11 @@ class TrainingSettings:
             raise UsageError(
                 "an empty sample", where="--sample", next_step="pass a size such as `100MB`"
             )
-        if not self.special or len(set(self.special)) < len(self.special) or not all(self.special):
+        is_named_twice = len(set(self.special)) < len(self.special)
+        is_visible = all(text and text.isprintable() for text in self.special)
+        if not self.special or is_named_twice or not is_visible:
             raise UsageError(
-                "no special token, an empty one, or one that is named twice",
+                "no special token, one that cannot be printed, or one that is named twice",
                 where="--special",
                 next_step="name each once, such as `--special '<|endoftext|>'`",
             )

@@ -170,17 +170,17 @@ def test_special_tokens_come_last_and_are_not_learnt_from_text(tmp_path: Path) -
     done = train(
         tmp_path,
         *("corpus.jsonl", "--vocab-size", 290, "-o", "my.json", "--json"),
-        *("--special", EOT, "--special", "<|pad|>", "--special", "</s>"),
+        *("--special", EOT, "--special", "<|pad|>", "--special", "<｜終｜>"),
     )
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout.splitlines()[-1])
     size = summary["vocab_size"]
-    ids = {EOT: size - 3, "<|pad|>": size - 2, "</s>": size - 1}
+    ids = {EOT: size - 3, "<|pad|>": size - 2, "<｜終｜>": size - 1}
     assert (summary["type"], summary["special"]) == ("summary", ids)
     tokenizer = load_tokenizer(str(tmp_path / "my.json"))
     assert EOT.encode() not in tokenizer.ranks
     assert b"endoftext" in tokenizer.ranks
-    assert load_tokenizer(str(tmp_path / "my.json"), eot_token="</s>").eot_id == ids["</s>"]
+    assert load_tokenizer(str(tmp_path / "my.json"), eot_token="<｜終｜>").eot_id == size - 1
 
 
 def test_too_little_text_is_said_with_the_number_it_is_enough_for(tmp_path: Path) -> None:
@@ -222,6 +222,7 @@ def test_standard_input_is_taken_from_its_beginning_and_that_is_said(tmp_path: P
         (["--pattern", "gpt5"], 2, "unknown pattern `gpt5`; known: gpt2, cl100k"),
         (["--special", "the"], 2, "`the` can be a token of ordinary text"),
         (["--special", EOT, "--special", EOT], 2, "named twice"),
+        (["--special", "a\udcff b"], 2, "cannot be printed"),
         (["--sample", "much"], 2, "`much` is not a size"),
         (["-o", "my.bin"], 2, "does not end in `.json`"),
         (["-o", "none/my.json"], 2, "`mkdir -p none`"),

@@ -27,6 +27,7 @@ def interrupt(*_: Any, **__: Any) -> None:
         (["info", "out"], NOTHING),
         (["show", "out"], NOTHING),
         (["tokenize", "in.txt"], KEPT),
+        (["train-tokenizer", "in.txt"], NOTHING),
     ],
     ids=" ".join,
 )
@@ -42,6 +43,7 @@ def test_an_interrupted_command_says_what_became_of_the_output(
         "penstock.verification.restore.repair_output",
         "penstock.manifest.Manifest.load",
         "penstock.pipeline.run_job",
+        "penstock.training.train_tokenizer",
     ):
         monkeypatch.setattr(name, interrupt)
     done = CliRunner().invoke(app, arguments)

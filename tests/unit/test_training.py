@@ -11,6 +11,7 @@ import pytest
 from penstock.plan import make_plan
 from penstock.sampling import Sample
 from penstock.settings import JobSettings
+from penstock.store import write_file
 from penstock.trainer import _divide
 
 
@@ -37,6 +38,20 @@ def test_a_sample_that_is_larger_than_the_text_is_all_of_it(tmp_path: Path) -> N
     sample = Sample(make_plan(settings), settings, 10**9)
     taken = b"".join(text for batch in sample.iter_texts() for text in batch)
     assert taken.decode() == "".join(f"text {number} " * 1000 * number for number in range(20))
+
+
+def test_a_file_that_is_refused_does_not_replace_the_old_one(tmp_path: Path) -> None:
+    def refuse(path: Path) -> None:
+        assert (path.suffix, path.read_text()) == (".json", "new")
+        raise InterruptedError
+
+    (tmp_path / "my.json").write_text("old")
+    with pytest.raises(InterruptedError):
+        write_file(tmp_path / "my.json", "new", refuse)
+    assert [path.name for path in tmp_path.iterdir()] == ["my.json"]
+    assert (tmp_path / "my.json").read_text() == "old"
+    write_file(tmp_path / "my.json", "new", lambda _: None)
+    assert (tmp_path / "my.json").read_text() == "new"
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ def train_tokenizer(
             overwrite=overwrite,
         )
         silent = options["no_progress"] or (quiet and not as_json)
-        trained = training.train_tokenizer(settings, choose_progress(as_json, silent, "learning"))
+        trained = training.train_tokenizer(settings, choose_progress(as_json, silent, "training"))
         warnings = _warnings(settings, trained)
         if as_json:
             typer.echo(json.dumps(_as_json(trained, warnings)))
