@@ -171,6 +171,8 @@ class Sample:
 class _WordCuts:
     """Where long texts may be divided when nobody asks for exact ids: before white space."""
 
+    max_document_bytes: int | None = None
+
     def mask(self, text: NDArray[np.uint8]) -> NDArray[np.bool_]:
         """Mark the first white space behind a word."""
         is_space = text <= _SPACE

@@ -23,7 +23,7 @@ from penstock.quantities import format_bytes, format_seconds
 from penstock.sampling import Sample
 from penstock.sources import find_changed
 from penstock.store import write_file
-from penstock.tokenizer import load_tokenizer
+from penstock.tokenizer import ByteLevel, load_tokenizer
 from penstock.trainer import LENGTH_BYTES, check_library, count_pieces
 from penstock.vocabulary import PATTERNS
 
@@ -150,14 +150,13 @@ def train_tokenizer(settings: TrainingSettings, progress: Progress) -> Trained:
 
 def _prove(path: Path, settings: TrainingSettings) -> None:
     """Read the file as `-t` will: its ids must be those of its merges, in order."""
-    try:
-        load_tokenizer(str(path), eot_token=settings.special[0])
-    except UsageError as error:
+    found = load_tokenizer(str(path), eot_token=settings.special[0])
+    if not isinstance(found.model, ByteLevel):
         raise EngineError(
-            f"a bug: what was learnt cannot be used: {error.what}",
+            f"a bug: what was learnt is not what its ids stand for: {found.model.why}",
             where="the trainer",
             next_step="report this, with the text and the version of `tokenizers`",
-        ) from error
+        )
 
 
 @dataclass(frozen=True, slots=True)
