@@ -44,6 +44,10 @@ _MAX_VOCAB_SIZE = 1 << 21
 # Each thread of the library counts words in a table of its own.
 _MAX_THREADS = 8
 _TICK_SECONDS = 0.2
+# What both processes take without text, and for each byte of the worst there is: 20 MB of random
+# letters took 80 times that, English a tenth (docs/adr/0021-training.md).
+_BASE_BYTES = 256 << 20
+_MOST_FACTOR = 80
 _START_TRAINER = (
     "import os, sys; os.nice(int(sys.argv[1])); sys.path[:] = sys.argv[2:]; "
     "from penstock.trainer import main; main()"
@@ -217,12 +221,14 @@ class _Watch:
 
     def _too_little_memory(self) -> UsageError:
         memory_bytes, taken = self._settings.job.memory_bytes, self._sample.text_bytes
+        fitting = (memory_bytes - _BASE_BYTES) // _MOST_FACTOR
+        smaller = f"`--sample {fitting >> 20}MiB`, which fits whatever the text is, or "
         return UsageError(
             f"learning from {format_bytes(taken)} of this text takes more than "
             f"{format_bytes(memory_bytes)} of memory",
             where="--memory",
-            next_step=f"pass `--sample {max(taken // 2_000_000, 1)}MB`, "
-            f"or `--memory {-(-2 * memory_bytes >> 20)}MiB` if the machine has that",
+            next_step=f"pass {smaller if (1 << 20) <= fitting < taken else ''}"
+            f"`--memory {max(2 * memory_bytes, 2 * _BASE_BYTES) >> 20}MiB` if the machine has that",
         )
 
 

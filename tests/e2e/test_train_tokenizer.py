@@ -268,8 +268,14 @@ def test_too_little_memory_ends_it_with_what_would_fit(tmp_path: Path) -> None:
     done = train(tmp_path, "words.txt", "--memory", "160MB")
     assert done.returncode == 2
     assert "learning from 3 MB of this text takes more than 160 MB of memory" in done.stderr
-    assert "pass `--sample 1MB`" in done.stderr
+    assert "pass `--memory 512MiB`" in done.stderr
     assert files_in(tmp_path) == ["words.txt"]
+    (tmp_path / "words.txt").write_text(random_letters(12_000_000))
+    done = train(tmp_path, "words.txt", "--memory", "384MiB")
+    assert done.returncode == 2
+    assert "pass `--sample 1MiB`, which fits whatever the text is, or `--memory" in done.stderr
+    done = train(tmp_path, "words.txt", "--memory", "384MiB", "--sample", "1MiB")
+    assert done.returncode == 0, done.stderr
 
 
 def random_letters(number: int) -> str:

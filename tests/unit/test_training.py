@@ -6,6 +6,8 @@ import gzip
 import json
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from penstock.plan import make_plan
@@ -15,13 +17,25 @@ from penstock.store import write_file
 from penstock.trainer import _divide
 
 
-@pytest.mark.parametrize("name", ["corpus.jsonl", "corpus.jsonl.gz"])
-def test_a_sample_takes_the_same_share_of_every_tenth(name: str, tmp_path: Path) -> None:
+def write_corpus(folder: Path, kind: str, texts: list[str]) -> None:
+    """Write texts as one file, or as many small ones."""
+    step = 100 if kind == "many" else len(texts)
+    for start in range(0, len(texts), step):
+        some = texts[start : start + step]
+        content = "\n".join(json.dumps({"text": text}) for text in some).encode()
+        if kind == "gzip":
+            (folder / "one.jsonl.gz").write_bytes(gzip.compress(content))
+        elif kind == "parquet":
+            pq.write_table(pa.table({"text": some}), folder / "one.parquet", row_group_size=20_000)
+        else:
+            (folder / f"{start}.jsonl").write_bytes(content)
+
+
+@pytest.mark.parametrize("kind", ["one", "many", "gzip", "parquet"])
+def test_a_sample_takes_the_same_share_of_every_tenth(kind: str, tmp_path: Path) -> None:
     texts = [f"{number} " + "word " * 20 for number in range(60_000)]
-    content = "\n".join(json.dumps({"text": text}) for text in texts).encode()
-    path = tmp_path / name
-    path.write_bytes(gzip.compress(content) if name.endswith("gz") else content)
-    settings = JobSettings(inputs=(str(path),))
+    write_corpus(tmp_path, kind, texts)
+    settings = JobSettings(inputs=(str(tmp_path),))
     sample = Sample(make_plan(settings), settings, 2_000_000)
     taken = [int(text.split()[0]) for batch in sample.iter_texts() for text in batch]
     assert sample.text_bytes == sum(len(texts[number]) for number in taken)
