@@ -98,11 +98,10 @@ class Sample:
 
     def _is_due(self, unit: Unit) -> bool:
         """Tell whether to read a unit: its share of the content is a share of the sample."""
-        share = (unit.end - unit.start) / unit.source.num_rows if unit.source.num_rows else None
-        length = (
-            unit.end - unit.start if share is None else share * self._content_bytes(unit.source)
-        )
-        self.passed_bytes += round(length)
+        length = unit.end - unit.start
+        if unit.source.num_rows:
+            length = self._content_bytes(unit.source) * length // unit.source.num_rows
+        self.passed_bytes += length
         due = self._sample_bytes * self.passed_bytes
         return not self.total_bytes or self.text_bytes * self.total_bytes < due
 

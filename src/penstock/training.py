@@ -1,35 +1,28 @@
 """A tokenizer of the corpus's own: a sample, a vocabulary learnt from it, proved, written.
 
-It reads by `sampling` and learns by `trainer`, a process that it feeds, watches and ends; the file
-appears whole, and only after it was read back as `-t` will read it.
+It reads by `sampling` and learns by a `trainer_process`. The file appears whole, and only after it
+was read back as `-t` will read it.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
-import time
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.errors import ConflictError, EngineError, InputError, UsageError
-from penstock.memory import num_cores, tree_bytes
 from penstock.plan import make_plan
-from penstock.progress import Status
-from penstock.quantities import format_bytes, format_seconds
 from penstock.sampling import Sample
 from penstock.sources import find_changed
 from penstock.store import write_file
 from penstock.tokenizer import ByteLevel, load_tokenizer
-from penstock.trainer import LENGTH_BYTES, check_library, count_pieces
+from penstock.trainer import check_library, count_pieces
+from penstock.trainer_process import Order, TrainerProcess, TrainingWatch
 from penstock.vocabulary import PATTERNS
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from types import TracebackType
 
     from penstock.plan import Plan
     from penstock.progress import Progress
@@ -41,17 +34,6 @@ __all__ = ["Trained", "TrainingSettings", "train_tokenizer"]
 _NUM_BYTES = 256
 # The kernel takes no larger ids.
 _MAX_VOCAB_SIZE = 1 << 21
-# Each thread of the library counts words in a table of its own.
-_MAX_THREADS = 8
-_TICK_SECONDS = 0.2
-# What both processes take without text, and for each byte of the worst there is: 20 MB of random
-# letters took 80 times that, English a tenth (docs/adr/0021-training.md).
-_BASE_BYTES = 256 << 20
-_MOST_FACTOR = 80
-_START_TRAINER = (
-    "import os, sys; os.nice(int(sys.argv[1])); sys.path[:] = sys.argv[2:]; "
-    "from penstock.trainer import main; main()"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,8 +109,9 @@ def train_tokenizer(settings: TrainingSettings, progress: Progress) -> Trained:
     plan = make_plan(settings.job)
     _refuse_own_input(settings, plan)
     sample = Sample(plan, settings.job, settings.sample_bytes)
-    watch = _Watch(settings, sample, progress)
-    with progress, _Trainer(settings) as trainer:
+    watch = TrainingWatch(settings.job.memory_bytes, sample, progress)
+    order = Order(PATTERNS[settings.pattern], settings.vocab_size, settings.special)
+    with progress, TrainerProcess(order, settings.job.priority) as trainer:
         for texts in sample.iter_texts():
             trainer.send(texts)
             watch.tick(trainer)
@@ -160,152 +143,6 @@ def _prove(path: Path, settings: TrainingSettings) -> None:
             f"a bug: what was learnt is not what its ids stand for: {found.model.why}",
             where="the trainer",
             next_step="report this, with the text and the version of `tokenizers`",
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _TrainingStatus(Status):
-    """A training at one moment; bytes are those of the content that was read or passed over."""
-
-    stage: str = "reading"
-
-    def line(self) -> str:
-        """Say it in one line."""
-        taken = f"{format_bytes(self.text_bytes)} of text"
-        memory = f"memory {format_bytes(self.memory_bytes)}"
-        if self.stage == "reading":
-            return f"{self.fraction:4.0%}  {taken}  {memory}"
-        return f"learning from {taken} for {format_seconds(self.elapsed_seconds)}  {memory}"
-
-
-class _Watch:
-    """Shows where a training is, and ends it before it takes more memory than it may."""
-
-    def __init__(self, settings: TrainingSettings, sample: Sample, progress: Progress) -> None:
-        self.peak_bytes = 0
-        self.elapsed_seconds = 0.0
-        self._settings = settings
-        self._sample = sample
-        self._progress = progress
-        self._started = time.monotonic()
-        self._next = 0.0
-
-    def tick(self, trainer: _Trainer, stage: str = "reading") -> None:
-        """Look, unless that was just now."""
-        self.elapsed_seconds = elapsed = time.monotonic() - self._started
-        if elapsed < self._next:
-            return
-        self._next = elapsed + _TICK_SECONDS
-        memory_bytes = tree_bytes([trainer.pid])
-        self.peak_bytes = max(self.peak_bytes, memory_bytes)
-        if memory_bytes > self._settings.job.memory_bytes:
-            raise self._too_little_memory()
-        sample = self._sample
-        self._progress.update(
-            _TrainingStatus(
-                elapsed_seconds=elapsed,
-                done_bytes=sample.passed_bytes,
-                kept_bytes=0,
-                total_bytes=sample.total_bytes,
-                text_bytes=sample.text_bytes,
-                kept_text_bytes=0,
-                num_units_done=0,
-                num_units=None,
-                num_tokens=0,
-                kept_tokens=0,
-                num_documents=sample.counts.documents,
-                memory_bytes=memory_bytes,
-                stage=stage,
-            )
-        )
-
-    def _too_little_memory(self) -> UsageError:
-        memory_bytes, taken = self._settings.job.memory_bytes, self._sample.text_bytes
-        fitting = (memory_bytes - _BASE_BYTES) // _MOST_FACTOR
-        smaller = f"`--sample {fitting >> 20}MiB`, which fits whatever the text is, or "
-        return UsageError(
-            f"learning from {format_bytes(taken)} of this text takes more than "
-            f"{format_bytes(memory_bytes)} of memory",
-            where="--memory",
-            next_step=f"pass {smaller if (1 << 20) <= fitting < taken else ''}"
-            f"`--memory {max(2 * memory_bytes, 2 * _BASE_BYTES) >> 20}MiB` if the machine has that",
-        )
-
-
-class _Trainer:
-    """The process that learns; use it in a `with`, which ends it in any case."""
-
-    def __init__(self, settings: TrainingSettings) -> None:
-        threads = str(min(num_cores(), _MAX_THREADS))
-        nice = "10" if settings.job.priority == "low" else "0"
-        self._popen = subprocess.Popen(
-            [sys.executable, "-c", _START_TRAINER, nice, *sys.path],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, "RAYON_NUM_THREADS": threads, "TOKENIZERS_PARALLELISM": "true"},
-            # A Ctrl-C in the terminal is for the parent, which ends it.
-            start_new_session=True,
-        )
-        self.pid = self._popen.pid
-        order = {
-            "pattern": PATTERNS[settings.pattern],
-            "vocab_size": settings.vocab_size,
-            "special": settings.special,
-        }
-        self._send(json.dumps(order).encode() + b"\n")
-
-    def __enter__(self) -> _Trainer:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._popen.kill()
-        for pipe in (self._popen.stdin, self._popen.stdout):
-            if pipe is not None:
-                with suppress(BrokenPipeError):
-                    pipe.close()
-        self._popen.wait()
-
-    def send(self, texts: list[bytes]) -> None:
-        """Hand over valid text, none of it empty."""
-        for text in texts:
-            if text:
-                self._send(len(text).to_bytes(LENGTH_BYTES, "little"))
-                self._send(text)
-
-    def finish(self, watch: _Watch) -> dict[str, Any]:
-        """Say that this was all, wait, and return the result."""
-        self._send(bytes(LENGTH_BYTES))
-        while True:
-            try:
-                output, _ = self._popen.communicate(timeout=_TICK_SECONDS)
-            except subprocess.TimeoutExpired:
-                watch.tick(self, "learning")
-                continue
-            if self._popen.returncode:
-                raise self._gone()
-            result: dict[str, Any] = json.loads(output)
-            return result
-
-    def _send(self, data: bytes) -> None:
-        pipe = self._popen.stdin
-        try:
-            if pipe is not None:
-                pipe.write(data)
-        except BrokenPipeError:
-            self._popen.wait()
-            raise self._gone() from None
-
-    def _gone(self) -> EngineError:
-        return EngineError(
-            f"the process that learns ended too early (exit code {self._popen.returncode})",
-            where="the `tokenizers` library",
-            next_step="pass a smaller `--sample` if memory was short; else report it with what "
-            "it printed",
         )
 
 
