@@ -16,7 +16,7 @@ from penstock.vocabulary import (
     GPT2_PATTERN,
     O200K_PATTERN,
     QWEN2_PATTERN,
-    last_merges,
+    find_whole_tokens,
 )
 
 if TYPE_CHECKING:
@@ -198,8 +198,8 @@ def _free_junctions(ranks: dict[bytes, int]) -> NDArray[np.bool_]:
     free = np.ones(1 << 16, np.bool_)
     free[pairs[inside[:-1]]] = False
     by_first = free.reshape(256, 256)
-    for token, merge in last_merges(ranks).items():
-        if merge is None and (token[0] >= 0x80 or token[-1] >= 0x80):
+    for token in find_whole_tokens(ranks):
+        if token[0] >= 0x80 or token[-1] >= 0x80:
             by_first[token[-1]] = False
             by_first[:, token[0]] = False
     return free

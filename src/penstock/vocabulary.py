@@ -9,6 +9,11 @@ from __future__ import annotations
 import base64
 import binascii
 from itertools import pairwise
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 __all__ = [
     "BYTE_OF",
@@ -21,6 +26,7 @@ __all__ = [
     "QWEN2_PATTERN",
     "UnsupportedError",
     "check_ids",
+    "find_whole_tokens",
     "format_ranks",
     "last_merges",
     "parse_ranks",
@@ -116,17 +122,35 @@ def last_merges(ranks: dict[bytes, int]) -> dict[bytes, tuple[bytes, bytes] | No
     Only these two ever make it, whatever stands around them (`docs/concepts/kernel.md` has the
     argument). A token that no merges make has None: it is found as a whole piece only.
     """
-    try:
-        from penstock import _kernel
-    except ImportError:
+    found = _find_merges(ranks)
+    if found is None:
         longer = sorted((token for token in ranks if len(token) > 1), key=ranks.__getitem__)
         return {token: _merge_token(token, ranks) for token in longer}
     tokens = {rank: token for token, rank in ranks.items()}
-    found = zip(*(part.tolist() for part in _kernel.last_merges(ranks)), strict=True)
     return {
         tokens[one]: None if left == _NOT_MADE else (tokens[left], tokens[right])
-        for one, left, right in found
+        for one, left, right in zip(*(part.tolist() for part in found), strict=True)
     }
+
+
+def find_whole_tokens(ranks: dict[bytes, int]) -> list[bytes]:
+    """Find the tokens that no merges make, in little memory: every worker asks for them."""
+    found = _find_merges(ranks)
+    if found is None:
+        return [token for token, merge in last_merges(ranks).items() if merge is None]
+    whole = set(found[0][found[1] == _NOT_MADE].tolist())
+    return [token for token, rank in ranks.items() if rank in whole] if whole else []
+
+
+def _find_merges(
+    ranks: dict[bytes, int],
+) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.uint32]] | None:
+    """Ask the kernel for the longer tokens and their halves, by id; None where it is not built."""
+    try:
+        from penstock import _kernel
+    except ImportError:
+        return None
+    return _kernel.last_merges(ranks)
 
 
 def _merge_token(token: bytes, ranks: dict[bytes, int]) -> tuple[bytes, bytes] | None:

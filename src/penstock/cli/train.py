@@ -44,7 +44,7 @@ def train_tokenizer(
         str,
         typer.Option(
             "--pattern",
-            help="What divides text before merging: gpt2, cl100k, llama3 or qwen2.",
+            help="What divides text before merging: gpt2, cl100k, llama3, qwen2 or o200k.",
             rich_help_panel="Tokenizer",
         ),
     ] = "cl100k",

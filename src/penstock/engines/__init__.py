@@ -32,17 +32,18 @@ PROVED_SHAPES = frozenset(
 # What a worker needs at the least, block and unit buffers included, and what one block of the
 # worst text may add; measured on fresh workers and hostile text (ADR 4), with GPT-2.
 _NEEDS = {
-    "kernel": MemoryNeeds(least_bytes=160 << 20, block_bytes=32 << 20),
+    "kernel": MemoryNeeds(least_bytes=200 << 20, block_bytes=32 << 20),
     "fastokens": MemoryNeeds(least_bytes=400 << 20, block_bytes=112 << 20),
     "tiktoken": MemoryNeeds(least_bytes=260 << 20, block_bytes=112 << 20),
-    "tokenizers": MemoryNeeds(least_bytes=420 << 20, block_bytes=240 << 20),
+    "tokenizers": MemoryNeeds(least_bytes=420 << 20, block_bytes=220 << 20),
     "sentencepiece": MemoryNeeds(least_bytes=260 << 20, block_bytes=120 << 20),
 }
 # For each id above GPT-2's, and for each byte of a file that a library reads.
-_ID_BYTES, _CONTENT_BYTES = 500, 20
+_ID_BYTES = {"kernel": 500, "fastokens": 1800, "tiktoken": 1000, "tokenizers": 1600}
+_CONTENT_BYTES = 20
 _GPT2_IDS = 50_257
 # What a document takes that is encoded as a whole, for each of its bytes (ADR 20).
-_DOCUMENT_BYTES = {"fastokens": 120, "tokenizers": 120, "sentencepiece": 60}
+_DOCUMENT_BYTES = {"fastokens": 60, "tokenizers": 220, "sentencepiece": 60}
 # Longer records are refused when they are read.
 _LONGEST_BYTES = 64 << 20
 
@@ -55,7 +56,7 @@ def engine_needs(name: str, tokenizer: Tokenizer) -> MemoryNeeds:
     """Return what a worker with an engine needs."""
     needs, model = _NEEDS[name], tokenizer.model
     if isinstance(model, ByteLevel):
-        more = _ID_BYTES * max(model.num_ids - _GPT2_IDS, 0)
+        more = _ID_BYTES[name] * max(model.num_ids - _GPT2_IDS, 0)
         more += 0 if model.is_plain else _NEEDS["tokenizers"].least_bytes // 2
     else:
         more = _CONTENT_BYTES * len(model.content)
@@ -66,7 +67,7 @@ def longest_document(name: str, tokenizer: Tokenizer, share: MemoryShare) -> int
     """Return how long a document may be that is encoded as a whole."""
     needs = engine_needs(name, tokenizer)
     room = share.limit_bytes - needs.least_bytes + needs.block_bytes
-    return min(room // _DOCUMENT_BYTES.get(name, 120), _LONGEST_BYTES)
+    return min(room // _DOCUMENT_BYTES.get(name, 1), _LONGEST_BYTES)
 
 
 def name_reference(tokenizer: Tokenizer) -> str:

@@ -69,7 +69,6 @@ class Borders:
         self._cuts = cuts
         self._overlaps = overlaps_itself(separator)
         self._period = _period(separator)
-        self.path = file.source.path
         self.size = file.size
         head = file.read_at(0, len(_BYTE_ORDER_MARK))
         self.text_start = len(head) if head == _BYTE_ORDER_MARK else 0
@@ -117,12 +116,14 @@ class Borders:
         """Find the first document at or after `position`, inside what one may be long."""
         if not self._separator:
             if self.size > limit_bytes:
-                raise refuse_long_document(self.path, limit_bytes)
+                raise refuse_long_document(self._file.source.path, limit_bytes)
             return self.size
         end = position + limit_bytes + len(self._separator)
         document = self._first_document(position, min(end, self.size))
         if document is None and end < self.size:
-            raise refuse_long_document(f"{self.path}, around byte {position}", limit_bytes)
+            raise refuse_long_document(
+                f"{self._file.source.path}, around byte {position}", limit_bytes
+            )
         return self.size if document is None else document
 
     def first_cut(self, start: int, end: int, *, at_line: bool = False) -> int | None:

@@ -56,10 +56,13 @@ class DocumentBlocks:
         if not kept.all():
             self.counts += Counts(empty_documents=int(len(kept) - kept.sum()))
             starts, ends, heads = starts[kept], ends[kept], heads[kept]
+        limit = self._cuts.max_document_bytes
+        if limit is not None and (ends - starts > limit).any():
+            raise refuse_long_document(f"{path}, a record behind byte {origin}", limit)
         first = 0
         while first < len(starts):
-            limit = starts[first] + self._options.block_bytes
-            last = int(np.searchsorted(ends, limit, "right"))
+            block_end = starts[first] + self._options.block_bytes
+            last = int(np.searchsorted(ends, block_end, "right"))
             if last > first:
                 whole = np.ones(last - first, np.bool_)
                 chosen = slice(first, last)
@@ -69,14 +72,8 @@ class DocumentBlocks:
                 first = last
             else:
                 start, end, head = int(starts[first]), int(ends[first]), int(heads[first])
-                self._check_length(end - start, f"{path}, a record behind byte {origin}")
                 yield from self._iter_long(buffer, start, end, head, origin)
                 first += 1
-
-    def _check_length(self, num_bytes: int, place: str) -> None:
-        limit = self._cuts.max_document_bytes
-        if limit is not None and num_bytes > limit:
-            raise refuse_long_document(place, limit)
 
     def _iter_long(
         self, buffer: UnitBuffer, start: int, end: int, head: int, origin: int

@@ -63,6 +63,7 @@ class TextReader:
         self._options = options
         self._buffer = UnitBuffer(options.find_all)
         self._counts = Counts()
+        self._path = ""
 
     def take_counts(self) -> Counts:
         """Return what was seen and dropped since the last call."""
@@ -75,6 +76,7 @@ class TextReader:
 
     def iter_blocks(self, unit: Unit) -> Iterator[Block]:
         """Yield the pieces of a unit in order; a block is valid until the next one is asked for."""
+        self._path = unit.source.path
         with self._options.open_unit(unit) as file:
             borders = Borders(file, self._rule.separator, self._cuts)
             start, begins = borders.unit_border(unit.start)
@@ -179,14 +181,11 @@ class TextReader:
             return
         limit = np.array([end if closes else start + HEAD_BYTES])
         head = int(self._heads(np.array([start]), limit)[0])
-        whole_bytes = self._cuts.max_document_bytes
-        if whole_bytes is not None and end - start > whole_bytes:
-            place = f"{borders.path}, byte {region.start + start}"
-            raise refuse_long_document(place, whole_bytes)
         at = start
         while True:
             stop = min(region.next_forced(at), end)
-            if whole_bytes is None and stop - at > self._options.block_bytes:
+            is_divided = self._cuts.max_document_bytes is None
+            if is_divided and stop - at > self._options.block_bytes:
                 wanted = region.start + at + self._options.block_bytes
                 stop = min(borders.next_border(wanted) - region.start, stop)
             yield self._block(
@@ -232,6 +231,10 @@ class TextReader:
         closes: NDArray[np.bool_],
         heads: NDArray[np.int64],
     ) -> Block:
+        limit = self._cuts.max_document_bytes
+        if limit is not None and (too_long := np.flatnonzero(ends - starts > limit)).size:
+            position = self._buffer.origin + int(starts[too_long[0]])
+            raise refuse_long_document(f"{self._path}, byte {position}", limit)
         special = self._buffer.mark(self._options.special_text, starts, ends)
         return Block(
             self._buffer.view, starts, ends, begins, closes, heads, special, self._buffer.origin
