@@ -47,12 +47,12 @@ class Text:
 
 def find_corpora(names: Iterable[str]) -> list[str]:
     """Return those of the wanted corpora that are present."""
-    return [name for name in names if _corpus_path(name).exists()]
+    return [name for name in names if corpus_path(name).exists()]
 
 
 def write_corpus(name: str, folder: Path, limit_bytes: int | None) -> Text:
     """Write one corpus, or the head of it, as plain text."""
-    documents = _iter_stdlib() if name == STAND_IN else _iter_jsonl(_corpus_path(name))
+    documents = _iter_stdlib() if name == STAND_IN else _iter_jsonl(corpus_path(name))
     return _write_text(name, _iter_head(documents, limit_bytes), folder)
 
 
@@ -123,7 +123,8 @@ def _change(text: bytes, copy: int) -> bytes:
     return text.translate(table).replace(EOT.translate(table), EOT)
 
 
-def _corpus_path(name: str) -> Path:
+def corpus_path(name: str) -> Path:
+    """Return where a corpus would be."""
     folder = os.environ.get("PENSTOCK_CORPUS") or _ROOT.parent / "shared" / "corpus"
     return Path(folder) / f"bench-{name}.jsonl.zst"
 

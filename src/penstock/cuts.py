@@ -72,13 +72,24 @@ class ByteLevelCuts:
             raise TypeError(f"no rule is proved for `{tokenizer.name}`")
         free = _free_junctions(model.ranks)
         self._rule = _RULES[model.pattern](free, normalizes=model.normalizer is not None)
+        # A border between two kinds of characters can lie inside a token that is found in text.
+        self._takes_borders = not model.added
 
     def mask(self, text: NDArray[np.uint8]) -> NDArray[np.bool_]:
-        """Mark every position before which `text` may be divided; the first is never marked."""
-        return self._rule.mask(text)
+        """Mark every position before which `text` may be divided; the first is never marked.
+
+        What all patterns have in common stands here: behind an ASCII letter or number a match ends
+        before a character of another kind, and the next begins there whatever precedes it. (But an
+        apostrophe can belong to the word, and a newline has rules of its own.)
+        """
+        marked = self._rule.mask(text)
+        return marked | _ascii_borders(text) if self._takes_borders else marked
 
     def line_mask(self, text: NDArray[np.uint8]) -> NDArray[np.bool_]:
         """Mark those of them that stand at the end of a line."""
+        if not _is_newline(text).any():
+            # Text without line ends is looked through from end to end: 100 times as fast.
+            return np.zeros(len(text), np.bool_)
         return self._rule.line_mask(text)
 
 
@@ -211,6 +222,16 @@ def _is_ascii_space(text: NDArray[np.uint8]) -> NDArray[np.bool_]:
     return found
 
 
+def _ascii_borders(text: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Mark a number behind a letter, a letter behind a number, and a sign behind either."""
+    is_letter = _ASCII_LETTERS[text]
+    is_digit = _ASCII_DIGITS[text]
+    after_letter, after_digit = _after(is_letter), _after(is_digit)
+    marked: NDArray[np.bool_] = (after_letter & is_digit) | (after_digit & is_letter)
+    marked |= (after_letter | after_digit) & _ASCII_SIGNS[text]
+    return marked
+
+
 def _is_newline(text: NDArray[np.uint8]) -> NDArray[np.bool_]:
     found: NDArray[np.bool_] = (text == _NEWLINE) | (text == _RETURN)
     return found
@@ -296,6 +317,12 @@ def _bytes_between(first: int, last: int) -> NDArray[np.bool_]:
     table = np.zeros(256, np.bool_)
     table[first : last + 1] = True
     return table
+
+
+_ASCII_DIGITS = _bytes_between(0x30, 0x39)
+_ASCII_LETTERS = _bytes_between(0x41, 0x5A) | _bytes_between(0x61, 0x7A)
+_ASCII_SIGNS = _bytes_between(0x21, 0x7E) & ~_ASCII_LETTERS & ~_ASCII_DIGITS
+_ASCII_SIGNS[0x27] = False  # the apostrophe
 
 
 def _pairs_except(*banned: tuple[int, int, int]) -> NDArray[np.bool_]:

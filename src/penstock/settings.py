@@ -131,7 +131,7 @@ class JobSettings:
         """Return what shapes the output's bytes, with `rule` as the documents were told apart."""
         return {
             # Raised when a rule in `readers` that shapes the bytes changes.
-            "text_rules": 1,
+            "text_rules": 2,
             "text_key": self.text_key,
             "docs_by": rule.kind,
             "doc_separator": rule.separator.decode() if rule.kind == "separator" else None,

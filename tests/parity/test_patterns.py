@@ -292,6 +292,45 @@ def test_no_cut_of_text_that_is_normalized_changes_a_token(pattern: str) -> None
     assert found > 1500
 
 
+@pytest.mark.parametrize("pattern", ["gpt2", *NEW_PATTERNS])
+def test_no_cut_lies_inside_a_token_that_is_found_in_text(pattern: str) -> None:
+    added = {"<tool_call>": 30_000, "</tool_call>": 30_001, "<|a1|>": 30_002}
+    model = ByteLevel(all_pairs(most_ids=22_000), PATTERNS[pattern], None, added)
+    tokenizer = dataclasses.replace(sparse_tokenizer(pattern), model=model)
+    rule, library = ByteLevelCuts(tokenizer), load_engine("tokenizers", tokenizer, "none")
+    engines = [load_engine(name, tokenizer, "none") for name in ("kernel", "fastokens", "tiktoken")]
+    rng = random.Random(10)
+    parts = [
+        *added,
+        "<tool_call",
+        "tool_call>",
+        "<",
+        "</",
+        "|",
+        "a1",
+        " ",
+        "x ",
+        "\u5b57",
+        "\n",
+        "7",
+    ]
+    found = 0
+    for _ in range(3000):
+        text = "".join(rng.choices(parts, k=rng.randrange(1, 8)))
+        data, whole = text.encode(), ids_of(library, [text])
+        for engine in engines:
+            assert ids_of(engine, [text, "plain", text]) == [
+                *whole,
+                *ids_of(library, ["plain"]),
+                *whole,
+            ]
+        for cut in np.flatnonzero(rule.mask(np.frombuffer(data, np.uint8))).tolist():
+            divided = ids_of(library, [data[:cut].decode(), data[cut:].decode()])
+            assert divided == whole, (ascii(text), cut)
+            found += 1
+    assert found > 1000
+
+
 def wide_texts(seed: int, count: int) -> list[str]:
     """Scripts without blanks, where cuts stand at free junctions."""
     rng = random.Random(seed)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["default_unit_bytes", "make_executor", "rule_of_job"]
 
-_TEXT_RULES = 1
+_TEXT_RULES = 2
 
 
 @dataclass(frozen=True, slots=True)
