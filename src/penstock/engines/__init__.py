@@ -41,6 +41,7 @@ _NEEDS = {
 # For each id above GPT-2's, and for each byte of a file that a library reads.
 _ID_BYTES = {"kernel": 500, "fastokens": 1800, "tiktoken": 1000, "tokenizers": 1600}
 _CONTENT_BYTES = 20
+_NORMALIZER_BYTES = 128 << 20
 _GPT2_IDS = 50_257
 # What a document takes that is encoded as a whole, for each of its bytes (ADR 20).
 _DOCUMENT_BYTES = {"fastokens": 60, "tokenizers": 220, "sentencepiece": 60}
@@ -57,7 +58,8 @@ def engine_needs(name: str, tokenizer: Tokenizer) -> MemoryNeeds:
     needs, model = _NEEDS[name], tokenizer.model
     if isinstance(model, ByteLevel):
         more = _ID_BYTES[name] * max(model.num_ids - _GPT2_IDS, 0)
-        more += 0 if model.is_plain else _NEEDS["tokenizers"].least_bytes // 2
+        # Another library is loaded, and one worker compares with it.
+        more += 0 if model.is_plain else _NORMALIZER_BYTES
     else:
         more = _CONTENT_BYTES * len(model.content)
     return MemoryNeeds(needs.least_bytes + more, needs.block_bytes)
@@ -137,19 +139,19 @@ def load_engine(name: str, tokenizer: Tokenizer, eot: EotPlace) -> Engine:
     model, reference = tokenizer.model, name_reference(tokenizer)
     if not isinstance(model, ByteLevel) or name == reference:
         return engine
-    strings = [*model.added]
     if name == "fastokens" and model.pattern != GPT2_PATTERN:
-        strings.append(_TAKEN_FOR_SPACE)
-    if not strings and model.normalizer is None:
-        return engine
-    from penstock.engines.prepared import PreparedEngine
+        from penstock.engines.prepared import GuardedEngine
 
-    return PreparedEngine(
-        engine,
-        lambda: _load(reference, tokenizer, eot),
-        strings,
-        normalizes=model.normalizer is not None,
-    )
+        engine = GuardedEngine(engine, lambda: _load("tiktoken", tokenizer, eot), _TAKEN_FOR_SPACE)
+    if model.normalizer is not None:
+        from penstock.engines.prepared import NormalizedEngine
+
+        engine = NormalizedEngine(engine)
+    if model.added:
+        from penstock.engines.added import AddedTokensEngine
+
+        engine = AddedTokensEngine(engine, model.added)
+    return engine
 
 
 def _load(name: str, tokenizer: Tokenizer, eot: EotPlace) -> Engine:
