@@ -167,6 +167,48 @@ def test_the_kernel_and_the_cuts_have_the_same_free_junctions() -> None:
             assert encoder.is_free_junction(pair >> 8, pair & 0xFF) == free[pair]
 
 
+SCRIPTS = (
+    "\u4e00\u4e01\u4e02\u5b57",
+    "\u0430\u0431\u0432",
+    "\u0e01\u0e31\u0e32",
+    "\uac00\uac01\uc774",
+    "\u0905\u0941\u0947\u093c",
+    "\u4e00\u0430a ",
+)
+
+
+def joined_tokens(rng: random.Random, letters: str) -> dict[bytes, int]:
+    """Tokens that merges make, many of which begin or end inside a character."""
+    parts = [bytes([byte]) for byte in f"{letters} ".encode()]
+    made: list[bytes] = []
+    for _ in range(rng.choice((20, 100, 600))):
+        token = rng.choice(parts) + rng.choice(parts)
+        if rng.random() < 0.2:
+            token = "".join(rng.choices(letters, k=rng.randrange(1, 5))).encode()
+        if 1 < len(token) < 40 and token not in made:
+            made.append(token)
+            parts.append(token)
+    for _ in range(rng.choice((0, 0, 1, 20))):  # some come before what they are made of
+        first, second = rng.randrange(len(made)), rng.randrange(len(made))
+        made[first], made[second] = made[second], made[first]
+    return {bytes([byte]): byte for byte in range(256)} | {
+        token: rank for rank, token in enumerate(made, 256)
+    }
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_characters_are_merged_as_their_bytes_are(seed: int) -> None:
+    rng = random.Random(seed)
+    letters, pattern = rng.choice(SCRIPTS), rng.choice(("gpt2", "cl100k"))
+    ranks = joined_tokens(rng, letters)
+    lengths = (1, 2, 3, 5, 8, 12, 20, 30, 40, 90, 400)
+    texts = ["".join(rng.choices(f"{letters} ", k=rng.choice(lengths))) for _ in range(150)]
+    texts += ["".join(rng.choices(letters, k=rng.choice(lengths))) for _ in range(150)]
+    # An end-of-text id that needs 32 bits makes all of them wide.
+    encoders = [_kernel.Encoder(ranks, 1 << 17, "none", 1 << 12, isa, pattern) for isa in ISAS]
+    check(encoders, reference_of(ranks, pattern), texts)
+
+
 # ---- the merges that make tokens ----
 
 

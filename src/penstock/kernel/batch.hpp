@@ -7,6 +7,7 @@
 #include "segments.hpp"
 #include "simd.hpp"
 #include "state.hpp"
+#include "units.hpp"
 
 namespace penstock::kernel::PENSTOCK_ISA {
 
@@ -74,19 +75,29 @@ class BatchEncoder {
       const uint32_t i = scratch_.misses[m];
       if (border != last_border && border->piece == i) {
         scratch_.values[i] = border_value(*border++);
-      } else if (const uint32_t id = whole_token(i); PENSTOCK_UNLIKELY(id != kNoMerge)) {
-        scratch_.values[i].ids[0] = static_cast<Id>(id);
-        scratch_.values[i].count = 1;
-      } else if (batch_.length(i) <= kShortPiece) {
-        add_short(i);
-      } else if (batch_.length(i) <= kMediumPiece) {
-        add_medium(i);
       } else {
-        scratch_.values[i].count = Value::kNotHere;
+        add_miss(i);
+        if (short_group_.is_full()) merge_group(short_group_);
+        if (medium_group_.is_full()) merge_group(medium_group_);
       }
     }
-    if (short_group_.size > 0) merge_short_group();
-    if (medium_group_.size > 0) merge_medium_group();
+    if (short_group_.size > 0) merge_group(short_group_);
+    if (medium_group_.size > 0) merge_group(medium_group_);
+  }
+
+  PENSTOCK_INLINE void add_miss(uint32_t i) {
+    if (const uint32_t id = whole_token(i); PENSTOCK_UNLIKELY(id != kNoMerge)) {
+      scratch_.values[i].ids[0] = static_cast<Id>(id);
+      scratch_.values[i].count = 1;
+    } else if (batch_.length(i) <= kShortPiece) {
+      add_short(i);
+    } else if (batch_.length(i) <= kMediumPiece) {
+      add_medium(i);
+    } else if (sizeof(Id) == 4 && mostly_non_ascii(batch_.piece(i))) {
+      add_units(i);
+    } else {
+      scratch_.values[i].count = Value::kNotHere;
+    }
   }
 
   PENSTOCK_INLINE uint32_t whole_token(uint32_t i) const {
@@ -107,17 +118,19 @@ class BatchEncoder {
     const unsigned high =
         count_bits(key.low & kTopBits) + count_bits(key.high & kTopBits) - padding;
     const bool spaces = key.low == kEightSpaces && count_spaces(batch_.piece(i), length) == length;
-    if (spaces || (2 * high > length && has_junctions(batch_.piece(i), length))) {
+    if (spaces || (sizeof(Id) == 2 && 2 * high > length)) {
       scratch_.values[i].count = Value::kNotHere;
-    } else if (short_group_.add(batch_.piece(i), length, i)) {
-      merge_short_group();
+    } else if (sizeof(Id) == 4 && high > 0) {
+      add_units(i);
+    } else {
+      short_group_.add(batch_.piece(i), length, i);
     }
   }
 
   PENSTOCK_INLINE void add_medium(uint32_t i) {
     const uint8_t* p = batch_.piece(i);
     const bool spaces = p[0] == ' ' && p[1] == ' ';
-    if (spaces || (mostly_non_ascii(p) && has_junctions(p, batch_.length(i)))) {
+    if (spaces || (sizeof(Id) == 2 && mostly_non_ascii(p))) {
       scratch_.values[i].count = Value::kNotHere;
       return;
     }
@@ -125,18 +138,27 @@ class BatchEncoder {
     const MediumEntry<Id>& entry = medium_entry(state_.pieces, key);
     if (holds(entry, key)) {
       overflow(i, entry.ids, entry.count, sizeof entry.ids);
-    } else if (medium_group_.add(p, batch_.length(i), i)) {
-      merge_medium_group();
+    } else if (sizeof(Id) == 4 && mostly_non_ascii(p)) {
+      add_units(i);
+    } else {
+      medium_group_.add(p, batch_.length(i), i);
     }
   }
 
-  // Is a piece in another script worth cutting at junctions? With small vocabularies always. With
-  // large ones it depends on the script, and the first two characters tell.
-  PENSTOCK_INLINE bool has_junctions(const uint8_t* p, size_t length) const {
-    if constexpr (sizeof(Id) == 2) return true;
-    const uint8_t* at = p + (p[0] < 0x80 ? 1 : 0);
-    at += at[0] < 0xE0 ? 2 : at[0] < 0xF0 ? 3 : 4;
-    return at < p + length && !state_.junctions.may_span(at, p, p + length);
+  // Another script and ids of 32 bits: merging starts from characters. (With ids of 16 bits, which
+  // means a small vocabulary, there are so many free junctions that cutting is better.)
+  PENSTOCK_INLINE void add_units(uint32_t i) {
+    Units<Id> units;
+    find_units(state_, batch_.piece(i), batch_.length(i), units);
+    if (units.count > kMostUnits) {
+      scratch_.values[i].count = Value::kNotHere;
+    } else if (units.joints == 0) {
+      keep(i, units.ids, units.count);
+    } else if (units.count <= kShortPiece) {
+      short_group_.add(units, i);
+    } else {
+      medium_group_.add(units, i);
+    }
   }
 
   // Keeps a result that is too long for a Value.
@@ -147,32 +169,29 @@ class BatchEncoder {
     scratch_.values[i].count = Value::kInOverflow;
   }
 
-  PENSTOCK_INLINE void merge_short_group() {
-    short_group_.merge(state_.merges);
-    for (unsigned g = 0; g < short_group_.size; ++g) {
-      const uint32_t i = short_group_.tags[g];
-      const Id* ids = short_group_.ids[g];
-      const Value value = short_value(ids, short_group_.counts[g]);
+  template <class Group>
+  PENSTOCK_INLINE void merge_group(Group& group) {
+    group.merge(state_.merges);
+    for (unsigned g = 0; g < group.size; ++g) keep(group.tags[g], group.ids[g], group.counts[g]);
+    group.size = 0;
+  }
+
+  // Stores what a piece was merged to, for this batch and for later ones.
+  PENSTOCK_INLINE void keep(uint32_t i, const Id* ids, unsigned count) {
+    const size_t length = batch_.length(i);
+    if (length <= kShortPiece) {
+      const Value value = short_value(ids, count);
       // A longer result is stored as kNotHere: the next time the medium table is asked for it.
       store_short(state_.pieces, scratch_.lines[i], scratch_.keys[i], value);
       if (PENSTOCK_LIKELY(value.count <= Value::kInline)) {
         scratch_.values[i] = value;
-      } else {
-        overflow(i, ids, short_group_.counts[g], kShortPiece * sizeof(Id));
+        return;
       }
+    } else if (length <= kMediumPiece) {
+      const MediumKey key = make_medium_key(batch_.piece(i), length);
+      store_medium(medium_entry(state_.pieces, key), key, ids, count);
     }
-    short_group_.size = 0;
-  }
-
-  PENSTOCK_INLINE void merge_medium_group() {
-    medium_group_.merge(state_.merges);
-    for (unsigned g = 0; g < medium_group_.size; ++g) {
-      const MediumKey key = make_medium_key(medium_group_.pieces[g], medium_group_.lengths[g]);
-      const Id* ids = medium_group_.ids[g];
-      store_medium(medium_entry(state_.pieces, key), key, ids, medium_group_.counts[g]);
-      overflow(medium_group_.tags[g], ids, medium_group_.counts[g], sizeof medium_group_.ids[g]);
-    }
-    medium_group_.size = 0;
+    overflow(i, ids, count, kShortMerge * sizeof(Id));
   }
 
   PENSTOCK_INLINE Id* write(Id* out) {

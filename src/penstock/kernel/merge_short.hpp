@@ -7,6 +7,7 @@
 #include "merge_plain.hpp"
 #include "simd.hpp"
 #include "state.hpp"
+#include "units.hpp"
 
 namespace penstock::kernel::PENSTOCK_ISA {
 
@@ -59,13 +60,23 @@ struct MergeGroup {
   unsigned size = 0;
   alignas(64) Id ids[kPieces][kShortMerge];
   unsigned counts[kPieces];
+  // With ids of 32 bits a piece may start from units in place of bytes; 0 of them: it does not.
+  Units<Id> units[sizeof(Id) == 4 ? kPieces : 1];
 
-  // Takes a piece; true when the group is full and must be merged.
-  PENSTOCK_INLINE bool add(const uint8_t* piece, size_t length, unsigned tag) {
+  PENSTOCK_INLINE bool is_full() const { return size == kPieces; }
+
+  // Takes a piece; when the group is full it must be merged.
+  PENSTOCK_INLINE void add(const uint8_t* piece, size_t length, unsigned tag) {
     pieces[size] = piece;
     lengths[size] = static_cast<unsigned>(length);
     tags[size] = tag;
-    return ++size == kPieces;
+    if constexpr (sizeof(Id) == 4) units[size].count = 0;
+    ++size;
+  }
+  PENSTOCK_INLINE void add(const Units<Id>& from, unsigned tag) {
+    units[size] = from;
+    tags[size] = tag;
+    ++size;
   }
 
   PENSTOCK_INLINE void merge(const MergeTables<Id>& tables) {
@@ -90,7 +101,10 @@ struct MergeGroup {
       Keys keys[kPieces];
       for (unsigned g = 0; g < kPieces; ++g) {
         const bool used = g < size;
-        keys[g] = load_wide<Keys>(tables, pieces[used ? g : 0], used ? lengths[g] : 0, wide[g]);
+        keys[g] = used && units[g].count > 0
+                      ? load_wide_ids<Keys>(tables, units[g].ids, units[g].count, units[g].joints,
+                                            wide[g])
+                      : load_wide<Keys>(tables, pieces[used ? g : 0], used ? lengths[g] : 0, wide[g]);
       }
       merge_lockstep_wide(tables, wide, keys);
       for (unsigned g = 0; g < size; ++g) counts[g] = store_wide(wide[g], ids[g]);
@@ -98,7 +112,9 @@ struct MergeGroup {
     }
 #endif
     for (unsigned g = 0; g < size; ++g) {
-      counts[g] = merge_plain(tables, pieces[g], lengths[g], ids[g]);
+      counts[g] = sizeof(Id) == 4 && units[g].count > 0
+                      ? merge_units_plain(tables, units[g].ids, units[g].count, ids[g])
+                      : merge_plain(tables, pieces[g], lengths[g], ids[g]);
     }
   }
 };

@@ -42,9 +42,11 @@ State<Id>::State(const Vocabulary& vocabulary, size_t table_bytes)
     : merges(vocabulary),
       whole_tokens(vocabulary.whole_tokens()),
       junctions(vocabulary),
+      borders(vocabulary),
       character_buffer(2 * kCharacters * sizeof(CharacterIds<Id>)),
       pieces(table_bytes) {
   fill_characters();
+  if (sizeof(Id) == 4) fill_character_starts(vocabulary);
   fill_space_runs();
 }
 
@@ -60,6 +62,23 @@ void State<Id>::fill_characters() {
       CharacterIds<Id>& entry = to[spaces * kCharacters + code_point];
       for (unsigned i = 0; i < 4; ++i) entry.ids[i] = i < count ? ids[i] : kNoId<Id>;
     }
+  }
+}
+
+template <class Id>
+void State<Id>::fill_character_starts(const Vocabulary& vocabulary) {
+  start_buffer = Buffer(kCharacters * sizeof(CharacterStart<Id>));
+  const std::vector<uint32_t> around = lowest_ranks_around_characters(vocabulary);
+  for (uint32_t code_point = 0x80; code_point < kCharacters; ++code_point) {
+    CharacterStart<Id>& start = start_buffer.as<CharacterStart<Id>>()[code_point];
+    uint8_t bytes[3];
+    const unsigned length = write_utf8(code_point, bytes);
+    Id highest = 0;
+    start.count = static_cast<uint16_t>(merge_plain(merges, bytes, length, start.ids, &highest));
+    if (around[code_point] > highest) continue;
+    for (unsigned i = 0; i < length; ++i) start.ids[i] = merges.byte_id(bytes[i]);
+    start.count = static_cast<uint16_t>(length);
+    start.joints = static_cast<uint16_t>(bits_below(length - 1));
   }
 }
 

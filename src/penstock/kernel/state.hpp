@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "bytes.hpp"
+#include "character_starts.hpp"
 #include "junctions.hpp"
 #include "memory.hpp"
 #include "pair_table.hpp"
@@ -99,7 +100,9 @@ struct State {
   MergeTables<Id> merges;
   WholeTokens whole_tokens;
   Junctions junctions;
+  CharacterBorders borders;
   Buffer character_buffer;
+  Buffer start_buffer;  // only with ids of 32 bits
   SpaceRuns<Id> spaces;
   PieceTables<Id> pieces;
   Workspace merge_workspace;
@@ -112,9 +115,13 @@ struct State {
   PENSTOCK_INLINE const CharacterIds<Id>* characters_after_space() const {
     return characters() + kCharacters;
   }
+  PENSTOCK_INLINE const CharacterStart<Id>* character_starts() const {
+    return start_buffer.as<CharacterStart<Id>>();
+  }
 
  private:
   void fill_characters();
+  void fill_character_starts(const Vocabulary& vocabulary);
   void fill_space_runs();
 };
 

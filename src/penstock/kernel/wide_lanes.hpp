@@ -79,6 +79,22 @@ PENSTOCK_INLINE Keys load_wide(const MergeTables<uint32_t>& tables, const uint8_
   return Keys::load(keys);
 }
 
+// The same from ids in place of bytes; only the pairs of `joints` are looked up.
+template <class Keys>
+PENSTOCK_INLINE Keys load_wide_ids(const MergeTables<uint32_t>& tables, const uint32_t* ids,
+                                   unsigned count, uint64_t joints, WidePiece& piece) {
+  alignas(32) uint32_t keys[Keys::kLanes];
+  for (unsigned i = 0; i < Keys::kLanes; ++i) keys[i] = kNoKey;
+  for (; joints != 0; joints &= joints - 1) {
+    const unsigned i = lowest_bit(joints);
+    keys[i] = make_merge_key(tables.rank_of(ids[i], ids[i + 1]), i);
+  }
+  std::memcpy(piece.ids, ids, Keys::kLanes * sizeof(uint32_t));
+  piece.ids[kNoLane] = piece.ids[kNoLane + 1] = 0;
+  piece.left = bits_below(count);
+  return Keys::load(keys);
+}
+
 // kGroup pieces at once, in lockstep, as merge_lockstep does.
 template <class Keys, unsigned kGroup>
 PENSTOCK_INLINE void merge_lockstep_wide(const MergeTables<uint32_t>& tables,
