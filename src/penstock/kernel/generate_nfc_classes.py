@@ -7,7 +7,7 @@ that what is in normal form C stays so, and code points that a version does not 
 import unicodedata
 from pathlib import Path
 
-from generate_unicode_classes import c_array
+from generate_unicode_classes import c_array  # type: ignore[import-not-found]
 
 # A character that begins is inert if it is not made of others and makes none with those behind it.
 # The values between are canonical combining classes, from MAYBE on those of `maybe_classes`.
