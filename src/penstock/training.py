@@ -138,6 +138,14 @@ def train_tokenizer(settings: TrainingSettings, progress: Progress) -> Trained:
 def _prove(path: Path, settings: TrainingSettings) -> None:
     """Read the file as `-t` will: its ids must be those of its merges, in order."""
     found = load_tokenizer(str(path), eot_token=settings.special[0])
+    taken = set(found.ranks.values()) & set(found.special.values())
+    for text in settings.special:
+        if found.special[text] in taken:
+            raise UsageError(
+                f"`{text}` is how a token of ordinary text is spelled, so it cannot be special",
+                where="--special",
+                next_step="pass a text such as `--special '<|endoftext|>'`",
+            )
     if not isinstance(found.model, ByteLevel):
         raise EngineError(
             f"a bug: what was learnt is not what its ids stand for: {found.model.why}",

@@ -62,6 +62,8 @@ _SPLIT_OF = dict(zip((TRAIN, VAL), SPLITS, strict=True))
 _MAX_SPARE_TOKENS = 3
 # The reference is slow: this much takes it a tenth of a second.
 _MAX_SAMPLE_BYTES = 1 << 19
+# It also takes a hundred times the length of a text, or gives up on a long one.
+_MAX_COMPARED_BYTES = 1 << 18
 
 
 class ShareReachedError(Exception):
@@ -173,10 +175,11 @@ class Worker:
             for read in reader.iter_blocks(unit):
                 room = _UnitTokens(self._spec.dtype).room(TRAIN, read)
                 block, ids = self._encode_block(read, unit, _Tally(), room)
-                if len(ids) and num_compared < _MAX_SAMPLE_BYTES:
-                    num_compared += int((block.ends - block.starts).sum())
-                    self._compare(ids, reference.encode(block), unit.place)
                 num_tokens += len(ids)
+                sample = _take_sample(block, _MAX_SAMPLE_BYTES - num_compared)
+                if len(sample.starts):
+                    num_compared += int((sample.ends - sample.starts).sum())
+                    self._compare(self._engine.encode(sample), reference.encode(sample), unit.place)
             seen.append((reader.take_counts().input_bytes, num_tokens))
             reader.take_skipped()
         return seen
@@ -231,6 +234,13 @@ class Worker:
             return repaired, self._engine.encode(repaired)
 
 
+def _take_sample(block: Block, num_bytes: int) -> Block:
+    """Return the first pieces of a block, less those that are too long for a slow reference."""
+    lengths = block.ends - block.starts
+    short = lengths <= _MAX_COMPARED_BYTES
+    return block.select(short & (np.cumsum(lengths * short) <= num_bytes))
+
+
 class _UnitTokens:
     """The ids of one unit, for each split and for the document carried in."""
 
@@ -249,6 +259,12 @@ class _UnitTokens:
         """Keep ids that the engine put into their room; copy others, narrowed to the dtype."""
         place = self._reserve(code, len(ids))[: len(ids)]
         if not np.may_share_memory(place, ids):
+            if ids.itemsize > place.itemsize and len(ids) and ids.max() > np.iinfo(place.dtype).max:
+                raise EngineError(
+                    f"the engine gave the id {ids.max()}, which does not fit {place.dtype}",
+                    where="a block of text",
+                    next_step="pass `--dtype uint32`, and report this with the tokenizer",
+                )
             place[:] = ids
         self._counts[code] += len(ids)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import re
 from collections.abc import Callable
 from functools import cache
@@ -123,7 +124,7 @@ def merge_another_way(content: dict[str, Any]) -> None:
 
 def finds_in_text(text: str, **flags: bool) -> Edit:
     def edit(content: dict[str, Any]) -> None:
-        token = {"id": 390, "content": text, "special": False, "normalized": False}
+        token = {"id": 400, "content": text, "special": False, "normalized": False}
         content["added_tokens"].append({**ADDED_FLAGS, **token, **flags})
 
     return edit
@@ -160,6 +161,9 @@ LEFT: list[tuple[Edit, str]] = [
     (finds_in_text("caf\u00e9"), "it finds 'caf\u00e9' in text"),
     (finds_in_text("word", lstrip=True), "it finds 'word' in text"),
     (finds_in_text("word", normalized=True), "it finds 'word' in normalized text"),
+    (finds_in_text("<|end"), "can be a part of a special token"),
+    (finds_in_text("text|>x"), "can be a part of a special token"),
+    (set_at("model", "ignore_merges", to=True), "special tokens among them"),
     (set_at("model", "vocab", "\u65e5", to=9999), "not spelled in bytes"),
     (set_at("model", "vocab", "qzqzqz", to=9999), "is made by no merges"),
     (swap_merges, "not in order of id"),
@@ -204,8 +208,11 @@ REFUSED: list[tuple[Edit, str]] = [
         ),
         "its template puts '<a>', '<b>' around each text",
     ),
-    (set_at("added_tokens", 0, "id", to=1 << 40), "has the id"),
-    (set_at("model", "vocab", "a", to=1.5), "cannot read it"),
+    (set_at("added_tokens", 0, "id", to=1 << 40), "has the id|cannot read it"),
+    (set_at("added_tokens", 0, "id", to=5), "has the id 5; its library gives 0"),
+    (set_at("model", "vocab", "zz", to=-5), "ids that are not from 0"),
+    (set_at("post_processor", to={"type": "Odd"}), "its post-processor is `Odd`"),
+    (set_at("model", "vocab", "a", to=1.5), "ids that are not from 0"),
     (set_at("model", "vocab", to={}), "cannot read it"),
     (merge_another_way, "cannot read it"),
     (lambda content: content.pop("model"), "no `tokenizer.json`"),
@@ -232,12 +239,12 @@ def test_a_normal_form_and_simple_added_tokens_go_with_ranks(tmp_path: Path) -> 
     content["normalizer"] = {"type": "Sequence", "normalizers": [{"type": "NFC"}]}
     found = load_tokenizer(write_json(tmp_path, content))
     assert isinstance(found.model, ByteLevel)
-    assert (found.model.normalizer, found.model.added) == ("NFC", {"<tool>": 390})
+    assert (found.model.normalizer, found.model.added) == ("NFC", {"<tool>": 400})
     assert name_reference(found) == "tokenizers"
     plain = load_tokenizer(write_json(tmp_path, small_json()))
     assert found.ranks == plain.ranks
     assert found.fingerprint != plain.fingerprint
-    assert found.decode_bytes([390]) == b"<tool>"
+    assert found.decode_bytes([400]) == b"<tool>"
 
 
 def template(*parts: str) -> dict[str, Any]:
@@ -250,6 +257,10 @@ def template(*parts: str) -> dict[str, Any]:
     return {"type": "TemplateProcessing", "single": single, "pair": single, "special_tokens": {}}
 
 
+ROBERTA = {"type": "RobertaProcessing", "cls": ["<s>", 0], "sep": ["</s>", 1]}
+NAMED = {"X": {"id": "X", "ids": [0], "tokens": ["<s>"]}}
+
+
 @pytest.mark.parametrize(
     ("special", "processor", "config", "expected"),
     [
@@ -257,6 +268,9 @@ def template(*parts: str) -> dict[str, Any]:
         (["<s>", "</s>"], None, None, ("</s>", None)),
         (["<s>", "</s>"], template("<s>", "A"), None, ("</s>", "<s>")),
         (["[CLS]", "[SEP]"], template("[CLS]", "A", "[SEP]"), None, ("[SEP]", "[CLS]")),
+        (["<s>", "</s>"], template("<s>", "A"), {"add_bos_token": False}, ("</s>", None)),
+        (["<s>", "</s>"], ROBERTA, None, ("</s>", "<s>")),
+        (["<s>", "</s>"], {**template("X", "A"), "special_tokens": NAMED}, None, ("</s>", "<s>")),
         (["<s>", "<e>"], None, {"eos_token": "<e>", "bos_token": "<s>"}, ("<e>", None)),
         (
             ["<s>", "<e>"],
@@ -304,6 +318,7 @@ def test_begin_of_text_is_asked_for_by_text_or_id(tmp_path: Path) -> None:
         ("<x>", r"no special token `<x>`; its special tokens are `<s>` \(0\), `</s>` \(1\)"),
         ("</s>", "ends documents already"),
         ("5", "cannot stand between documents: .* which text has"),
+        ("1" * 5000, "no special token"),
     ):
         with pytest.raises(UsageError, match=why) as raised:
             load_tokenizer(path, bos=asked)
@@ -383,6 +398,9 @@ def test_a_file_that_names_its_pattern_is_asked_for_no_other(tmp_path: Path) -> 
         ("empty", "the folder has none of tokenizer.json, tokenizer.model"),
         ("llama.model", "`sentencepiece` cannot read it"),
         ("llama.bin", "cannot be read from a `.bin` file"),
+        ("empty.model", "it is empty"),
+        ("zero.json", "this is no file, or one of more than"),
+        ("pipe.json", "this is no file, or one of more than"),
     ],
 )
 def test_what_is_no_tokenizer_file_is_told(
@@ -392,6 +410,9 @@ def test_what_is_no_tokenizer_file_is_told(
     (tmp_path / "empty").mkdir()
     (tmp_path / "llama.model").write_bytes(b"no model")
     (tmp_path / "llama.bin").touch()
+    (tmp_path / "empty.model").touch()
+    (tmp_path / "zero.json").symlink_to("/dev/zero")
+    os.mkfifo(tmp_path / "pipe.json")
     with pytest.raises(UsageError, match=why):
         load_tokenizer(name)
 
@@ -418,3 +439,38 @@ def test_a_recorded_tokenizer_must_be_what_it_was(tmp_path: Path) -> None:
     ranks.unlink()
     with pytest.raises(UsageError, match="unknown tokenizer"):
         load_recorded_tokenizer(record_of(made))
+
+
+def unigram(num_pieces: int) -> dict[str, Any]:
+    """A model of words: its special tokens are pieces like others."""
+    pieces = [["<pad>", 0.0], ["</s>", 0.0], ["<unk>", 0.0]]
+    pieces += [[f"w{number}x", -5.0] for number in range(num_pieces - len(pieces))]
+    flags = {**ADDED_FLAGS, "normalized": False, "special": True}
+    return {
+        "version": "1.0",
+        "added_tokens": [
+            {"id": place, "content": name, **flags} for place, (name, _) in enumerate(pieces[:3])
+        ],
+        "model": {"type": "Unigram", "unk_id": 2, "vocab": pieces},
+    }
+
+
+def test_ids_of_a_model_that_lists_its_tokens_are_all_counted(tmp_path: Path) -> None:
+    path = write_json(tmp_path, unigram(70_000))
+    found = load_tokenizer(path, eot_token="80000")
+    assert found.model.num_ids == 70_000
+    assert found.vocab_size == 80_001
+
+
+def test_a_token_that_text_gets_cannot_end_documents(tmp_path: Path) -> None:
+    path = write_json(tmp_path, unigram(100))
+    with pytest.raises(UsageError, match=r"1 cannot stand between .* holds `</s>` gets it too"):
+        load_tokenizer(path)
+
+
+def test_a_config_that_is_none_is_named(tmp_path: Path) -> None:
+    write_json(tmp_path, small_json())
+    for text in ("{bad", "[]"):
+        (tmp_path / "tokenizer_config.json").write_text(text)
+        with pytest.raises(UsageError, match=r"`tokenizer_config\.json` beside it is no JSON"):
+            load_tokenizer(str(tmp_path))

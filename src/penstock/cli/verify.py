@@ -148,7 +148,7 @@ def _proved(report: Report) -> str:
     which = "all" if report.is_all_proved else "a sample"
     return (
         f"{report.documents_proved:,} documents ({which}, {format_bytes(report.text_proved)} of "
-        "text) were encoded again with tiktoken: every id is in its place"
+        "text) were encoded again with the reference: every id is in its place"
     )
 
 

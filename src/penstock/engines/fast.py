@@ -14,6 +14,7 @@ import numpy as np
 
 from penstock.engines.respelled import huggingface_json, without_special
 from penstock.engines.separators import Separators, decode_pieces
+from penstock.errors import EngineError
 from penstock.tokenizer import ByteLevel
 
 if TYPE_CHECKING:
@@ -41,7 +42,14 @@ class FastEngine:
         else:
             content = without_special(model.content)
         with _OneCore():
-            self._fast = fastokens.Tokenizer.from_json_str(content)
+            try:
+                self._fast = fastokens.Tokenizer.from_json_str(content)
+            except ValueError as error:
+                raise EngineError(
+                    f"fastokens cannot read this tokenizer: {error}",
+                    where="--engine",
+                    next_step="pass `--engine tokenizers`",
+                ) from error
             self._fast.encode_batch_flat(["the first call", "makes the thread pool"])
 
     def encode(self, block: Block, room: object = None) -> NDArray[np.uint32]:

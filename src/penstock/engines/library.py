@@ -8,6 +8,7 @@ import numpy as np
 
 from penstock.engines.respelled import huggingface_json
 from penstock.engines.separators import Separators, decode_pieces
+from penstock.errors import EngineError
 from penstock.tokenizer import ByteLevel
 from penstock.tokenizer.libraries import load_library_model
 
@@ -36,13 +37,19 @@ class TokenizersEngine:
 
     def encode(self, block: Block, room: object = None) -> NDArray[np.uint32]:
         """Return the ids of all pieces, with those between documents in place."""
-        encode = self._library.encode
         # One at a time: what it returns takes a hundred times the text.
-        pieces = [
-            np.array(encode(text, add_special_tokens=False).ids, np.uint32)
-            for text in decode_pieces(block)
-        ]
+        pieces = [self._encode_text(text) for text in decode_pieces(block)]
         return _join(pieces, block, self._separators)
+
+    def _encode_text(self, text: str) -> NDArray[np.uint32]:
+        try:
+            return np.array(self._library.encode(text, add_special_tokens=False).ids, np.uint32)
+        except Exception as error:
+            raise EngineError(
+                f"`tokenizers` cannot encode this text: {error}",
+                where=f"a piece of {len(text)} characters that begins with {text[:40]!r}",
+                next_step="give the tokenizer a token for what it does not know",
+            ) from error
 
 
 class SentencePieceEngine:

@@ -7,6 +7,7 @@ reference.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
@@ -18,7 +19,7 @@ from penstock.engines.native import find_native
 from penstock.tokenizer.libraries import import_library
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from penstock.types import Block
 
 __all__ = ["GuardedEngine", "NormalizedEngine"]
+
+_PART_BYTES = 1 << 16
+_ASCII = re.compile(rb"[\x00-\x7f]")
 
 
 class GuardedEngine:
@@ -89,10 +93,13 @@ class NormalizedEngine:
         changed: dict[int, bytes] = {}
         for piece in doubtful.tolist():
             text = bytes(block.text[int(block.starts[piece]) : int(block.ends[piece])])
-            normal = self._normalize(text.decode()).encode()
+            normal = b"".join(map(self._normalize_part, _iter_parts(text)))
             if normal != text:
                 changed[piece] = normal
         return changed
+
+    def _normalize_part(self, text: bytes) -> bytes:
+        return self._normalize(text.decode()).encode()
 
     def _is_surely_normal(self, block: Block) -> NDArray[np.bool_]:
         if self._surely_nfc is not None:
@@ -102,6 +109,21 @@ class NormalizedEngine:
             return sure.astype(np.bool_)
         pieces = zip(block.starts.tolist(), block.ends.tolist(), strict=True)
         return np.array([bytes(block.text[a:b]).isascii() for a, b in pieces], np.bool_)
+
+
+def _iter_parts(text: bytes) -> Iterator[bytes]:
+    """Divide text before ASCII characters, which compose with nothing that precedes them.
+
+    The library takes a hundred bytes for each byte it normalizes.
+    """
+    start = 0
+    while len(text) - start > _PART_BYTES:
+        found = _ASCII.search(text, start + _PART_BYTES)
+        if found is None:
+            break
+        yield text[start : found.start()]
+        start = found.start()
+    yield text[start:]
 
 
 def _with_texts(block: Block, changed: dict[int, bytes]) -> Block:

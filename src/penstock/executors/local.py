@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any
 
+from penstock.engines import name_reference
 from penstock.errors import EngineError, PenstockError
 from penstock.types import Finished
 
@@ -315,8 +316,9 @@ class LocalExecutor:
         self.num_replaced += 1
 
     def _other_ways(self) -> str:
-        other = "fastokens" if self._spec.engine == "tiktoken" else "tiktoken"
-        return f"pass more `--memory` or `--engine {other}`; if that does not help, report it"
+        reference = name_reference(self._spec.tokenizer)
+        other = "" if self._spec.engine == reference else f" or `--engine {reference}`"
+        return f"pass more `--memory`{other}; if that does not help, report it"
 
     def _start(self) -> _Process:
         ours, theirs = socket.socketpair()

@@ -59,9 +59,9 @@ def find_file(name: str) -> TokenizerFile | None:
 
 def _read(path: Path) -> TokenizerFile:
     try:
-        if path.stat().st_size > _MAX_FILE_BYTES:
+        if not path.is_file() or path.stat().st_size > _MAX_FILE_BYTES:
             raise UsageError(
-                f"this is no tokenizer: it has more than {_MAX_FILE_BYTES >> 20} MiB",
+                f"this is no file, or one of more than {_MAX_FILE_BYTES >> 20} MiB: no tokenizer",
                 where=str(path),
                 next_step="pass a `tokenizer.json`, a `.tiktoken` or a SentencePiece `.model` file",
             )

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from penstock.tokenizer.described import Described
+from penstock.tokenizer.libraries import try_library
 from penstock.tokenizer.models import ByteLevel, LibraryModel
+from penstock.tokenizer.templates import find_ends
 from penstock.vocabulary import (
     BYTE_OF,
     GPT2_PATTERN,
@@ -23,9 +25,6 @@ from penstock.vocabulary import (
     last_merges,
     read_spelling,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 __all__ = ["read_huggingface"]
 
@@ -47,22 +46,52 @@ def read_huggingface(content: bytes, config: bytes | None) -> Described:
         special = {str(token["content"]): int(token["id"]) for token in added if token["special"]}
         if model.get("dropout"):
             raise UnsupportedError("its model has a `dropout`: it gives other ids each time")
-        ids = [*model["vocab"].values()] if isinstance(model["vocab"], dict) else []
-        ids += [int(token["id"]) for token in added]
-        begin, end = _template_ends(settings.get("post_processor"))
-        options = json.loads(config) if config else {}
-        begin = begin or (_config_token(options, "bos") if options.get("add_bos_token") else None)
-        end = end or _config_token(options, "eos")
+        ids = _check_ids(_vocab_of(model), added, content)
+        begin, end = find_ends(settings.get("post_processor"), config)
         try:
             found: ByteLevel | LibraryModel = _read_ranks(settings, model, added)
         except _LibraryOnlyError as error:
             found = _leave_to_library(settings, added, ids, str(error))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UnsupportedError(f"this is no `tokenizer.json` ({error!r})") from error
-    for text, token_id in special.items():
-        if not 0 <= token_id <= MAX_ID:
-            raise UnsupportedError(f"the added token {text!r} has the id {token_id}")
     return Described(found, special, end_text=end, begin_text=begin)
+
+
+def _vocab_of(model: dict[str, Any]) -> dict[str, int]:
+    """Return the ids of a model's tokens; some list them in order, with a number for each."""
+    vocab = model["vocab"]
+    if isinstance(vocab, list):
+        return {str(piece[0]): place for place, piece in enumerate(vocab)}
+    return dict(vocab)
+
+
+def _check_ids(vocab: dict[str, int], added: list[dict[str, Any]], content: bytes) -> set[int]:
+    """Return all ids; refuse added tokens that the library gives other ids than the file.
+
+    It takes the id of the vocabulary for a token that is there, and the next free one for others;
+    where that is not what the file says, it is asked.
+    """
+    ids = set(vocab.values())
+    following = len(vocab)
+    for token in added:
+        text, token_id = str(token["content"]), int(token["id"])
+        if token_id != vocab.get(text, following):
+            given = _ask_library(content, text)
+            if token_id != given:
+                raise UnsupportedError(
+                    f"the added token {text!r} has the id {token_id}; its library gives {given}"
+                )
+        following += text not in vocab
+        ids.add(token_id)
+    if not all(type(one) is int and 0 <= one <= MAX_ID for one in ids):
+        raise UnsupportedError(f"it has ids that are not from 0 to {MAX_ID}")
+    return ids
+
+
+def _ask_library(content: bytes, text: str) -> int | None:
+    library = try_library("tokenizers", content)
+    found: int | None = library.token_to_id(text)
+    return found
 
 
 # ---- ranks, where they are proved to say all ----
@@ -84,6 +113,8 @@ def _read_ranks(
     # Special tokens stand in `vocab` too, where no merge makes them.
     unmerged = set(vocab) - {left + right for left, right in merges} - set(BYTE_OF)
     special_only = unmerged & {token["content"] for token in added}
+    if special_only and model.get("ignore_merges"):
+        raise _LibraryOnlyError("it looks up whole pieces, special tokens among them")
     spelled = {_bytes_of(text): text for text in vocab.keys() - special_only}
     ranks = {token: vocab[text] for token, text in spelled.items()}
     _check_order(vocab, merges)
@@ -165,9 +196,11 @@ def _find_added(added: list[dict[str, Any]]) -> dict[str, int]:
     """
     found = {}
     for token in added:
+        text = str(token["content"])
         if token["special"]:
             continue
-        text = str(token["content"])
+        if _is_hidden(text, added):
+            raise _LibraryOnlyError(f"{text!r} in text can be a part of a special token")
         is_simple = text.isascii() and text.isprintable() and " " not in text
         if not is_simple or any(token.get(n) for n in ("lstrip", "rstrip", "single_word")):
             raise _LibraryOnlyError(f"it finds {text!r} in text before anything else")
@@ -194,59 +227,37 @@ def _bytes_of(text: str) -> bytes:
 
 
 def _leave_to_library(
-    settings: dict[str, Any], added: list[dict[str, Any]], ids: list[int], why: str
+    settings: dict[str, Any], added: list[dict[str, Any]], ids: set[int], why: str
 ) -> LibraryModel:
     """Keep what decides the ids of text, less what puts others around it or cuts it off."""
-    names = ("normalizer", "pre_tokenizer", "decoder", "model", "added_tokens")
-    kept = {name: settings.get(name) for name in names}
-    content = json.dumps({"version": "1.0", **kept}, sort_keys=True)
-    if not ids:
-        ids = list(range(len(settings["model"]["vocab"])))
+    model = {name: value for name, value in settings["model"].items() if value is not None}
+    steps = {name: settings.get(name) for name in ("normalizer", "pre_tokenizer")}
+    kept = {"version": "1.0", "added_tokens": added, "model": model, **steps}
+    content = json.dumps(kept, sort_keys=True)
+    found = [token for token in added if not token["special"]]
     shape = {
-        "model": {n: v for n, v in settings["model"].items() if n not in ("vocab", "merges")},
-        "normalizer": kept["normalizer"],
-        "pre_tokenizer": kept["pre_tokenizer"],
-        "added": sorted({_flags_of(token) for token in added if not token["special"]}),
+        "model": {n: v for n, v in model.items() if n not in ("vocab", "merges")},
+        "added": sorted({_flags_of(token) for token in found}),
+        "hidden": any(_is_hidden(str(token["content"]), added) for token in found),
+        "gaps": len(ids) <= max(ids),
+        **steps,
     }
     digest = hashlib.sha256(json.dumps(shape, sort_keys=True).encode()).hexdigest()
     return LibraryModel("tokenizers", content.encode(), 1 + max(ids), why, digest[:16])
 
 
+def _is_hidden(text: str, added: list[dict[str, Any]]) -> bool:
+    """Tell whether a special token can hold a token, or the beginning of it.
+
+    There the library finds the special one first, which is text then, and goes on behind it.
+    """
+    names = [str(token["content"]) for token in added if token["special"]]
+    return any(
+        text in name or any(text.startswith(name[at:]) for at in range(1, len(name)))
+        for name in names
+    )
+
+
 def _flags_of(token: dict[str, Any]) -> str:
     names = ("lstrip", "rstrip", "single_word", "normalized")
     return " ".join(name for name in names if token.get(name))
-
-
-# ---- what begins and ends a text ----
-
-
-def _template_ends(post_processor: dict[str, Any] | None) -> tuple[str | None, str | None]:
-    """Return the tokens that the file's own template puts before and behind a text."""
-    before: list[str] = []
-    behind: list[str] = []
-    for step in _steps(post_processor):
-        if step["type"] != "TemplateProcessing":
-            continue
-        names: list[str] = before
-        for part in step["single"]:
-            if "Sequence" in part:
-                names = behind
-            else:
-                names.append(str(part["SpecialToken"]["id"]))
-    if len(before) > 1 or len(behind) > 1:
-        raise UnsupportedError(
-            f"its template puts {', '.join(map(repr, before + behind))} around each text"
-        )
-    return before[0] if before else None, behind[0] if behind else None
-
-
-def _steps(post_processor: dict[str, Any] | None) -> Iterable[dict[str, Any]]:
-    if post_processor and post_processor["type"] == "Sequence":
-        return list(post_processor["processors"])
-    return [post_processor] if post_processor else []
-
-
-def _config_token(config: dict[str, Any], name: str) -> str | None:
-    """Return a token that `tokenizer_config.json` names, by its text or as an object."""
-    token = config.get(f"{name}_token")
-    return str(token["content"]) if isinstance(token, dict) else token

@@ -13,9 +13,9 @@ from importlib import import_module
 from typing import Any, Literal
 
 from penstock.errors import UsageError
-from penstock.vocabulary import read_spelling
+from penstock.vocabulary import UnsupportedError, read_spelling
 
-__all__ = ["Library", "import_library", "load_library_model", "spell_ids"]
+__all__ = ["Library", "import_library", "load_library_model", "spell_ids", "try_library"]
 
 Library = Literal["tokenizers", "sentencepiece"]
 
@@ -47,6 +47,20 @@ def load_library_model(library: Library, content: bytes) -> Any:
     # Text is always text: what looks like a special token is none.
     tokenizer.encode_special_tokens = True
     return tokenizer
+
+
+def try_library(library: Library, content: bytes) -> Any:
+    """Let a library read a file before anything rests on it.
+
+    Raises:
+        UnsupportedError: If it cannot.
+    """
+    try:
+        return load_library_model(library, content)
+    except UsageError:
+        raise
+    except Exception as error:
+        raise UnsupportedError(f"`{library}` cannot read it: {error}") from error
 
 
 def spell_ids(library: Library, content: bytes, ids: set[int]) -> dict[int, bytes]:

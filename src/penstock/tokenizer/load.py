@@ -7,17 +7,17 @@ the file's own library encodes.
 from __future__ import annotations
 
 import difflib
-import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.errors import UsageError
 from penstock.tokenizer.described import Described
 from penstock.tokenizer.encodings import ENCODINGS, find_encoding, read_encoding
 from penstock.tokenizer.files import find_file
 from penstock.tokenizer.huggingface import read_huggingface
-from penstock.tokenizer.libraries import load_library_model
+from penstock.tokenizer.libraries import try_library
 from penstock.tokenizer.models import ByteLevel, LibraryModel, Tokenizer, fingerprint
 from penstock.tokenizer.separators import choose_bos, choose_eot
+from penstock.tokenizer.templates import read_config
 from penstock.vocabulary import PATTERNS, UnsupportedError, check_ids, parse_ranks
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def _read(file: TokenizerFile | None, name: str) -> Described:
             return _read_sentencepiece(file)
         described = read_huggingface(file.content, file.config)
         if isinstance(described.model, LibraryModel):
-            _try_library(described.model)
+            try_library(described.model.library, described.model.content)
     except UnsupportedError as error:
         raise _refusal(file, error) from error
     return described
@@ -138,12 +138,13 @@ def _read_ranks(file: TokenizerFile, name: str, pattern: str | None) -> Describe
 
 def _read_sentencepiece(file: TokenizerFile) -> Described:
     """Read a SentencePiece model; what begins a text is said by the configuration, if at all."""
+    if not file.content:
+        raise UnsupportedError("it is empty")
     model = LibraryModel("sentencepiece", file.content, 0, "SentencePiece has its own rules")
-    library = _try_library(model)
+    library = try_library(model.library, model.content)
     num_ids = int(library.GetPieceSize())
     special = {str(library.IdToPiece(one)): one for one in range(num_ids) if library.IsControl(one)}
-    config = json.loads(file.config) if file.config else {}
-    begins = config.get("add_bos_token") and library.bos_id() >= 0
+    begins = read_config(file.config).get("add_bos_token") and library.bos_id() >= 0
     return Described(
         LibraryModel(model.library, model.content, num_ids, model.why),
         special,

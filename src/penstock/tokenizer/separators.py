@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.errors import UsageError
+from penstock.tokenizer.libraries import load_library_model
 from penstock.tokenizer.models import ByteLevel
 from penstock.vocabulary import MAX_ID
 
@@ -18,6 +19,7 @@ EOT_TEXT = "<|endoftext|>"
 _EOT_NAMES = (EOT_TEXT, "<|end_of_text|>")
 _EOS_NAMES = ("</s>", "<eos>", "<\uff5cend\u2581of\u2581sentence\uff5c>", "[EOS]")
 _SHOWN_SPECIAL = 8
+_MAX_DIGITS = 12
 
 
 def choose_eot(name: str, described: Described, asked: str | None) -> tuple[str, int]:
@@ -68,7 +70,7 @@ def _resolve(name: str, described: Described, wanted: str, flag: str) -> tuple[s
     special = described.special
     if wanted in special:
         text, token_id = wanted, special[wanted]
-    elif wanted.isascii() and wanted.isdecimal():
+    elif wanted.isascii() and wanted.isdecimal() and len(wanted) <= _MAX_DIGITS:
         token_id = int(wanted)
         text = next((each for each, one in special.items() if one == token_id), EOT_TEXT)
     else:
@@ -77,6 +79,7 @@ def _resolve(name: str, described: Described, wanted: str, flag: str) -> tuple[s
             where=flag,
             next_step=f"pass a text or id, such as `{flag} {_example(described)}`",
         )
+    _refuse_text(described, text, token_id, flag)
     taken = _text_of(described, token_id)
     if taken is not None or token_id > MAX_ID:
         why = f"above {MAX_ID}" if taken is None else f"that of the token {taken!r}, which text has"
@@ -86,6 +89,34 @@ def _resolve(name: str, described: Described, wanted: str, flag: str) -> tuple[s
             next_step=f"pass `{flag}` with an id that no token of text has",
         )
     return text, token_id
+
+
+def _refuse_text(described: Described, text: str, token_id: int, flag: str) -> None:
+    """Refuse a token that text gets, which some libraries allow even if it is special."""
+    model = described.model
+    if isinstance(model, ByteLevel):
+        return
+    library = load_library_model(model.library, model.content)
+    is_pieces = model.library == "sentencepiece"
+    for sample in (text, f"a {text} b"):
+        ids = library.EncodeAsIds(sample) if is_pieces else _encode(library, sample)
+        if token_id in ids:
+            raise UsageError(
+                f"{token_id} cannot stand between documents: text that holds `{text}` gets it too",
+                where=flag,
+                next_step=f"pass `{flag}` with an id that no text gets",
+            )
+
+
+def _encode(library: Any, text: str) -> list[int]:
+    try:
+        return list(library.encode(text, add_special_tokens=False).ids)
+    except Exception as error:
+        raise UsageError(
+            f"`tokenizers` cannot encode {text!r} with this tokenizer: {error}",
+            where="--tokenizer",
+            next_step="give it a token for what it does not know",
+        ) from error
 
 
 def _text_of(described: Described, token_id: int) -> bytes | None:
