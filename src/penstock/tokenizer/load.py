@@ -153,16 +153,6 @@ def _read_sentencepiece(file: TokenizerFile) -> Described:
     )
 
 
-def _try_library(model: LibraryModel) -> Any:
-    """Let the library read its file once, before anything rests on it."""
-    try:
-        return load_library_model(model.library, model.content)
-    except UsageError:
-        raise
-    except Exception as error:
-        raise UnsupportedError(f"`{model.library}` cannot read it: {error}") from error
-
-
 def _refusal(file: TokenizerFile, error: UnsupportedError) -> UsageError:
     return UsageError(
         f"this tokenizer cannot be used: {error}",
