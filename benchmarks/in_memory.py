@@ -12,13 +12,13 @@ import json
 import sys
 import time
 from functools import cache, partial
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from measure import limited_cores
 
+import penstock
 from penstock.engines.native import NativeEngine
 from penstock.engines.respelled import huggingface_json
 from penstock.tokenizer import ByteLevel, load_tokenizer
@@ -32,6 +32,13 @@ if TYPE_CHECKING:
 EOT = b"<|endoftext|>"
 # The size at which both engines are fastest: what they write stays in the cache.
 BLOCK_BYTES = 2 << 20
+SPECIAL = {
+    "special": True,
+    "normalized": False,
+    "single_word": False,
+    "lstrip": False,
+    "rstrip": False,
+}
 
 
 def iter_blocks(text: bytes) -> Iterator[bytes]:
@@ -50,7 +57,7 @@ def iter_blocks(text: bytes) -> Iterator[bytes]:
 def chosen_tokenizer() -> tuple[Path, str, Tokenizer]:
     """Return the file of ranks, the name of its pattern, and the two as a tokenizer."""
     if len(sys.argv) <= 3:
-        path = Path(str(resources.files("penstock"))) / "vocab" / "gpt2.tiktoken"
+        path = Path(penstock.__file__).parent / "vocab" / "gpt2.tiktoken"
         return path, "gpt2", load_tokenizer("gpt2")
     path, pattern = Path(sys.argv[3]), sys.argv[4]
     num_ranks = len(path.read_bytes().splitlines())
@@ -62,7 +69,13 @@ def load_gigatoken(text: bytes) -> tuple[list[Any], Callable[[Any], int]]:
     import gigatoken
 
     path, pattern, chosen = chosen_tokenizer()
-    tokenizer = gigatoken.Tokenizer.from_tiktoken(path, pattern, {EOT.decode(): chosen.eot_id})
+    if pattern == "llama3":
+        # It reads these ranks only in the other form.
+        model = json.loads(huggingface_json(ByteLevel(chosen.ranks, chosen.pattern)))
+        model["added_tokens"] = [{"id": chosen.eot_id, "content": EOT.decode(), **SPECIAL}]
+        tokenizer = gigatoken.Tokenizer.from_json(json.dumps(model))
+    else:
+        tokenizer = gigatoken.Tokenizer.from_tiktoken(path, pattern, {EOT.decode(): chosen.eot_id})
 
     def encode(block: bytes) -> int:
         ids = tokenizer.encode_batch([block], parallel=False)
