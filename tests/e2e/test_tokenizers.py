@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import os
@@ -322,3 +323,22 @@ def test_plan_shows_the_ends_of_documents_with_what_parts_them(tmp_path: Path) -
     assert "begin-of-text <s> (0), end-of-text </s> (1) append" in shown
     assert "     0 '<s>'" in shown
     assert "1 '</s>'" in shown
+
+
+def test_text_that_the_reference_gives_up_on_stops_no_job(tmp_path: Path) -> None:
+    # tiktoken's expressions panic on so many blanks; the engine's own way does not.
+    (tmp_path / "blanks.txt").write_bytes(b" " * 3_000_000)
+    run("tokenize", "blanks.txt", "-o", "out", "--val-fraction", 0, folder=tmp_path)
+    assert len(penstock.open(tmp_path / "out").train) == 3_000_001
+
+
+def test_long_words_go_through_a_library_in_the_memory_there_is(tmp_path: Path) -> None:
+    write_json(tmp_path, metaspace_tokenizer().to_str())
+    rng = random.Random(6)
+    texts = [base64.b64encode(rng.randbytes(700_000)).decode() for _ in range(3)]
+    lines = (json.dumps({"text": text}) for text in texts)
+    (tmp_path / "text.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    run("tokenize", "text.jsonl", "-t", "tokenizer.json", "-o", "out", folder=tmp_path)
+    manifest = penstock.open(tmp_path / "out").manifest
+    assert manifest.counts["documents"] == 3
+    assert manifest.run["peak_memory_bytes"] < 1 << 30
