@@ -395,6 +395,7 @@ def test_a_file_that_names_its_pattern_is_asked_for_no_other(tmp_path: Path) -> 
     [
         ("gpt", "unknown tokenizer `gpt`; did you mean `gpt2`"),
         ("missing/tokenizer.json", "unknown tokenizer"),
+        ("empty/mistyped", "unknown tokenizer `empty/mistyped`"),
         ("empty", "the folder has none of tokenizer.json, tokenizer.model"),
         ("llama.model", "`sentencepiece` cannot read it"),
         ("llama.bin", "cannot be read from a `.bin` file"),

@@ -54,7 +54,8 @@ def find_file(name: str) -> TokenizerFile | None:
         return _read(found)
     if path.exists():
         return _read(path)
-    return _read(_fetch(name)) if is_hub_id(name) else None
+    # In a folder that is there a path was meant, and mistyped: the hub would take its time.
+    return _read(_fetch(name)) if is_hub_id(name) and not path.parent.exists() else None
 
 
 def _read(path: Path) -> TokenizerFile:
