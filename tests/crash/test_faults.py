@@ -113,7 +113,7 @@ def test_text_that_kills_every_worker_stops_the_job(corpus: Path, tmp_path: Path
     assert process.returncode == 1
     assert "twice" in said
     assert "SIGKILL" in said
-    assert "`--engine fastokens`" in said
+    assert "`--engine auto`" in said
     assert not output.exists()
 
 

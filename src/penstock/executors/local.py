@@ -317,8 +317,8 @@ class LocalExecutor:
 
     def _other_ways(self) -> str:
         reference = name_reference(self._spec.tokenizer)
-        other = "" if self._spec.engine == reference else f" or `--engine {reference}`"
-        return f"pass more `--memory`{other}; if that does not help, report it"
+        other = "auto" if self._spec.engine == reference else reference
+        return f"pass more `--memory` or `--engine {other}`; if that does not help, report it"
 
     def _start(self) -> _Process:
         ours, theirs = socket.socketpair()
