@@ -88,7 +88,7 @@ class ByteLevelCuts:
     def line_mask(self, text: NDArray[np.uint8]) -> NDArray[np.bool_]:
         """Mark those of them that stand at the end of a line."""
         if not _is_newline(text).any():
-            # Text without line ends is looked through from end to end: 100 times as fast.
+            # Text without line ends is looked through from end to end for one.
             return np.zeros(len(text), np.bool_)
         return self._rule.line_mask(text)
 

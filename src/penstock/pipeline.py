@@ -161,12 +161,7 @@ def _do_again(kept: Kept, store: Store, executor: LocalExecutor, watch: Watch) -
 def _refuse_nothing(store: Store, offsets: Offsets, plan: Plan) -> None:
     if offsets.counts.documents == 0:
         store.clear()
-        num_empty = offsets.counts.empty_documents + plan.num_empty
-        raise InputError(
-            f"no document in the input: {num_empty} empty ones were dropped",
-            where=f"{len(plan.sources)} files, from {plan.sources[0].path}",
-            next_step="check the text and `--doc-separator`",
-        )
+        raise plan.nothing_found(offsets.counts.empty_documents)
 
 
 def _refuse_changed_inputs(plan: Plan) -> None:

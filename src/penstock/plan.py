@@ -80,6 +80,14 @@ class Plan:
         """How many inputs hold nothing: documents that are empty before they are read."""
         return sum(1 for source in self.sources if source.is_empty)
 
+    def nothing_found(self, num_empty: int) -> InputError:
+        """Say that no input has a document, after so many empty ones."""
+        return InputError(
+            f"no document in the input: {num_empty + self.num_empty} empty ones were dropped",
+            where=f"{len(self.sources)} files, from {self.sources[0].path}",
+            next_step="check the text and `--doc-separator`",
+        )
+
     @property
     def num_units(self) -> int | None:
         """How many units there are; None where only a look into every input can tell."""

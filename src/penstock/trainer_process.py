@@ -19,11 +19,10 @@ from penstock.errors import EngineError, UsageError
 from penstock.memory import num_cores, tree_bytes
 from penstock.progress import Status
 from penstock.quantities import format_bytes, format_seconds
+from penstock.resources import Resource
 from penstock.trainer import LENGTH_BYTES
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from penstock.progress import Progress
     from penstock.sampling import Sample
     from penstock.settings import Priority
@@ -122,7 +121,7 @@ class TrainingWatch:
         )
 
 
-class TrainerProcess:
+class TrainerProcess(Resource):
     """The process that learns; use it in a `with`, which ends it in any case."""
 
     def __init__(self, order: Order, priority: Priority) -> None:
@@ -139,15 +138,8 @@ class TrainerProcess:
         self.pid = self._popen.pid
         self._send(json.dumps(asdict(order)).encode() + b"\n")
 
-    def __enter__(self) -> TrainerProcess:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """End the process, whatever it does."""
         self._popen.kill()
         for pipe in (self._popen.stdin, self._popen.stdout):
             if pipe is not None:

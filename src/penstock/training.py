@@ -115,7 +115,8 @@ def train_tokenizer(settings: TrainingSettings, progress: Progress) -> Trained:
         for texts in sample.iter_texts():
             trainer.send(texts)
             watch.tick(trainer)
-        _refuse_nothing(sample, plan)
+        if not sample.text_bytes:
+            raise plan.nothing_found(sample.counts.empty_documents)
         result = trainer.finish(watch)
     _refuse_changed_inputs(plan)
     content = str(result["tokenizer"])
@@ -205,16 +206,6 @@ def _refuse_own_input(settings: TrainingSettings, plan: Plan) -> None:
             f"`{settings.output}` is an input, and the file that would be written",
             where="INPUT, --output",
             next_step="choose another `-o`",
-        )
-
-
-def _refuse_nothing(sample: Sample, plan: Plan) -> None:
-    if not sample.text_bytes:
-        num_empty = sample.counts.empty_documents + plan.num_empty
-        raise InputError(
-            f"no document in the input: {num_empty} empty ones were dropped",
-            where=f"{len(plan.sources)} files, from {plan.sources[0].path}",
-            next_step="check the text and `--doc-separator`",
         )
 
 

@@ -281,6 +281,13 @@ def test_no_cut_of_text_that_is_normalized_changes_a_token(pattern: str) -> None
     rule, library = ByteLevelCuts(tokenizer), load_engine("tokenizers", tokenizer, "none")
     engines = [load_engine(name, tokenizer, "none") for name in ("kernel", "tiktoken")]
     found = 0
+    # Longer than what is normalized at once, with and without ASCII to divide it at.
+    long = ["".join(unnormalized_texts(seed, 12_000)) for seed in (1, 2)]
+    long.append("".join(character for character in long[0] if not character.isascii()))
+    assert min(len(text.encode()) for text in long) > 1 << 17
+    for text in long:
+        for engine in engines:
+            assert ids_of(engine, [text]) == ids_of(library, [text])
     for text in [*unnormalized_texts(8, 5000), *wide_texts(9, 500)]:
         data, whole = text.encode(), ids_of(library, [text])
         for engine in engines:

@@ -67,7 +67,7 @@ def test_short_rows_do_not_make_endless_units(tmp_path: Path) -> None:
 
 def test_the_cursor_goes_on_and_starts_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.row_files.parquet._BATCH_BYTES", 3_000)
-    monkeypatch.setattr("penstock.row_files.arrow._PIECE_BYTES", 3_000)
+    monkeypatch.setattr("penstock.row_files.arrow_plain._PIECE_BYTES", 3_000)
     write_rows(path, table_of(TEXTS), compression="zstd")
     reader = make_reader()
     ranges = [(0, 7), (7, 8), (30, 77), (77, 200), (10, 12), (499, 500), (0, 500), (499, 500)]
@@ -250,7 +250,7 @@ def test_a_long_document_comes_in_pieces(path: Path) -> None:
 
 
 def test_a_text_that_is_too_long_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("readers.rows", "row_files.texts", "row_files.arrow", "row_files.parquet"):
+    for module in ("readers.rows", "row_files.texts", "row_files.arrow_plain", "row_files.parquet"):
         monkeypatch.setattr(f"penstock.{module}.MAX_TEXT_BYTES", 1 << 20)
     long = "x" * ((1 << 20) + 1)
     write_rows(path, table_of(["short", long, long[1:], "short"]))

@@ -10,7 +10,7 @@ from penstock.engines.respelled import huggingface_json
 from penstock.engines.separators import Separators, decode_pieces
 from penstock.errors import EngineError
 from penstock.tokenizer import ByteLevel
-from penstock.tokenizer.libraries import load_library_model
+from penstock.tokenizer.libraries import load_library_model, make_library_model
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,10 +30,11 @@ class TokenizersEngine:
         model = tokenizer.model
         self._separators = Separators(tokenizer, eot)
         if isinstance(model, ByteLevel):
+            # Only compared with, and dropped then.
             content = huggingface_json(model).encode()
+            self._library = make_library_model("tokenizers", content)
         else:
-            content = model.content
-        self._library = load_library_model("tokenizers", content)
+            self._library = load_library_model("tokenizers", model.content)
 
     def encode(self, block: Block, room: object = None) -> NDArray[np.uint32]:
         """Return the ids of all pieces, with those between documents in place."""

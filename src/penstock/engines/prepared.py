@@ -36,7 +36,7 @@ class GuardedEngine:
     """An engine, and the reference for pieces that hold what it would get wrong."""
 
     def __init__(self, engine: Engine, load_reference: Callable[[], Engine], wrong: str) -> None:
-        """Make it; the reference is made when it is needed: it takes a second and 100 MB."""
+        """Make it; the reference is made when there is text for it, which is rare."""
         self.name = engine.name
         self._engine = engine
         self._load_reference = load_reference

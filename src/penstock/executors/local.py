@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.engines import name_reference
 from penstock.errors import EngineError, PenstockError
-from penstock.types import Finished
+from penstock.executors.batches import Batch, Order, iter_batches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -28,13 +28,11 @@ if TYPE_CHECKING:
     from penstock.feed import Feed
     from penstock.offsets import GivesPlaces
     from penstock.settings import Priority
-    from penstock.types import Encoded, Grant, Receipt, Unit
+    from penstock.types import Finished, Unit
     from penstock.worker import WorkerSpec
 
 __all__ = ["LocalExecutor"]
 
-# Small inputs are sent together, so that a folder of them costs no message each.
-_MAX_BATCH_UNITS = 256
 # How many encoded batches a worker may hold while it waits for earlier ones of others.
 _MAX_WAITING_BATCHES = 2
 _MAX_FAILURES = 2
@@ -46,82 +44,22 @@ _START_WORKER = (
 
 
 @dataclass(slots=True, eq=False)
-class _Batch:
-    """Consecutive units that one worker does together."""
-
-    number: int
-    units: list[Unit]
-    encoded: list[Encoded] = field(default_factory=list)
-    grants: list[Grant] = field(default_factory=list)
-    receipts: list[Receipt] = field(default_factory=list)
-    num_failures: int = 0
-
-
-@dataclass(slots=True, eq=False)
 class _Process:
     """A worker process, and the batches it holds: being encoded, waiting, being written."""
 
     popen: subprocess.Popen[bytes]
     pipe: Connection
-    encoding: _Batch | None = None
-    waiting: list[_Batch] = field(default_factory=list)
-    writing: deque[_Batch] = field(default_factory=deque)
+    encoding: Batch | None = None
+    waiting: list[Batch] = field(default_factory=list)
+    writing: deque[Batch] = field(default_factory=deque)
     num_encoded: int = 0
 
-    def batches(self) -> list[_Batch]:
+    def batches(self) -> list[Batch]:
         encoding = [] if self.encoding is None else [self.encoding]
         return [*self.writing, *self.waiting, *encoding]
 
     def has_room(self) -> bool:
         return self.encoding is None and len(self.waiting) < _MAX_WAITING_BATCHES
-
-
-class _Order:
-    """What must happen in unit order: giving out batches, offsets and receipts."""
-
-    def __init__(self, batches: Iterator[_Batch | None], offsets: GivesPlaces) -> None:
-        self.is_given_out = False
-        self._batches = batches
-        self._offsets = offsets
-        self._again: deque[_Batch] = deque()
-        self._next_grant = 0
-        self._next_done = 0
-        self._done: dict[int, _Batch] = {}
-
-    def next_batch(self) -> _Batch | None:
-        """Return the next batch to encode; those that must be done again come first.
-
-        None means that there is none yet, or no more: then all are given out.
-        """
-        if self._again:
-            return self._again.popleft()
-        try:
-            return next(self._batches)
-        except StopIteration:
-            self.is_given_out = True
-            return None
-
-    def take_back(self, batches: list[_Batch]) -> None:
-        """Take batches back from a worker that is gone."""
-        self._again.extendleft(sorted(batches, key=lambda batch: -batch.number))
-
-    def can_write(self, batch: _Batch) -> bool:
-        """Tell whether a batch has its place, and give it one if it is next in order."""
-        if not batch.grants and batch.number == self._next_grant:
-            pairs = zip(batch.units, batch.encoded, strict=True)
-            batch.grants = [self._offsets.grant(unit, encoded) for unit, encoded in pairs]
-            self._next_grant += 1
-        return bool(batch.grants)
-
-    def add_done(self, batch: _Batch) -> None:
-        """Note that a batch is written."""
-        self._done[batch.number] = batch
-
-    def take_done(self) -> Iterator[Finished]:
-        """Yield what is written and has nothing unwritten before it."""
-        while (batch := self._done.pop(self._next_done, None)) is not None:
-            self._next_done += 1
-            yield from map(Finished, batch.units, batch.encoded, batch.grants, batch.receipts)
 
 
 class LocalExecutor:
@@ -243,7 +181,7 @@ class LocalExecutor:
             on_tick: Called several times a second.
         """
         filled = units if self._feed is None else self._feed.iter_filled(units)
-        order = _Order(_iter_batches(filled, self._batch_bytes), offsets)
+        order = Order(iter_batches(filled, self._batch_bytes), offsets)
         while True:
             for process in self._processes:
                 if process.has_room() and (batch := order.next_batch()) is not None:
@@ -260,7 +198,7 @@ class LocalExecutor:
                     self._feed.release(finished.unit)
                 yield finished
 
-    def _ready(self, order: _Order) -> list[_Process]:
+    def _ready(self, order: Order) -> list[_Process]:
         """Wait until a worker has answered or is gone, a unit is ready, or a tick has passed."""
         # Units that nobody has room for would end the wait at once, again and again.
         wants_units = not order.is_given_out and any(map(_Process.has_room, self._processes))
@@ -269,7 +207,7 @@ class LocalExecutor:
         ready = wait([*(process.pipe for process in self._processes), *feeds], _TICK_SECONDS)
         return [by_pipe[id(pipe)] for pipe in ready if id(pipe) in by_pipe]
 
-    def _receive(self, process: _Process, order: _Order) -> None:
+    def _receive(self, process: _Process, order: Order) -> None:
         try:
             kind, answer = process.pipe.recv()
         except (EOFError, OSError):
@@ -291,7 +229,7 @@ class LocalExecutor:
             batch.receipts = answer
             order.add_done(batch)
 
-    def _send_grants(self, order: _Order) -> None:
+    def _send_grants(self, order: Order) -> None:
         """Let every worker write what has its place now."""
         waiting = [(batch, process) for process in self._processes for batch in process.waiting]
         for batch, process in sorted(waiting, key=lambda pair: pair[0].number):
@@ -300,7 +238,7 @@ class LocalExecutor:
                 process.writing.append(batch)
                 self._send(process, "write", batch.grants)
 
-    def _replace(self, process: _Process, order: _Order, failure: str) -> None:
+    def _replace(self, process: _Process, order: Order, failure: str) -> None:
         """Start a worker in the place of one that is gone; its batches are done again."""
         batches = process.batches()
         if failure and (batch := process.encoding or next(iter(batches), None)):
@@ -354,33 +292,6 @@ class LocalExecutor:
         process.popen.wait()
 
 
-def _iter_batches(units: Iterable[Unit | None], batch_bytes: int) -> Iterator[_Batch | None]:
-    """Group small units; a unit of `batch_bytes` or more stands alone.
-
-    One of rows does, too: they may be stored in a thousandth of their text.
-    None is passed on: there will be more, but not yet.
-    """
-    group: list[Unit] = []
-    number = size = 0
-    for unit in units:
-        length = 0 if unit is None else _text_bytes(unit, batch_bytes)
-        is_full = size + length > batch_bytes or len(group) >= _MAX_BATCH_UNITS
-        if group and (unit is None or is_full):
-            yield _Batch(number, group)
-            number, group, size = number + 1, [], 0
-        if unit is None:
-            yield None
-        else:
-            group.append(unit)
-            size += length
-    if group:
-        yield _Batch(number, group)
-
-
-def _text_bytes(unit: Unit, batch_bytes: int) -> int:
-    return batch_bytes if unit.source.num_rows else unit.end - unit.start
-
-
 def _cause_of_death(process: _Process) -> str:
     code = process.popen.wait()
     if code >= 0:
@@ -389,7 +300,7 @@ def _cause_of_death(process: _Process) -> str:
     return f"it was killed by {name}" + (", perhaps for lack of memory" if code == -9 else "")
 
 
-def _failed_twice(batch: _Batch, failure: str, next_step: str) -> PenstockError:
+def _failed_twice(batch: Batch, failure: str, next_step: str) -> PenstockError:
     first, last = batch.units[0], batch.units[-1]
     where = first.place
     if last is not first:
@@ -401,7 +312,7 @@ def _failed_twice(batch: _Batch, failure: str, next_step: str) -> PenstockError:
     )
 
 
-def _differs(batch: _Batch) -> PenstockError:
+def _differs(batch: Batch) -> PenstockError:
     first = batch.units[0]
     return EngineError(
         "the same text gave other counts when it was done again",

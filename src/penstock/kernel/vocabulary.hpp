@@ -26,7 +26,7 @@ struct Token {
 //    whole piece only (whole_tokens.hpp).
 // 3. If a token is part of no merge of lower rank than its own, making it makes only pairs of higher
 //    rank possible. So all its occurrences can be merged at once when it is the lowest
-//    (merge_long.hpp). The exceptions are `falling_ids`: none in what a trainer wrote, 100 in Llama 3.
+//    (merge_long.hpp). The exceptions are `falling_ids`: none in what a trainer wrote, 72 in Llama 3.
 class Vocabulary {
  public:
   explicit Vocabulary(std::vector<Token> tokens);

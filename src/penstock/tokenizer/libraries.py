@@ -15,7 +15,14 @@ from typing import Any, Literal
 from penstock.errors import UsageError
 from penstock.vocabulary import UnsupportedError, read_spelling
 
-__all__ = ["Library", "import_library", "load_library_model", "spell_ids", "try_library"]
+__all__ = [
+    "Library",
+    "import_library",
+    "load_library_model",
+    "make_library_model",
+    "spell_ids",
+    "try_library",
+]
 
 Library = Literal["tokenizers", "sentencepiece"]
 
@@ -37,8 +44,13 @@ def import_library(name: str) -> Any:
         ) from error
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=1)
 def load_library_model(library: Library, content: bytes) -> Any:
+    """Make the library's own object of a model, or take the last one."""
+    return make_library_model(library, content)
+
+
+def make_library_model(library: Library, content: bytes) -> Any:
     """Make the library's own object of a model."""
     module = import_library(library)
     if library == "sentencepiece":
