@@ -128,7 +128,7 @@ def run_units(
                 feed.release(unit)
         ids: dict[str, list[int]] = {}
         for split in SPLITS:
-            shards = range(layout.num_shards(offsets.tokens[split]))
+            shards = range(layout.num_shards(split, offsets.tokens[split]))
             paths = [layout.partial_path(split, shard) for shard in shards]
             data = b"".join(path.read_bytes() for path in paths if path.exists())
             ids[split] = np.frombuffer(data, np.uint16).tolist()

@@ -18,11 +18,13 @@ from penstock.layout import Layout
 from penstock.ledger_lines import (
     INPUT_START,
     MAX_LINE_BYTES,
+    TASK_START,
     UNIT_START,
     line_body,
     read_ending,
     read_input,
     read_job,
+    read_task,
     read_unit,
 )
 from penstock.offsets import Offsets
@@ -72,6 +74,8 @@ class LedgerReader:
         problem: What is wrong behind it; empty if nothing is there.
         ending: The last line of a finished job.
         last: The last unit that was met.
+        starts: Where the shards of tasks start in each split, as far as they were met; None where
+            tasks make no shards.
     """
 
     def __init__(self, path: Path) -> None:
@@ -97,7 +101,9 @@ class LedgerReader:
             raise self._damage(f"cannot be read: {error.strerror}") from error
         try:
             self.job = read_job(line_body(first) or b"{}")
-            self._layout = Layout.of_job(path.parent, self.job)
+            is_by_task = self.job.settings.get("task_bytes") is not None
+            self.starts = {split: list[int]() for split in SPLITS} if is_by_task else None
+            self._layout = Layout.of_job(path.parent, self.job, self.starts)
         except (ValueError, RecursionError) as error:
             raise self._damage("the first line is damaged, or of another version") from error
         self.valid_bytes = len(first)
@@ -127,6 +133,8 @@ class LedgerReader:
             return self._take_unit(read_unit(body))
         if body.startswith(INPUT_START):
             self._take_input(*read_input(body))
+        elif body.startswith(TASK_START):
+            self._take_task(read_task(body))
         elif self._next_place()[0] < len(self._ends):
             raise ValueError("an end before the last unit")
         else:
@@ -139,12 +147,22 @@ class LedgerReader:
         self.sources.append(source)
         self._ends.append(end)
 
+    def _take_task(self, number: int) -> None:
+        if self.starts is None or number != len(self.starts["train"]):
+            raise ValueError("a task out of order")
+        for split in SPLITS:
+            self.starts[split].append(self.offsets.tokens[split])
+
     def _take_unit(self, line: UnitLine) -> Finished:
         """Rebuild what the run knew of a unit; refuse one that does not follow from the last."""
+        if self.starts is not None and not self.starts["train"]:
+            raise ValueError("a unit before the first task")
         unit = self._next_unit(line)
         encoded, receipt = line.encoded(), line.receipt()
         place = self.offsets.place(line.unit)
-        if line.carried[0] != place.carried_split:
+        # A task does not know what was open before it, unless that goes on in it.
+        is_known = self.starts is None or line.carried[1] > 0
+        if is_known and line.carried[0] != place.carried_split:
             raise ValueError("a unit that goes on from another split")
         self._check_places(place, encoded, receipt.segments)
         grant = self.offsets.grant(unit, encoded)
@@ -206,7 +224,7 @@ class LedgerReader:
             if split == grant.carried_split:
                 runs.insert(0, encoded.carried_tokens)
             for run in runs:
-                for place in self._layout.iter_places(offset, run):
+                for place in self._layout.iter_places(split, offset, run):
                     yield split, *place
                 offset += run
 

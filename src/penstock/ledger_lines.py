@@ -6,6 +6,7 @@ reads them in order, `verification.salvage` what is left of them.
     {"format": "penstock ledger", ...}   what shapes the bytes
     {"input": 0, "path": ...}            an input, before its first unit
     {"unit": 0, "input": 0, ...}         a finished unit
+    {"task": 3}                          a task: its shards begin with the next unit
     {"run": {...}, "skipped": {...}}     the end of a finished job
 """
 
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 __all__ = [
     "INPUT_START",
     "MAX_LINE_BYTES",
+    "TASK_START",
     "UNIT_START",
     "Ending",
     "InputLines",
@@ -52,17 +54,21 @@ __all__ = [
     "format_ending",
     "format_input",
     "format_job",
+    "format_line",
+    "format_task",
     "format_unit",
     "line_body",
     "read_ending",
     "read_input",
     "read_job",
+    "read_task",
     "read_unit",
+    "renumber_unit",
 ]
 
 _FORMAT, _VERSION = "penstock ledger", 1
 _CHECK = b',"check":"'
-UNIT_START, INPUT_START = b'{"unit":', b'{"input":'
+UNIT_START, INPUT_START, TASK_START = b'{"unit":', b'{"input":', b'{"task":'
 # No line of a job is longer; a file that is no ledger may be one line of any size.
 MAX_LINE_BYTES = 256 << 20
 _MAX_NUMBER = 1 << 62
@@ -168,7 +174,7 @@ class UnitLine:
 
 def format_job(job: JobRecord) -> bytes:
     """Write the first line."""
-    return _checked({"format": _FORMAT, "version": _VERSION, **asdict(job)})
+    return format_line({"format": _FORMAT, "version": _VERSION, **asdict(job)})
 
 
 def format_input(idx: int, source: Source, end: int) -> bytes:
@@ -183,7 +189,7 @@ def format_input(idx: int, source: Source, end: int) -> bytes:
         "version": source.version,
         "index": source.index_bytes,
     }
-    return _checked(
+    return format_line(
         {
             "input": idx,
             "path": source.path,
@@ -229,7 +235,7 @@ def format_unit(finished: Finished) -> bytes:
     if unit.passed is not None:
         end = None if unit.source_end == UNKNOWN_END else unit.source_end
         stream = [unit.passed.stored_bytes, unit.passed.digest, end]
-    return _checked(
+    return format_line(
         {
             "unit": unit.index,
             "input": unit.source_idx,
@@ -250,20 +256,36 @@ def format_unit(finished: Finished) -> bytes:
 
 def format_ending(ending: Ending) -> bytes:
     """Write the last line of a finished job."""
-    return _checked(asdict(ending))
+    return format_line(asdict(ending))
 
 
-def _checked(content: dict[str, Any]) -> bytes:
-    body = json.dumps(content, separators=(",", ":")).encode()
+def format_task(number: int) -> bytes:
+    """Write the line that stands before the units of a task."""
+    return format_line({"task": number})
+
+
+def format_line(content: dict[str, Any]) -> bytes:
+    """Write a line and its checksum."""
+    return _with_check(json.dumps(content, separators=(",", ":")).encode())
+
+
+def _with_check(body: bytes) -> bytes:
     return body[:-1] + _CHECK + xxhash.xxh3_64_hexdigest(body).encode() + b'"}\n'
+
+
+def renumber_unit(body: bytes, number: int) -> bytes:
+    """Write the line of a unit again under another number.
+
+    The rest is not read: a job of ten million units has as many lines to number.
+    """
+    return _with_check(b"%b%d%b" % (UNIT_START, number, body[body.index(b",") :]))
 
 
 def line_body(line: bytes) -> bytes | None:
     """Return a line without its checksum; None if it is torn or damaged."""
     at = line.rfind(_CHECK)
     body = line[:at] + b"}"
-    whole = body[:-1] + _CHECK + xxhash.xxh3_64_hexdigest(body).encode() + b'"}\n'
-    return body if at >= 0 and line == whole else None
+    return body if at >= 0 and line == _with_check(body) else None
 
 
 def read_job(body: bytes) -> JobRecord:
@@ -322,6 +344,15 @@ def read_unit(body: bytes) -> UnitLine:
         ValueError: If it is none.
     """
     return msgspec.json.decode(body, type=UnitLine)
+
+
+def read_task(body: bytes) -> int:
+    """Read the line that begins a task.
+
+    Raises:
+        ValueError: If it is none.
+    """
+    return msgspec.json.decode(body, type=dict[str, _Number])["task"]
 
 
 def read_ending(body: bytes) -> Ending:

@@ -22,7 +22,7 @@ from penstock.layout import LEDGER, MANIFEST, WORK, Layout
 from penstock.types import SPLITS, Split, TokenizerRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from penstock.ledger import Digests
     from penstock.ledger_lines import Ending
@@ -164,20 +164,30 @@ def make_manifest(
     offsets: Offsets,
     digests: Digests,
     ending: Ending,
+    starts: Mapping[Split, Sequence[int]] | None = None,
 ) -> Manifest:
-    """Sum up a job whose tokens are all written: from a run, or from its ledger."""
-    layout = Layout.of_job(Path(), job)
+    """Sum up a job whose tokens are all written: from a run, or from its ledger.
+
+    Args:
+        job: What shaped the bytes.
+        sources: The inputs.
+        offsets: The totals.
+        digests: Those of the files.
+        ending: How it ran.
+        starts: Where the shards of tasks start, if tasks made them.
+    """
+    layout = Layout.of_job(Path(), job, starts)
     splits = {}
     for split in SPLITS:
         total = offsets.tokens[split]
         files = [
             FileRecord(
                 layout.file_name(split, shard),
-                layout.shard_size(total, shard) * layout.token_bytes,
-                layout.shard_size(total, shard),
+                layout.shard_size(split, total, shard) * layout.token_bytes,
+                layout.shard_size(split, total, shard),
                 digests.of(split, shard),
             )
-            for shard in range(layout.num_shards(total))
+            for shard in range(layout.num_shards(split, total))
         ]
         splits[split] = SplitRecord(offsets.documents[split], total, files)
     counts = asdict(offsets.counts)

@@ -230,7 +230,7 @@ class Store:
         with write_errors(self.folder):
             for split, shard in files:
                 partial = self._layout.partial_path(split, shard)
-                size = self._layout.shard_size(tokens[split], shard)
+                size = self._layout.shard_size(split, tokens[split], shard)
                 _finish(partial, size * self._layout.token_bytes)
                 fault_point("one file repaired")
                 partial.replace(self._layout.final_path(split, shard))
@@ -282,9 +282,9 @@ class Store:
     def _files(self, tokens: dict[Split, int]) -> list[tuple[Split, int, int]]:
         """List split, shard and number of tokens of every file."""
         return [
-            (split, shard, self._layout.shard_size(tokens[split], shard))
+            (split, shard, self._layout.shard_size(split, tokens[split], shard))
             for split in SPLITS
-            for shard in range(self._layout.num_shards(tokens[split]))
+            for shard in range(self._layout.num_shards(split, tokens[split]))
         ]
 
     def _own_names(self) -> list[Path]:

@@ -108,7 +108,7 @@ def _check_prefixes(job: JobSettings, cut: float) -> None:
         files = [
             (split, shard)
             for split in SPLITS
-            for shard in range(layout.num_shards(offsets.tokens[split]))
+            for shard in range(layout.num_shards(split, offsets.tokens[split]))
         ]
         store.take_aside([])
         store.put_back(files, offsets.tokens)

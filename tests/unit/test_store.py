@@ -20,18 +20,18 @@ def open_store(folder: Path) -> Store:
 
 def test_a_run_is_divided_at_shard_borders() -> None:
     layout = Layout("out", 2, 10)
-    assert list(layout.iter_places(8, 15)) == [(0, 8, 2), (1, 0, 10), (2, 0, 3)]
-    assert list(layout.iter_places(10, 1)) == [(1, 0, 1)]
-    assert list(Layout("out", 2, None).iter_places(8, 15)) == [(0, 8, 15)]
-    assert list(layout.iter_places(8, 0)) == []
+    assert list(layout.iter_places("train", 8, 15)) == [(0, 8, 2), (1, 0, 10), (2, 0, 3)]
+    assert list(layout.iter_places("train", 10, 1)) == [(1, 0, 1)]
+    assert list(Layout("out", 2, None).iter_places("train", 8, 15)) == [(0, 8, 15)]
+    assert list(layout.iter_places("train", 8, 0)) == []
 
 
 def test_shards_have_names_and_sizes() -> None:
     layout = Layout("out", 2, 10)
     assert layout.file_name("val", 3) == "val_shard_00003.bin"
     assert Layout("out", 2, None).file_name("val", 0) == "val.bin"
-    assert [layout.num_shards(count) for count in (0, 1, 10, 11)] == [1, 1, 1, 2]
-    assert [layout.shard_size(25, shard) for shard in range(3)] == [10, 10, 5]
+    assert [layout.num_shards("train", count) for count in (0, 1, 10, 11)] == [1, 1, 1, 2]
+    assert [layout.shard_size("train", 25, shard) for shard in range(3)] == [10, 10, 5]
 
 
 def test_segments_carry_the_checksum_of_their_bytes(tmp_path: Path) -> None:

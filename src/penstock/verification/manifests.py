@@ -67,6 +67,7 @@ def add_up(reader: LedgerReader, ending: Ending) -> Manifest:
         offsets=reader.offsets,
         digests=reader.digests,
         ending=ending,
+        starts=reader.starts,
     )
 
 
