@@ -9,15 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from penstock.errors import InputError, UsageError
+from penstock.errors import InputError, PenstockError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = [
     "PIECE_BYTES",
+    "READING",
     "Body",
     "PassingError",
+    "Purpose",
     "RemoteFacts",
     "Transport",
     "changed",
@@ -34,6 +36,34 @@ _REFUSED = (401, 403, 407)
 _PASSING = (408, 409, 425, 429)
 
 _closers: list[Callable[[], None]] = []
+
+
+@dataclass(frozen=True, slots=True)
+class Purpose:
+    """What requests are made for, which settles what is said when they fail.
+
+    Attributes:
+        error: The class of the error.
+        done: What cannot be done, as in "cannot be read".
+        place: What the URL is called on the command line.
+        rights: What the credentials must allow, if more than reading.
+        after: What to do when the cause is mended, if it is not plain.
+    """
+
+    error: type[PenstockError]
+    done: str
+    place: str
+    rights: str = ""
+    after: str = ""
+
+    def failure(self, what: str, *, where: str, next_step: str) -> PenstockError:
+        """Say that it cannot be done."""
+        return self.error(
+            f"cannot be {self.done}{what}", where=where, next_step=f"{next_step}{self.after}"
+        )
+
+
+READING = Purpose(InputError, "read", "INPUT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,18 +135,24 @@ def changed(url: str, facts: RemoteFacts, answer: str) -> InputError:
     )
 
 
-def missing_package(url: str, package: str, extra: str) -> UsageError:
+def missing_package(url: str, package: str, extra: str, purpose: Purpose = READING) -> UsageError:
     """Say which package a URL needs."""
     return UsageError(
         f"the package `{package}` is needed for this kind of URL",
-        where=f"INPUT `{url}`",
+        where=f"{purpose.place} `{url}`",
         next_step=f"pip install 'penstock[{extra}]'" if extra else f"pip install {package}",
     )
 
 
 def explain_status(
-    url: str, status: int, answer: str, *, credentials: str, wait_seconds: float = 0
-) -> InputError | PassingError:
+    url: str,
+    status: int,
+    answer: str,
+    *,
+    credentials: str,
+    wait_seconds: float = 0,
+    purpose: Purpose = READING,
+) -> PenstockError | PassingError:
     """Say what a status that is no success means.
 
     Args:
@@ -125,17 +161,18 @@ def explain_status(
         answer: What stands beside it.
         credentials: Where credentials for this URL come from.
         wait_seconds: How long the server asks to be left alone.
+        purpose: What the request was made for.
     """
     said = f"the server answered {status} {answer}".rstrip()
     if status >= 500 or status in _PASSING:
         return PassingError(said, wait_seconds)
     if status in _FOUND_NOTHING:
-        step = f"check the spelling, and the credentials: {credentials}"
+        step = f"check the spelling, and the credentials{purpose.rights}: {credentials}"
     elif status in _REFUSED:
-        step = f"check the credentials: {credentials}"
+        step = f"check the credentials{purpose.rights}: {credentials}"
     else:
         step = "check the URL"
-    return InputError(f"cannot be read: {said}", where=url, next_step=step)
+    return purpose.failure(f": {said}", where=url, next_step=step)
 
 
 def on_close(closer: Callable[[], None]) -> None:

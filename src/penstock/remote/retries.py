@@ -1,7 +1,7 @@
 """How often a request is made again, and how long it waits before.
 
 It knows no transport and decides for none what is worth another try: they raise `PassingError`.
-Files and streams make every request through it.
+Files, streams and object folders make every request through it.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from penstock.errors import InputError
-from penstock.remote.base import PassingError
+from penstock.remote.base import READING, PassingError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from penstock.remote.base import Purpose
 
 __all__ = ["Retries"]
 
@@ -35,11 +36,13 @@ class Retries:
     first_seconds: float = 1.0
     most_seconds: float = 30.0
 
-    def run(self, attempt: Callable[[], _Result], where: str) -> _Result:
+    def run(
+        self, attempt: Callable[[], _Result], where: str, purpose: Purpose = READING
+    ) -> _Result:
         """Call `attempt` until it succeeds.
 
         Raises:
-            InputError: If the last try fails, too.
+            PenstockError: If the last try fails, too: the error of the purpose.
         """
         num_failed = 0
         while True:
@@ -48,8 +51,8 @@ class Retries:
             except PassingError as error:  # noqa: PERF203 each turn is a request
                 num_failed += 1
                 if num_failed >= self.num_tries:
-                    raise InputError(
-                        f"cannot be read after {num_failed} tries: {error.answer}",
+                    raise purpose.error(
+                        f"cannot be {purpose.done} after {num_failed} tries: {error.answer}",
                         where=where,
                         next_step="run the same command again: it continues",
                     ) from error

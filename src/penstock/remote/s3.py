@@ -1,16 +1,21 @@
 """Objects in S3 and what speaks like it, through botocore: signed, ranged, pinned to one version.
 
 It takes endpoint, region, profile and credentials from the environment as the AWS tools do, and
-asks unsigned where there are no credentials. It retries nothing itself; `retries` does.
+asks unsigned where there are no credentials. It retries nothing itself; `retries` does. What is
+written goes through `s3_folder`, which makes its requests here.
 """
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import functools
+import hashlib
+import threading
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import InputError
 from penstock.remote.base import (
+    READING,
     PassingError,
     RemoteFacts,
     changed,
@@ -20,11 +25,12 @@ from penstock.remote.base import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
-    from penstock.remote.base import Body
+    from penstock.errors import PenstockError
+    from penstock.remote.base import Body, Purpose
 
-__all__ = ["S3Transport", "iter_keys"]
+__all__ = ["S3Transport", "call_s3", "encode_md5", "iter_keys", "load_body"]
 
 _CONNECT_SECONDS, _READ_SECONDS = 15, 45
 _MAX_CONNECTIONS = 16
@@ -32,6 +38,9 @@ _CREDENTIALS = (
     "`AWS_PROFILE`, or `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`; "
     "`AWS_ENDPOINT_URL` for other services than Amazon's"
 )
+# Whatever the status beside them is.
+_PASSING_CODES = ("SlowDown", "RequestTimeout", "InternalError", "BadDigest")
+_client_lock = threading.Lock()
 
 
 class S3Transport:
@@ -44,7 +53,7 @@ class S3Transport:
 
     def look(self) -> RemoteFacts:
         """Ask for size and ETag."""
-        answer = _call(self._url, "head_object", self._place)
+        answer = call_s3(self._url, "head_object", self._place)
         return RemoteFacts(answer["ContentLength"], answer.get("ETag", ""), is_ranged=True)
 
     def ask(self, start: int, end: int | None, facts: RemoteFacts) -> Body:
@@ -54,7 +63,7 @@ class S3Transport:
             wanted["Range"] = f"bytes={start}-{end - 1}"
         if facts.version:
             wanted["IfMatch"] = facts.version
-        answer = _call(self._url, "get_object", wanted, facts)
+        answer = call_s3(self._url, "get_object", wanted, facts=facts)
         body = _S3Body(answer["Body"])
         total = answer.get("ContentRange", "").rpartition("/")[2] or str(answer["ContentLength"])
         # Not every service knows If-Match.
@@ -70,18 +79,31 @@ class _S3Body:
 
     def readinto(self, buffer: memoryview, /) -> int:
         """Fill some of `buffer`."""
-        import urllib3
-        from botocore.exceptions import BotoCoreError
-
-        try:
+        with _cuts_may_pass():
             count: int = self._body.readinto(buffer)
-        except (BotoCoreError, urllib3.exceptions.HTTPError, OSError) as error:
-            raise PassingError(_first_line(error)) from error
         return count
 
     def close(self) -> None:
         """Keep the connection if all of the answer was read, else close it."""
         self._body.close()
+
+
+def load_body(body: Any) -> bytes:
+    """Read all of an answer."""
+    with contextlib.closing(body), _cuts_may_pass():
+        data: bytes = body.read()
+    return data
+
+
+@contextlib.contextmanager
+def _cuts_may_pass() -> Iterator[None]:
+    import urllib3
+    from botocore.exceptions import BotoCoreError
+
+    try:
+        yield
+    except (BotoCoreError, urllib3.exceptions.HTTPError, OSError) as error:
+        raise PassingError(_first_line(error)) from error
 
 
 def iter_keys(url: str) -> Iterator[str]:
@@ -91,7 +113,7 @@ def iter_keys(url: str) -> Iterator[str]:
     token = ""
     while True:
         more = {"ContinuationToken": token} if token else {}
-        page = _call(url, "list_objects_v2", {"Bucket": bucket, "Prefix": prefix, **more})
+        page = call_s3(url, "list_objects_v2", {"Bucket": bucket, "Prefix": prefix, **more})
         for entry in page.get("Contents", ()):
             yield f"{scheme}://{bucket}/{entry['Key']}"
         token = page.get("NextContinuationToken", "")
@@ -99,50 +121,80 @@ def iter_keys(url: str) -> Iterator[str]:
             return
 
 
-def _call(
-    url: str, method: str, arguments: dict[str, Any], facts: RemoteFacts | None = None
+def call_s3(
+    url: str,
+    method: str,
+    arguments: dict[str, Any],
+    *,
+    facts: RemoteFacts | None = None,
+    purpose: Purpose = READING,
+    expected: Collection[str] = (),
 ) -> Any:
-    """Make one request; say what an error means."""
+    """Make one request; say what an error means.
+
+    Args:
+        url: Whom it is about, for messages.
+        method: What botocore calls it.
+        arguments: What botocore takes for it.
+        facts: What the object must still be, if that was asked for.
+        purpose: What the request is made for.
+        expected: Codes of errors that are answers: they return None.
+
+    Raises:
+        PassingError: If it is worth another try.
+        PenstockError: If it is not: the error of the purpose.
+        UsageError: If botocore is missing.
+    """
     try:
         from botocore import exceptions
         from botocore.parsers import ResponseParserError
     except ImportError as error:
-        raise missing_package(url, "botocore", "s3") from error
+        raise missing_package(url, "botocore", "s3", purpose) from error
 
     try:
         return getattr(_client(), method)(**arguments)
     except exceptions.ClientError as error:
-        raise _explain(url, error.response, facts) from error
+        if error.response.get("Error", {}).get("Code") in expected:
+            return None
+        raise _explain(url, error.response, facts, purpose) from error
     except (exceptions.HTTPClientError, exceptions.ConnectionError, ResponseParserError) as error:
         raise PassingError(_first_line(error)) from error
     except exceptions.ParamValidationError as error:
-        raise InputError(
+        raise purpose.error(
             f"not the name of an object: {_first_line(error)}",
             where=url,
             next_step="check the spelling: `s3://BUCKET/KEY`",
         ) from error
     except exceptions.BotoCoreError as error:
-        raise InputError(
-            f"cannot be read: {_first_line(error)}",
+        raise purpose.failure(
+            f": {_first_line(error)}",
             where=url,
-            next_step=f"check the credentials: {_CREDENTIALS}",
+            next_step=f"check the credentials{purpose.rights}: {_CREDENTIALS}",
         ) from error
 
 
-def _explain(url: str, response: Any, facts: RemoteFacts | None) -> InputError | PassingError:
+def _explain(
+    url: str, response: Any, facts: RemoteFacts | None, purpose: Purpose
+) -> PenstockError | PassingError:
     status = int(response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
     details = response.get("Error", {})
     answer = f"{details.get('Code', '')} {details.get('Message', '')}".strip()
     if facts is not None and status in (412, 416):
         return changed(url, facts, answer)
     # An error in the middle of an answer that began with 200 says so in its text alone.
-    if status < 400 or details.get("Code") in ("SlowDown", "RequestTimeout", "InternalError"):
+    if status < 400 or details.get("Code") in _PASSING_CODES:
         return PassingError(f"the server answered {status} {answer}")
-    return explain_status(url, status, answer, credentials=_CREDENTIALS)
+    return explain_status(url, status, answer, credentials=_CREDENTIALS, purpose=purpose)
+
+
+def _client() -> Any:
+    # The cache alone would make one for each of several threads that ask at once.
+    with _client_lock:
+        return _cached_client()
 
 
 @functools.cache
-def _client() -> Any:
+def _cached_client() -> Any:
     """Make what keeps the connections of this process; set up as the AWS tools would be."""
     import botocore
     import botocore.session
@@ -156,17 +208,30 @@ def _client() -> Any:
         retries={"total_max_attempts": 1},
         # The checksums of whole objects say nothing of ranges.
         response_checksum_validation="when_required",
+        # Nor does every service know those of requests: Content-MD5 is sent, which all do.
+        request_checksum_calculation="when_required",
     )
     if session.get_credentials() is None:
         config = config.merge(Config(signature_version=botocore.UNSIGNED))
     client = session.create_client("s3", config=config)
+    client.meta.events.register("before-call.s3.DeleteObjects", _add_md5)
 
     def close() -> None:
         client.close()
-        _client.cache_clear()
+        _cached_client.cache_clear()
 
     on_close(close)
     return client
+
+
+def _add_md5(params: dict[str, Any], **_: Any) -> None:
+    """Add what botocore no longer sends and some services insist on."""
+    params["headers"]["Content-MD5"] = encode_md5(params["body"])
+
+
+def encode_md5(data: bytes | memoryview) -> str:
+    """Compute what goes into a Content-MD5 header."""
+    return base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode()
 
 
 def _first_line(error: BaseException) -> str:
