@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from penstock.errors import PenstockError
     from penstock.remote.base import Body, Purpose
 
-__all__ = ["S3Transport", "call_s3", "encode_md5", "iter_keys", "load_body"]
+__all__ = ["S3Transport", "call_s3", "encode_md5", "explain_error", "iter_keys", "load_body"]
 
 _CONNECT_SECONDS, _READ_SECONDS = 15, 45
 _MAX_CONNECTIONS = 16
@@ -154,9 +154,11 @@ def call_s3(
     try:
         return getattr(_client(), method)(**arguments)
     except exceptions.ClientError as error:
-        if error.response.get("Error", {}).get("Code") in expected:
+        details = error.response.get("Error", {})
+        if details.get("Code") in expected:
             return None
-        raise _explain(url, error.response, facts, purpose) from error
+        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+        raise explain_error(url, details, status, facts=facts, purpose=purpose) from error
     except (exceptions.HTTPClientError, exceptions.ConnectionError, ResponseParserError) as error:
         raise PassingError(_first_line(error)) from error
     except exceptions.ParamValidationError as error:
@@ -173,14 +175,34 @@ def call_s3(
         ) from error
 
 
-def _explain(
-    url: str, response: Any, facts: RemoteFacts | None, purpose: Purpose
+def explain_error(
+    url: str,
+    details: dict[str, Any],
+    status: int = 0,
+    *,
+    facts: RemoteFacts | None = None,
+    purpose: Purpose = READING,
 ) -> PenstockError | PassingError:
-    status = int(response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
-    details = response.get("Error", {})
+    """Say what an error in an answer means.
+
+    Args:
+        url: Whom it is about.
+        details: Its code and message.
+        status: That of the answer; 0 for an error about one of several objects.
+        facts: What the object should have been, if that was asked for.
+        purpose: What the request was made for.
+    """
+    if not status and details.get("Code") == "AccessDenied":
+        status = 403
     answer = f"{details.get('Code', '')} {details.get('Message', '')}".strip()
     if facts is not None and status in (412, 416):
         return changed(url, facts, answer)
+    if status == 501 and purpose is not READING:
+        return purpose.failure(
+            f": the server answered {status} {answer}",
+            where=url,
+            next_step="choose a service that knows conditional writes, or a folder of this machine",
+        )
     # An error in the middle of an answer that began with 200 says so in its text alone.
     if status < 400 or details.get("Code") in _PASSING_CODES:
         return PassingError(f"the server answered {status} {answer}")
