@@ -149,21 +149,34 @@ def web_server() -> Iterator[WebServer]:
 
 @dataclass
 class Line:
-    """A TCP line to a server that breaks or answers for it, the next so many times."""
+    """A TCP line to a server that breaks or answers for it, the next so many times.
+
+    `lose_answers` passes requests on and drops what comes back. Uploads are cut if they are longer
+    than what is let through.
+    """
 
     port: int = 0
     cut_after_bytes: int = 0
     num_cuts: int = 0
     num_busy: int = 0
+    lose_answers: int = 0
+    cut_uploads_after_bytes: int = 0
+    num_upload_cuts: int = 0
     connections: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def take_turn(self) -> str:
+    def take_turn(self, upload_bytes: int) -> str:
         with self.lock:
             self.connections += 1
             if self.num_busy:
                 self.num_busy -= 1
                 return "busy"
+            if self.lose_answers:
+                self.lose_answers -= 1
+                return "lose"
+            if self.num_upload_cuts and upload_bytes > self.cut_uploads_after_bytes:
+                self.num_upload_cuts -= 1
+                return "cut upload"
             if self.num_cuts:
                 self.num_cuts -= 1
                 return "cut"
@@ -177,6 +190,26 @@ _BUSY = (
 ).replace(b"77", b"79")
 
 
+def _read_head(connection: socket.socket) -> tuple[bytes, bytes]:
+    """Read a request up to the empty line, and what came with it of the body."""
+    data = b""
+    while b"\r\n\r\n" not in data:
+        if not (more := connection.recv(1 << 16)):
+            raise ConnectionError("no request came")
+        data += more
+    head, mark, body = data.partition(b"\r\n\r\n")
+    return head + mark, body
+
+
+def _pass_on(source: socket.socket, sink: socket.socket | None, left: int) -> None:
+    """Read so many bytes, or up to the end, and send them on, if anywhere."""
+    with contextlib.suppress(OSError):
+        while left > 0 and (data := source.recv(1 << 16)):
+            if sink is not None:
+                sink.sendall(data[:left])
+            left -= len(data)
+
+
 @contextlib.contextmanager
 def line_to(port: int) -> Iterator[Line]:
     """Pass connections on to a port of this machine; a line serves one request, then closes."""
@@ -184,21 +217,31 @@ def line_to(port: int) -> Iterator[Line]:
 
     class Handler(socketserver.BaseRequestHandler):
         def handle(self) -> None:
-            turn = line.take_turn()
-            left = line.cut_after_bytes if turn == "cut" else 1 << 60
             with contextlib.suppress(OSError):
-                request = self.request.recv(1 << 16)
+                head, body = _read_head(self.request)
+                found = re.search(rb"\r\ncontent-length: *(\d+)", head, re.IGNORECASE)
+                length = int(found[1]) if found else 0
+                turn = line.take_turn(length)
                 if turn == "busy":
+                    # Closed with something unread, the answer would be lost.
+                    if b"100-continue" not in head:
+                        _pass_on(self.request, None, length - len(body))
                     self.request.sendall(_BUSY)
                     return
                 with socket.create_connection((HOST, port)) as onward:
-                    onward.settimeout(1)
+                    onward.settimeout(20)
                     # Whoever reads up to the end of the answer must see the end of the line.
-                    request = request.replace(b"Connection: keep-alive\r\n", b"")
-                    onward.sendall(request.replace(b"\r\n", b"\r\nConnection: close\r\n", 1))
-                    while left > 0 and (data := onward.recv(1 << 16)):
-                        self.request.sendall(data[:left])
-                        left -= len(data)
+                    head = head.replace(b"Connection: keep-alive\r\n", b"")
+                    onward.sendall(head.replace(b"\r\n", b"\r\nConnection: close\r\n", 1))
+                    if turn == "cut upload":
+                        onward.sendall(body[: line.cut_uploads_after_bytes])
+                        _pass_on(self.request, onward, line.cut_uploads_after_bytes - len(body))
+                        return
+                    onward.sendall(body)
+                    sender = (self.request, onward, length - len(body))
+                    threading.Thread(target=_pass_on, args=sender, daemon=True).start()
+                    left = line.cut_after_bytes if turn == "cut" else 1 << 60
+                    _pass_on(onward, None if turn == "lose" else self.request, left)
 
     class Server(socketserver.ThreadingTCPServer):
         allow_reuse_address = True
