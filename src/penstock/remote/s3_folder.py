@@ -12,7 +12,6 @@ import io
 import re
 from itertools import islice
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote_plus
 
 from penstock.errors import UsageError, WriteError
 from penstock.remote.base import PassingError, Purpose
@@ -34,6 +33,17 @@ _NOT_THERE = ("NoSuchKey", "404")
 _NO_UPLOAD = ("NoSuchUpload", "404")
 _NOT_MET = ("PreconditionFailed", "412")
 _MAX_LISTED = 1000
+# What every answer has that is whole: one that is cut before its end may look like a success.
+_NEEDED = {
+    "get_object": ("ContentLength", "ETag"),
+    "head_object": ("ContentLength", "ETag"),
+    "put_object": ("ETag",),
+    "upload_part": ("ETag",),
+    "create_multipart_upload": ("UploadId",),
+    "complete_multipart_upload": ("ETag",),
+    "list_objects_v2": ("IsTruncated",),
+    "list_multipart_uploads": ("IsTruncated",),
+}
 _OUTSIDE_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 
 
@@ -112,7 +122,7 @@ class S3Folder:
                 # Some tools mark a folder by an object of its name.
                 if name := entry["Key"].removeprefix(self._prefix):
                     yield name, entry["Size"]
-            if not page.get("IsTruncated"):
+            if not page["IsTruncated"]:
                 return
             wanted["ContinuationToken"] = page["NextContinuationToken"]
 
@@ -175,14 +185,13 @@ class S3Folder:
         """
         parts = [{"PartNumber": idx, "ETag": etag} for idx, etag in enumerate(etags, 1)]
 
-        def attempt() -> bool:
-            wanted = {"UploadId": upload_id, "MultipartUpload": {"Parts": parts}}
-            answer = self._call("complete_multipart_upload", name, _WRITING, _NO_UPLOAD, **wanted)
-            if answer is not None and "ETag" not in answer:
-                raise PassingError("the server's answer says nothing of the object")
-            return answer is not None
-
-        if self._retries.run(attempt, self._url(name), _WRITING):
+        answer = self._ask(
+            *("complete_multipart_upload", name),
+            expected=_NO_UPLOAD,
+            UploadId=upload_id,
+            MultipartUpload={"Parts": parts},
+        )
+        if answer is not None:
             return
         found = self.look(name)
         if found is None or found[1].strip('"') != _join_etags(etags):
@@ -198,20 +207,21 @@ class S3Folder:
         )
 
     def iter_uploads(self) -> Iterator[tuple[str, str]]:
-        """Yield name and id of every upload under the folder that was begun and not ended."""
-        # Without the encoding, a name with a control character would make an answer unreadable.
-        wanted: dict[str, Any] = {"Prefix": self._prefix, "EncodingType": "url"}
+        """Yield name and id of every upload under the folder that was begun and not ended.
+
+        Names with control characters may come out wrong: SeaweedFS says that it encodes them, and
+        does not.
+        """
+        wanted: dict[str, Any] = {"Prefix": self._prefix, "MaxUploads": _MAX_LISTED}
         while True:
-            page = self._ask(
-                "list_multipart_uploads", purpose=_LOOKING, MaxUploads=_MAX_LISTED, **wanted
-            )
-            decode = unquote_plus if page.get("EncodingType") == "url" else str
+            page = self._ask("list_multipart_uploads", purpose=_LOOKING, **wanted)
             for entry in page.get("Uploads", ()):
-                yield decode(entry["Key"]).removeprefix(self._prefix), entry["UploadId"]
-            if not page.get("IsTruncated"):
+                yield entry["Key"].removeprefix(self._prefix), entry["UploadId"]
+            if not page["IsTruncated"]:
                 return
-            wanted["KeyMarker"] = decode(page["NextKeyMarker"])
-            wanted["UploadIdMarker"] = page.get("NextUploadIdMarker", "")
+            # Those that were given and no others: SeaweedFS sorts by the id alone.
+            for marker in ("KeyMarker", "UploadIdMarker"):
+                wanted[marker] = page.get(f"Next{marker}", "")
 
     def _put_if(self, name: str, data: bytes, **condition: str) -> str | None:
         num_tries = 0
@@ -238,8 +248,9 @@ class S3Folder:
         objects = [{"Key": self._prefix + name} for name in names]
 
         def attempt() -> None:
-            wanted = {"Objects": objects, "Quiet": True}
-            answer = self._call("delete_objects", None, _DELETING, Delete=wanted)
+            answer = self._call("delete_objects", None, _DELETING, Delete={"Objects": objects})
+            if "Deleted" not in answer and "Errors" not in answer:
+                raise PassingError("the server's answer is cut")
             for error in answer.get("Errors", ()):
                 if error.get("Code") not in _NOT_THERE:
                     url = f"{self.url}/{error.get('Key', '').removeprefix(self._prefix)}"
@@ -276,9 +287,15 @@ class S3Folder:
         place = {"Bucket": self._bucket}
         if name is not None:
             place["Key"] = self._prefix + name
-        return call_s3(
+        answer = call_s3(
             *(self._url(name), method, {**place, **arguments}), purpose=purpose, expected=expected
         )
+        if answer is not None:
+            is_whole = all(key in answer for key in _NEEDED.get(method, ()))
+            etag = answer.get("ETag", "")
+            if not is_whole or (etag.startswith('"') and not etag.endswith('"', 1)):
+                raise PassingError("the server's answer is cut")
+        return answer
 
     def _url(self, name: str | None) -> str:
         return self.url if name is None else f"{self.url}/{name}"
