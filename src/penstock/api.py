@@ -46,17 +46,21 @@ def tokenize(
 
 
 def open(folder: str | os.PathLike[str]) -> Dataset:  # noqa: A001 reads as `penstock.open`
-    """Open a finished output: `penstock.open("tokens").train` is a read-only memory map."""
+    """Open a finished output: `penstock.open("tokens").train` is a read-only memory map.
+
+    Of one in an object store, `penstock.open("s3://bucket/run")`, it is a `RemoteTokens`: every
+    slice is a request.
+    """
     from penstock.dataset import open_dataset
 
-    return open_dataset(Path(folder))
+    return open_dataset(folder)
 
 
 def verify(folder: str | os.PathLike[str], *, repair: bool = False, **settings: Any) -> Report:
     """Check that a finished output is whole; `report.is_whole` says so, `report.findings` why not.
 
     Args:
-        folder: The output.
+        folder: The output: a folder, or `s3://BUCKET/NAME`.
         repair: Make what is damaged anew from the inputs.
         settings: Any field of `VerifySettings`: `full`, `source`, `workers`, `memory_bytes`,
             `seed`.
@@ -65,9 +69,10 @@ def verify(folder: str | os.PathLike[str], *, repair: bool = False, **settings: 
         >>> penstock.verify("tokens", full=True).is_whole
         True
     """
+    from penstock.object_paths import output_path
     from penstock.progress import SilentProgress
     from penstock.verification import VerifySettings, verify_output
     from penstock.verification.restore import repair_output
 
-    wanted = VerifySettings(output=Path(folder), **settings)
+    wanted = VerifySettings(output=output_path(folder), **settings)
     return (repair_output if repair else verify_output)(wanted, SilentProgress())

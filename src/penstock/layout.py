@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.errors import UsageError
+from penstock.object_paths import output_path
 from penstock.types import SPLITS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from penstock.object_paths import OutputPath
     from penstock.types import JobRecord, Split
 
 __all__ = [
@@ -42,7 +44,7 @@ _OWN_NAME = re.compile(
 MAX_SHARDS = 100_000
 
 
-def is_own_name(path: Path, folder: Path) -> bool:
+def is_own_name(path: OutputPath, folder: OutputPath) -> bool:
     """Tell whether a path is one that a job writes in its output folder."""
     return bool(_OWN_NAME.fullmatch(path.name)) and path.parent.resolve() == folder.resolve()
 
@@ -75,7 +77,7 @@ class Layout:
 
     @classmethod
     def of_job(
-        cls, folder: Path, job: JobRecord, starts: Mapping[Split, Sequence[int]] | None = None
+        cls, folder: OutputPath, job: JobRecord, starts: Mapping[Split, Sequence[int]] | None = None
     ) -> Layout:
         """Return the layout of a job's output; where tasks made its shards, `starts` places them.
 
@@ -114,12 +116,16 @@ class Layout:
         return f"{split}.bin" if is_one else f"{split}_shard_{shard:05}.bin"
 
     def partial_path(self, split: Split, shard: int) -> Path:
-        """Return where a file is written until the job is done."""
+        """Return where a file is written until the job is done, if that is in a folder."""
         return Path(self.folder, self.work, self.file_name(split, shard) + ".partial")
 
     def final_path(self, split: Split, shard: int) -> Path:
-        """Return where a file stands when the job is done."""
+        """Return where a file stands when the job is done, if that is in a folder."""
         return Path(self.folder, self.file_name(split, shard))
+
+    def finished_path(self, split: Split, shard: int) -> OutputPath:
+        """Return where a finished file is read: in a folder, or in an object store."""
+        return output_path(self.folder) / self.file_name(split, shard)
 
     def num_shards(self, split: Split, num_tokens: int) -> int:
         """Return how many files a split has; an empty one has one."""

@@ -7,6 +7,7 @@ job can go on from it, and the manifest can be made from it.
 
 from __future__ import annotations
 
+import io
 import json
 from itertools import zip_longest
 from typing import TYPE_CHECKING
@@ -33,9 +34,9 @@ from penstock.types import SPLITS, UNKNOWN_END, Finished, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from penstock.ledger_lines import Ending, UnitLine
+    from penstock.object_paths import OutputPath
     from penstock.types import Encoded, Grant, Receipt, Segment, Source, Split
 
 __all__ = ["Digests", "LedgerReader", "iter_skipped", "lists_skipped"]
@@ -78,7 +79,7 @@ class LedgerReader:
             tasks make no shards.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: OutputPath) -> None:
         """Open a ledger and read its first line.
 
         Raises:
@@ -236,7 +237,7 @@ class LedgerReader:
         )
 
 
-def iter_skipped(path: Path) -> Iterator[str]:
+def iter_skipped(path: OutputPath) -> Iterator[str]:
     """Yield what a finished ledger says was left out, a line of JSON each: records, then inputs."""
     reader = LedgerReader(path)
     for finished in reader.iter_units():
@@ -250,10 +251,10 @@ def iter_skipped(path: Path) -> Iterator[str]:
         yield _skipped_line(name, None, reason)
 
 
-def lists_skipped(path: Path, ledger: Path) -> bool:
+def lists_skipped(path: OutputPath, ledger: OutputPath) -> bool:
     """Tell whether a file is the list of what a ledger says was left out."""
     try:
-        with path.open(encoding="utf-8", newline="\n") as found:
+        with io.TextIOWrapper(path.open("rb"), encoding="utf-8", newline="\n") as found:
             return all(here == there for here, there in zip_longest(found, iter_skipped(ledger)))
     except (OSError, UnicodeDecodeError):
         return False

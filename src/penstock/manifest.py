@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from penstock.ledger import Digests
     from penstock.ledger_lines import Ending
+    from penstock.object_paths import OutputPath
     from penstock.offsets import Offsets
     from penstock.types import JobRecord, Source
 
@@ -106,7 +107,7 @@ class Manifest:
         return text.replace('"inputs": []', f'"inputs": [\n    {inputs}\n  ]', 1) + "\n"
 
     @classmethod
-    def from_json(cls, text: str, path: Path) -> Manifest:
+    def from_json(cls, text: str, path: OutputPath) -> Manifest:
         """Read it from text; refuse what this version cannot know.
 
         Raises:
@@ -130,7 +131,7 @@ class Manifest:
             raise _damage(f"the manifest is damaged ({error!r})", path) from error
 
     @classmethod
-    def load(cls, folder: Path) -> Manifest:
+    def load(cls, folder: OutputPath) -> Manifest:
         """Read the manifest of a finished job.
 
         Raises:
@@ -244,5 +245,5 @@ def host_facts() -> dict[str, Any]:
     }
 
 
-def _damage(what: str, path: Path) -> DamageError:
+def _damage(what: str, path: OutputPath) -> DamageError:
     return DamageError(what, where=str(path), next_step="make the output anew with `--overwrite`")

@@ -17,6 +17,7 @@ import xxhash
 
 from penstock.errors import DamageError, WriteError
 from penstock.faults import fault_point
+from penstock.object_paths import ObjectPath, OpenObjects, mending_step
 from penstock.types import Segment
 
 if TYPE_CHECKING:
@@ -26,9 +27,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.layout import Layout
+    from penstock.object_paths import OutputPath
     from penstock.types import Split
 
 __all__ = [
+    "REMOTE_READ_BYTES",
     "Look",
     "OpenFiles",
     "SegmentReader",
@@ -45,6 +48,8 @@ SinkKind = Literal["write", "compare", "digest"]
 _MAX_OPEN_FILES = 4
 # Read back in pieces that stay in the processor's cache while they are hashed and looked at.
 _READ_BYTES = 1 << 20
+# Of an object, one request for each of these.
+REMOTE_READ_BYTES = 8 << 20
 
 
 class OpenFiles:
@@ -143,7 +148,7 @@ class SegmentComparer:
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
-        self._reader = SegmentReader(layout.final_path, layout.token_bytes)
+        self._reader = SegmentReader(layout.finished_path, layout.token_bytes)
 
     def write(
         self, split: Split, offset: int, tokens: NDArray[np.unsignedinteger[Any]]
@@ -189,12 +194,13 @@ class Look:
 class SegmentReader:
     """Reads runs of tokens back; one reader serves one thread."""
 
-    def __init__(self, path_of: Callable[[Split, int], Path], token_bytes: int) -> None:
-        """Take where the files are: `layout.partial_path` or `layout.final_path`."""
+    def __init__(self, path_of: Callable[[Split, int], OutputPath], token_bytes: int) -> None:
+        """Take where the files are: `layout.partial_path` or `layout.finished_path`."""
         self._path_of = path_of
         self._token_bytes = token_bytes
         self._dtype = np.dtype(f"<u{token_bytes}")
         self._files = OpenFiles(os.O_RDONLY)
+        self._objects = OpenObjects()
         self._buffer = bytearray(_READ_BYTES)
 
     def iter_tokens(self, segment: Segment) -> Iterator[NDArray[np.unsignedinteger[Any]]]:
@@ -206,8 +212,10 @@ class SegmentReader:
         path = self._path_of(segment.split, segment.shard)
         position = segment.offset_tokens * self._token_bytes
         end = position + segment.num_tokens * self._token_bytes
+        if isinstance(path, ObjectPath) and len(self._buffer) < REMOTE_READ_BYTES:
+            self._buffer = bytearray(REMOTE_READ_BYTES)
         while position < end:
-            piece = memoryview(self._buffer)[: min(end - position, _READ_BYTES)]
+            piece = memoryview(self._buffer)[: end - position]
             self._fill(piece, path, position)
             yield np.frombuffer(piece, self._dtype)
             position += len(piece)
@@ -248,13 +256,13 @@ class SegmentReader:
     def close(self) -> None:
         """Close the files."""
         self._files.close()
+        self._objects.close()
 
-    def _fill(self, piece: memoryview, path: Path, position: int) -> None:
+    def _fill(self, piece: memoryview, path: OutputPath, position: int) -> None:
         try:
-            file = self._files.get(path)
             done = 0
             while done < len(piece):
-                count = os.preadv(file, [piece[done:]], position + done)
+                count = self._read_some(piece[done:], path, position + done)
                 if count == 0:
                     raise _unreadable(f"`{path.name}` ends too early", path, position + done)
                 done += count
@@ -264,13 +272,14 @@ class SegmentReader:
             what = "is missing" if isinstance(error, FileNotFoundError) else str(error.strerror)
             raise _unreadable(f"`{path.name}` {what}", path, position) from error
 
+    def _read_some(self, piece: memoryview, path: OutputPath, position: int) -> int:
+        if isinstance(path, ObjectPath):
+            return self._objects.read_into(path, piece, position)
+        return os.preadv(self._files.get(path), [piece], position)
 
-def _unreadable(what: str, path: Path, position: int) -> DamageError:
-    return DamageError(
-        what,
-        where=f"{path}, byte {position}",
-        next_step=f"`penstock verify {path.parent} --repair`",
-    )
+
+def _unreadable(what: str, path: OutputPath, position: int) -> DamageError:
+    return DamageError(what, where=f"{path}, byte {position}", next_step=mending_step(path.parent))
 
 
 @contextlib.contextmanager

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from penstock.layout import Layout
+    from penstock.object_paths import OutputPath
     from penstock.types import Split
 
 __all__ = ["Store", "is_unfinished", "tidy", "write_file"]
@@ -331,7 +332,7 @@ def tidy(layout: Layout) -> None:
             pass
 
 
-def is_unfinished(folder: Path) -> bool:
+def is_unfinished(folder: OutputPath) -> bool:
     """Tell whether a run has something to go on from here; the folder is not locked for it."""
     work = folder / WORK
     return (work / LEDGER).exists() or (work / _RENAMING).exists()

@@ -22,6 +22,7 @@ FLOOR = {
     "csv_records",
     "faults",
     "json_lines",
+    "object_paths",
     "types",
     "errors",
     "inputs",

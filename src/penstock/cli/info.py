@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -21,7 +20,10 @@ _SHOWN_TOKENS = 12
 
 
 def info(
-    output: Annotated[Path, typer.Argument(metavar="OUT", help="A finished output folder.")],
+    output: Annotated[
+        str,
+        typer.Argument(metavar="OUT", help="A finished output: a folder, or s3://BUCKET/NAME."),
+    ],
     as_json: Annotated[bool, typer.Option("--json", help="Print the manifest as JSON.")] = False,
 ) -> None:
     """Show counts, sizes and the first and last tokens of an output.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,7 +12,10 @@ __all__ = ["show"]
 
 
 def show(
-    output: Annotated[Path, typer.Argument(metavar="OUT", help="A finished output folder.")],
+    output: Annotated[
+        str,
+        typer.Argument(metavar="OUT", help="A finished output: a folder, or s3://BUCKET/NAME."),
+    ],
     split: Annotated[str, typer.Option("--split", help="train or val.")] = "train",
     at: Annotated[int, typer.Option("--at", min=0, help="The first token shown.")] = 0,
     tokens: Annotated[int, typer.Option("--tokens", min=1, help="How many.")] = 200,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -23,7 +22,10 @@ _MAX_LISTED = 20
 
 
 def verify(
-    output: Annotated[Path, typer.Argument(metavar="OUT", help="A finished output folder.")],
+    output: Annotated[
+        str,
+        typer.Argument(metavar="OUT", help="A finished output: a folder, or s3://BUCKET/NAME."),
+    ],
     full: Annotated[
         bool, typer.Option("--full", help="Read every token; with --source, prove every document.")
     ] = False,
@@ -58,12 +60,13 @@ def verify(
     tokens/ --source   ·   penstock verify tokens/ --repair
     """
     with errors_reported(as_json=as_json, verbose=verbose, reads_only=not repair):
+        from penstock.object_paths import output_path
         from penstock.quantities import parse_bytes
         from penstock.verification import VerifySettings, verify_output
         from penstock.verification.restore import repair_output
 
         settings = VerifySettings(
-            output=output,
+            output=output_path(output),
             full=full,
             source=source,
             workers=workers,
@@ -153,10 +156,14 @@ def _proved(report: Report) -> str:
 
 
 def _damage(report: Report, folder: str) -> list[str]:
+    from penstock.object_paths import ObjectPath, mending_step
+
     lines = [f"  {_located(finding)}" for finding in report.findings[:_MAX_LISTED]]
     if report.num_findings > _MAX_LISTED:
         lines.append(f"  and {report.num_findings - _MAX_LISTED:,} more")
     lines += [f"  note: {note}" for note in report.notes]
+    if report.is_repairable and isinstance(report.folder, ObjectPath):
+        return [*lines, f"  next:  {escape(mending_step(report.folder))}"]
     if report.is_repairable and not report.mended:
         return [*lines, f"  next:  penstock verify {folder} --repair"]
     again = f"penstock tokenize INPUT... -o {folder} --overwrite"

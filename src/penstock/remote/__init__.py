@@ -1,20 +1,21 @@
-"""Inputs that are not on this machine: listed, looked at, read in ranges; never copied to disk.
+"""Files that are not on this machine: listed, looked at, read in ranges; never copied to disk.
 
 It plans nothing and reads no documents. `sources` asks it for names and open files where an input
-is a URL; no other module does.
+is a URL, `object_paths` where an output is one.
 """
 
 from __future__ import annotations
 
-from penstock.remote.base import RemoteFacts, changed, close_connections
+from penstock.remote.base import MissingError, RemoteFacts, changed, close_connections
 from penstock.remote.files import RemoteFile
-from penstock.remote.listing import expand_url, is_url
+from penstock.remote.listing import expand_url, is_url, list_folder
 from penstock.remote.retries import Retries
 from penstock.remote.streams import RemoteStream, open_seekable, open_stream
 from penstock.remote.transports import look_at_url
 
 __all__ = [
     "REMOTE_BYTES",
+    "MissingError",
     "RemoteFacts",
     "RemoteFile",
     "RemoteStream",
@@ -23,6 +24,7 @@ __all__ = [
     "close_connections",
     "expand_url",
     "is_url",
+    "list_folder",
     "look_at_url",
     "open_seekable",
     "open_stream",

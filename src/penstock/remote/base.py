@@ -18,6 +18,7 @@ __all__ = [
     "PIECE_BYTES",
     "READING",
     "Body",
+    "MissingError",
     "PassingError",
     "Purpose",
     "RemoteFacts",
@@ -95,6 +96,10 @@ class PassingError(Exception):
         self.wait_seconds = wait_seconds
 
 
+class MissingError(InputError):
+    """There is no such object, says the server."""
+
+
 class Body(Protocol):
     """The bytes of one answer, as they arrive."""
 
@@ -130,8 +135,9 @@ def changed(url: str, facts: RemoteFacts, answer: str) -> InputError:
     """Say that an object is no longer what it was."""
     return InputError(
         f"the file changed while it was read: {answer}",
-        where=f"{url}, {facts.num_bytes} bytes when the job was planned",
-        next_step="wait until nothing writes to it, then pass `--overwrite` to start again",
+        where=f"{url}, {facts.num_bytes} bytes when it was first looked at",
+        next_step="wait until nothing writes to it, then run the same command again; a job that "
+        "was begun with it needs `--overwrite`",
     )
 
 
@@ -173,6 +179,8 @@ def explain_status(
         step = f"check the credentials{purpose.rights}: {credentials}"
     else:
         step = "check the URL"
+    if status in _FOUND_NOTHING and purpose is READING:
+        return MissingError(f"cannot be read: {said}", where=url, next_step=step)
     return purpose.failure(f": {said}", where=url, next_step=step)
 
 

@@ -116,6 +116,10 @@ class RemoteFile(Resource):
         else:
             self._fill(buffer, start)
 
+    def fetch_into(self, buffer: memoryview, start: int) -> None:
+        """Fill `buffer` from `start` on with one request for just that; keep nothing of it."""
+        self._fill(buffer, start)
+
     def give_back(self, start: int, end: int) -> None:
         """Do nothing: a remote file takes no pages of this machine's cache."""
 

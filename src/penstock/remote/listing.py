@@ -15,7 +15,7 @@ from penstock.remote.retries import Retries
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["expand_url", "is_url"]
+__all__ = ["expand_url", "is_url", "list_folder"]
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _MAGIC = re.compile(r"[*?\[]")
@@ -51,6 +51,23 @@ def expand_url(argument: str, sort_key: Callable[[str], list[tuple[int, int, str
             next_step="check the spelling; `**` goes into folders, hidden names are left out",
         )
     return sorted(found, key=sort_key)
+
+
+def list_folder(url: str) -> dict[str, int]:
+    """Return the names and sizes of the objects that lie directly in a folder of S3.
+
+    Raises:
+        InputError: If it cannot be listed.
+    """
+    from penstock.remote.s3 import iter_sizes
+
+    folder = url.rstrip("/") + "/"
+
+    def attempt() -> dict[str, int]:
+        found = iter_sizes(folder, delimiter="/")
+        return {name.removeprefix(folder): size for name, size in found if name != folder}
+
+    return _LISTINGS.run(attempt, folder)
 
 
 def _web_name(url: str) -> str:

@@ -11,6 +11,7 @@ import base64
 import contextlib
 import functools
 import hashlib
+import os
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,15 @@ if TYPE_CHECKING:
     from penstock.errors import PenstockError
     from penstock.remote.base import Body, Purpose
 
-__all__ = ["S3Transport", "call_s3", "encode_md5", "explain_error", "iter_keys", "load_body"]
+__all__ = [
+    "S3Transport",
+    "call_s3",
+    "encode_md5",
+    "explain_error",
+    "iter_keys",
+    "iter_sizes",
+    "load_body",
+]
 
 _CONNECT_SECONDS, _READ_SECONDS = 15, 45
 _MAX_CONNECTIONS = 16
@@ -108,14 +117,23 @@ def _cuts_may_pass() -> Iterator[None]:
 
 def iter_keys(url: str) -> Iterator[str]:
     """Yield every object whose name begins like `url`, in the order of the service."""
+    for name, _ in iter_sizes(url):
+        yield name
+
+
+def iter_sizes(url: str, *, delimiter: str = "") -> Iterator[tuple[str, int]]:
+    """Yield the same with their sizes; with a `delimiter`, only names without it behind `url`."""
     scheme, _, path = url.partition("://")
     bucket, _, prefix = path.partition("/")
+    wanted = {"Bucket": bucket, "Prefix": prefix}
+    if delimiter:
+        wanted["Delimiter"] = delimiter
     token = ""
     while True:
         more = {"ContinuationToken": token} if token else {}
-        page = call_s3(url, "list_objects_v2", {"Bucket": bucket, "Prefix": prefix, **more})
+        page = call_s3(url, "list_objects_v2", {**wanted, **more})
         for entry in page.get("Contents", ()):
-            yield f"{scheme}://{bucket}/{entry['Key']}"
+            yield f"{scheme}://{bucket}/{entry['Key']}", entry["Size"]
         token = page.get("NextContinuationToken", "")
         if not page.get("IsTruncated") or not token:
             return
@@ -254,6 +272,11 @@ def _add_md5(params: dict[str, Any], **_: Any) -> None:
 def encode_md5(data: bytes | memoryview) -> str:
     """Compute what goes into a Content-MD5 header."""
     return base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode()
+
+
+# A process that was forked off must not speak on the connections of its parent: each would read the
+# answers of the other.
+os.register_at_fork(after_in_child=_cached_client.cache_clear)
 
 
 def _first_line(error: BaseException) -> str:

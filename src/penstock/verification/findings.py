@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from penstock.types import ROW_FORMATS
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from penstock.object_paths import OutputPath
     from penstock.types import Segment, Split, Unit
 
 __all__ = ["Finding", "FindingKind", "Report", "at_segment"]
@@ -109,7 +108,7 @@ class Report:
         notes: What the reader should know besides.
     """
 
-    folder: Path
+    folder: OutputPath
     seed: int = 0
     findings: list[Finding] = field(default_factory=list)
     num_findings: int = 0

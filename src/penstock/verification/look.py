@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import UsageError
 from penstock.memory import num_cores
+from penstock.object_paths import ObjectPath
 from penstock.progress import Meter
 from penstock.types import SPLITS
 from penstock.verification.findings import Finding, Report
@@ -21,8 +22,8 @@ from penstock.verification.tokens import TokenChecker
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
-    from pathlib import Path
 
+    from penstock.object_paths import OutputPath
     from penstock.progress import Progress
     from penstock.types import Finished, Split
     from penstock.verification.records import Records
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 __all__ = ["VerifySettings", "pick_units", "verify_output"]
 
 _SAMPLE_UNITS = 2000
+# Each costs some requests of its own, one after the other.
+_REMOTE_SAMPLE_UNITS = 100
 _SAMPLE_BYTES = 256 << 20
 
 
@@ -38,7 +41,7 @@ _SAMPLE_BYTES = 256 << 20
 class VerifySettings:
     """How an output is looked at; the flags of `penstock verify` have the same names."""
 
-    output: Path
+    output: OutputPath
     full: bool = False
     source: bool = False
     workers: int | None = None
@@ -76,16 +79,17 @@ def verify_output(
 
     Raises:
         DamageError: If there is no finished job to look at.
-        InputError: If an input cannot be read.
+        InputError: If an input, or the object store, cannot be read.
         ConflictError: If an input is no longer what it was.
     """
     seed = SystemRandom().randrange(1 << 32) if settings.seed is None else settings.seed
     report, rng = Report(settings.output, seed), Random(seed)
+    is_remote = isinstance(settings.output, ObjectPath)
     records = check_records(
         settings.output,
         report,
         rng,
-        sample_size=_SAMPLE_UNITS,
+        sample_size=_REMOTE_SAMPLE_UNITS if is_remote else _SAMPLE_UNITS,
         is_quick=not (settings.full or settings.source or also),
         taken_aside=taken_aside,
     )

@@ -20,11 +20,10 @@ from penstock.types import SPLITS, InputFormat, JobRecord
 from penstock.verification.findings import Finding
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from penstock.layout import Layout
     from penstock.ledger_lines import Ending
     from penstock.manifest import InputRecord
+    from penstock.object_paths import OutputPath
     from penstock.verification.findings import Report
 
 __all__ = [
@@ -41,7 +40,7 @@ __all__ = [
 _MAX_MANIFEST_BYTES = 256 << 20
 
 
-def manifest_of_ledger(path: Path) -> tuple[Manifest, Ending]:
+def manifest_of_ledger(path: OutputPath) -> tuple[Manifest, Ending]:
     """Return what a whole ledger adds up to, and its end.
 
     Raises:
@@ -98,7 +97,7 @@ def format_of(record: InputRecord) -> InputFormat:
     return next((each for each in known if each == record.format), "text")
 
 
-def load_manifest(folder: Path, report: Report) -> Manifest | None:
+def load_manifest(folder: OutputPath, report: Report) -> Manifest | None:
     """Read the manifest; report one that is damaged, and return None."""
     path = folder / MANIFEST
     try:
@@ -114,7 +113,7 @@ def load_manifest(folder: Path, report: Report) -> Manifest | None:
         return None
 
 
-def compare_manifest(folder: Path, expected: Manifest, report: Report) -> None:
+def compare_manifest(folder: OutputPath, expected: Manifest, report: Report) -> None:
     """Compare the manifest with what the ledger adds up to: every byte, in the same version."""
     text = expected.to_json().encode()
     path = folder / MANIFEST

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import stat
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.errors import DamageError
 from penstock.layout import MANIFEST, SEGMENTS, SKIPPED, WORK, Layout, is_own_name
 from penstock.ledger import LedgerReader, lists_skipped
 from penstock.manifest import Manifest
+from penstock.object_paths import ObjectPath, output_path
 from penstock.store import is_unfinished
 from penstock.types import ROW_FORMATS, SPLITS, Finished, Grant, JobRecord, Source, Unit
 from penstock.verification.findings import Finding
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from penstock.ledger_lines import UnitLine
+    from penstock.object_paths import OutputPath
     from penstock.types import Split
     from penstock.verification.findings import Report
 
@@ -66,16 +67,18 @@ class Records:
     taken_aside: bool = False
     unusable: set[tuple[Split, int]] = field(default_factory=set)
 
-    def path_of(self, split: Split, shard: int) -> Path:
+    def path_of(self, split: Split, shard: int) -> OutputPath:
         """Return where a file is: under its final name, or where a repair took it."""
-        path = self.layout.final_path(split, shard)
+        path = self.layout.finished_path(split, shard)
+        if not self.taken_aside or path.exists():
+            return path
         aside = self.layout.partial_path(split, shard)
-        return aside if self.taken_aside and not path.exists() and aside.exists() else path
+        return aside if aside.exists() else path
 
     def iter_units(self) -> Iterator[Finished]:
         """Yield the recorded units in order, up to the first line that is not good."""
         try:
-            yield from LedgerReader(Path(self.layout.folder, SEGMENTS)).iter_units()
+            yield from LedgerReader(output_path(self.layout.folder) / SEGMENTS).iter_units()
         except DamageError:
             return
 
@@ -105,7 +108,7 @@ class _Sample:
         return [chosen[idx] for idx in sorted(chosen)]
 
 
-def refuse_unfinished(folder: Path) -> None:
+def refuse_unfinished(folder: OutputPath) -> None:
     """Refuse a folder that holds no finished job.
 
     Raises:
@@ -122,7 +125,7 @@ def refuse_unfinished(folder: Path) -> None:
 
 
 def check_records(
-    folder: Path,
+    folder: OutputPath,
     report: Report,
     rng: Random,
     *,
@@ -155,7 +158,7 @@ def check_records(
     return records
 
 
-def _read_records(folder: Path, report: Report, sample: _Sample) -> Records | None:
+def _read_records(folder: OutputPath, report: Report, sample: _Sample) -> Records | None:
     path = folder / SEGMENTS
     reader: LedgerReader | None = None
     problem = "" if path.is_file() else "the ledger is missing"
@@ -180,7 +183,7 @@ def _read_records(folder: Path, report: Report, sample: _Sample) -> Records | No
     return Records(manifest, reader.job, layout, sources, units, is_ledger_whole=True)
 
 
-def _list_damaged_lines(path: Path, problem: str, report: Report) -> None:
+def _list_damaged_lines(path: OutputPath, problem: str, report: Report) -> None:
     """Find every line whose checksum is wrong; if none is, tell what else is wrong."""
     before = report.num_findings
     for start, end, body in iter_lines(path) if path.is_file() else ():
@@ -191,7 +194,7 @@ def _list_damaged_lines(path: Path, problem: str, report: Report) -> None:
 
 
 def _believe_manifest(
-    folder: Path, report: Report, reader: LedgerReader | None, sample: list[Finished]
+    folder: OutputPath, report: Report, reader: LedgerReader | None, sample: list[Finished]
 ) -> Records | None:
     """Take the manifest's word where the ledger is damaged."""
     manifest = load_manifest(folder, report)
@@ -222,7 +225,7 @@ def _check_input_bytes(reader: LedgerReader, report: Report) -> None:
             report.add(Finding("ledger", what, SEGMENTS, input=source.path, is_repairable=False))
 
 
-def _compare_skipped(folder: Path, manifest: Manifest, report: Report) -> None:
+def _compare_skipped(folder: OutputPath, manifest: Manifest, report: Report) -> None:
     if manifest.counts["skipped_records"] and not lists_skipped(
         folder / SKIPPED, folder / SEGMENTS
     ):
@@ -230,15 +233,17 @@ def _compare_skipped(folder: Path, manifest: Manifest, report: Report) -> None:
         report.add(Finding("skipped", what, SKIPPED))
 
 
-def _check_files(folder: Path, records: Records, report: Report) -> None:
+def _check_files(folder: OutputPath, records: Records, report: Report) -> None:
     """Look at the name, kind and size of every file of tokens."""
     names = set()
+    is_sharded = records.layout.shard_tokens is not None
+    sizes = folder.list_sizes() if is_sharded and isinstance(folder, ObjectPath) else None
     for split in SPLITS:
         for shard, file in enumerate(records.manifest.splits[split].files):
             name = records.layout.file_name(split, shard)
             names.add(name)
             path = records.path_of(split, shard)
-            size = _regular_size(path)
+            size = _regular_size(path) if sizes is None else sizes.get(name)
             if size is None:
                 records.unusable.add((split, shard))
                 what = "the file is missing" if not path.exists() else "this is no regular file"
@@ -249,7 +254,7 @@ def _check_files(folder: Path, records: Records, report: Report) -> None:
                 report.add(Finding("file", what, name, start, end))
             if size != file.bytes or path.parent.name == WORK:
                 report.damaged_files.add((split, shard))
-    if records.layout.shard_tokens is None:
+    if not is_sharded:
         return
     for path in folder.iterdir():
         # What reads all shards would read this one too.
@@ -258,15 +263,17 @@ def _check_files(folder: Path, records: Records, report: Report) -> None:
             report.add(Finding("file", what, path.name, is_repairable=False))
 
 
-def _regular_size(path: Path) -> int | None:
+def _regular_size(path: OutputPath) -> int | None:
     try:
+        if isinstance(path, ObjectPath):
+            return path.stat().st_size
         status = path.stat()
     except OSError:
         return None
     return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
-def _sample_records(folder: Path, report: Report, rng: Random, size: int) -> Records | None:
+def _sample_records(folder: OutputPath, report: Report, rng: Random, size: int) -> Records | None:
     """Look at lines of a very long ledger, and take the manifest's word for the sums."""
     manifest = load_manifest(folder, report)
     if manifest is None:

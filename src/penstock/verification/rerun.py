@@ -17,10 +17,13 @@ from penstock.errors import DamageError, UsageError
 from penstock.executors import LocalExecutor
 from penstock.feed import make_feed
 from penstock.memory import divide_memory
+from penstock.object_paths import OPEN_OBJECT_BYTES
 from penstock.plan import input_needs
+from penstock.remote import REMOTE_BYTES, is_url
+from penstock.segments import REMOTE_READ_BYTES
 from penstock.settings import JobSettings
 from penstock.tokenizer import load_recorded_tokenizer
-from penstock.types import DocumentRule, EotPlace, InvalidUtf8
+from penstock.types import DocumentRule, EotPlace, InvalidUtf8, MemoryNeeds
 from penstock.worker import WorkerSpec
 
 if TYPE_CHECKING:
@@ -107,7 +110,7 @@ def make_executor(
         engine_needs(chosen, tokenizer),
         len(sources),
         workers,
-        input_needs(sources, job.unit_bytes),
+        [*input_needs(sources, job.unit_bytes), *_output_needs(layout)],
     )
     total = sum(source.num_bytes for source in sources)
     give_back = total > psutil.virtual_memory().total // 4
@@ -144,6 +147,14 @@ def make_executor(
             give_back=give_back,
         ),
     )
+
+
+def _output_needs(layout: Layout) -> list[MemoryNeeds]:
+    """Return what comparing with objects takes, in this process and in each worker."""
+    if not is_url(layout.folder):
+        return []
+    reading_bytes = REMOTE_BYTES + REMOTE_READ_BYTES + OPEN_OBJECT_BYTES
+    return [MemoryNeeds(REMOTE_BYTES, reading_bytes)]
 
 
 def _settings(job: JobRecord) -> JobSettings:

@@ -11,11 +11,12 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
 
-from penstock.errors import ConflictError, DamageError
+from penstock.errors import ConflictError, DamageError, UsageError
 from penstock.faults import fault_point
 from penstock.layout import SEGMENTS, Layout
 from penstock.ledger import LedgerReader, iter_skipped
 from penstock.manifest import Manifest
+from penstock.object_paths import ObjectPath, mending_step
 from penstock.offsets import RecordedOffsets
 from penstock.progress import Meter
 from penstock.sources import refuse_changed
@@ -46,8 +47,15 @@ def repair_output(settings: VerifySettings, progress: Progress) -> Report:
         InputError: If an input that is needed cannot be read.
         ConflictError: If it is no longer what it was, or the folder holds something else.
         LockedError: If a run is writing here.
+        UsageError: If the output is not in a folder.
     """
     folder = settings.output
+    if isinstance(folder, ObjectPath):
+        raise UsageError(
+            "objects cannot be repaired in their places",
+            where=f"--repair, {folder}",
+            next_step=mending_step(folder),
+        )
     refuse_unfinished(folder)
     layout = _find_layout(folder)
     with Store(layout) as store:

@@ -25,12 +25,13 @@ if TYPE_CHECKING:
     from random import Random
 
     from penstock.ledger_lines import UnitLine
+    from penstock.object_paths import OutputPath
     from penstock.types import Source, Unit
 
 __all__ = ["find_unit_bytes", "iter_lines", "salvage_sources", "salvage_units", "sample_units"]
 
 
-def iter_lines(path: Path) -> Iterator[tuple[int, int, bytes | None]]:
+def iter_lines(path: OutputPath) -> Iterator[tuple[int, int, bytes | None]]:
     """Yield where each line of a ledger starts and ends, and its content; None if it is damaged."""
     start = 0
     with path.open("rb") as file:
@@ -93,14 +94,16 @@ def _iter_unit_lines(path: Path) -> Iterator[UnitLine]:
             yield line
 
 
-def sample_units(path: Path, rng: Random, count: int) -> Iterator[tuple[int, int, UnitLine | None]]:
+def sample_units(
+    path: OutputPath, rng: Random, count: int
+) -> Iterator[tuple[int, int, UnitLine | None]]:
     """Look at lines of units at random places, without reading the rest; longer ones more often.
 
     Yields where each starts and ends, and None for one that is damaged. For ledgers of which only
     a part is to be read.
     """
     with path.open("rb") as file:
-        size = os.fstat(file.fileno()).st_size
+        size = file.seek(0, os.SEEK_END)
         for place in sorted(rng.randrange(size) for _ in range(count)):
             file.seek(place)
             file.readline(MAX_LINE_BYTES)

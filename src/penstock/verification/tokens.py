@@ -72,11 +72,15 @@ class TokenChecker:
             self._readers.put(self._make_reader())
         waiting: deque[Future[list[Checked]]] = deque()
         with ThreadPoolExecutor(self._num_threads) as pool:
-            for group in _iter_groups(units):
-                waiting.append(pool.submit(self._check_group, group))
-                if len(waiting) > _GROUPS_AHEAD * self._num_threads:
-                    yield from waiting.popleft().result()
-            yield from chain.from_iterable(done.result() for done in waiting)
+            try:
+                for group in _iter_groups(units):
+                    waiting.append(pool.submit(self._check_group, group))
+                    if len(waiting) > _GROUPS_AHEAD * self._num_threads:
+                        yield from waiting.popleft().result()
+                yield from chain.from_iterable(done.result() for done in waiting)
+            finally:
+                # After an error nobody waits for the others: each may wait for a server.
+                pool.shutdown(wait=False, cancel_futures=True)
         while not self._readers.empty():
             self._readers.get().close()
 
