@@ -30,13 +30,19 @@ app.command(
     "full or write failed · 130 interrupted"
 )(tokenize)
 app.command(epilog="Exit codes: 0 shown · 2 usage · 4 input cannot be read")(plan)
-app.command(epilog="Exit codes: 0 shown · 2 usage · 6 no finished job there, or damaged")(info)
-app.command(epilog="Exit codes: 0 shown · 2 usage · 6 no finished job there, or damaged")(show)
+app.command(
+    epilog="Exit codes: 0 shown · 2 usage · 4 object store cannot be read · 6 no finished job "
+    "there, or damaged"
+)(info)
+app.command(
+    epilog="Exit codes: 0 shown · 2 usage · 4 object store cannot be read · 6 no finished job "
+    "there, or damaged"
+)(show)
 
 app.command(
-    epilog="Exit codes: 0 whole · 1 bug · 2 usage · 4 input cannot be read · 5 an input changed "
-    "or another job is unfinished there · 6 damaged, or no finished job there · 7 locked by "
-    "another run · 8 disk full or write failed · 130 interrupted"
+    epilog="Exit codes: 0 whole · 1 bug · 2 usage · 4 an input or the object store cannot be read "
+    "· 5 an input changed or another job is unfinished there · 6 damaged, or no finished job there "
+    "· 7 locked by another run · 8 disk full or write failed · 130 interrupted"
 )(verify)
 
 app.command(

@@ -28,7 +28,8 @@ def info(
 ) -> None:
     """Show counts, sizes and the first and last tokens of an output.
 
-    Examples:  penstock info tokens/   ·   penstock info tokens/ --json
+    Examples:  penstock info tokens/   ·   penstock info tokens/ --json   ·   penstock info
+    s3://bucket/run
     """
     with errors_reported(as_json=as_json, reads_only=True):
         from penstock.dataset import open_dataset

@@ -34,7 +34,10 @@ def verify(
         typer.Option("--source", help="Read the inputs too, and compare with the reference."),
     ] = False,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Make what is damaged anew from the inputs.")
+        bool,
+        typer.Option(
+            "--repair", help="Make what is damaged anew from the inputs; in folders only."
+        ),
     ] = False,
     workers: Annotated[
         int | None, typer.Option("-j", "--workers", help="Threads, and processes; default: cores.")
@@ -57,7 +60,7 @@ def verify(
     """Check that an output is whole: in seconds, or every token, or against its inputs.
 
     Examples:  penstock verify tokens/   ·   penstock verify tokens/ --full   ·   penstock verify
-    tokens/ --source   ·   penstock verify tokens/ --repair
+    tokens/ --source   ·   penstock verify tokens/ --repair   ·   penstock verify s3://bucket/run
     """
     with errors_reported(as_json=as_json, verbose=verbose, reads_only=not repair):
         from penstock.object_paths import output_path

@@ -145,7 +145,7 @@ def missing_package(url: str, package: str, extra: str, purpose: Purpose = READI
     """Say which package a URL needs."""
     return UsageError(
         f"the package `{package}` is needed for this kind of URL",
-        where=f"{purpose.place} `{url}`",
+        where=url if purpose is READING else f"{purpose.place} `{url}`",
         next_step=f"pip install 'penstock[{extra}]'" if extra else f"pip install {package}",
     )
 

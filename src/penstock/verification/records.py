@@ -116,7 +116,7 @@ def refuse_unfinished(folder: OutputPath) -> None:
     """
     if not any((folder / name).exists() for name in (MANIFEST, SEGMENTS)):
         Manifest.load(folder)
-    if is_unfinished(folder) and not (folder / MANIFEST).exists():
+    if not (folder / MANIFEST).exists() and is_unfinished(folder):
         raise DamageError(
             "the job here is not finished",
             where=str(folder),
