@@ -133,7 +133,7 @@ def run_units(
             data = b"".join(path.read_bytes() for path in paths if path.exists())
             ids[split] = np.frombuffer(data, np.uint16).tolist()
             assert len(ids[split]) == offsets.tokens[split]
-    worker._sink.close()  # type: ignore[attr-defined]  # hundreds of workers in one process
+    worker._sink.close()  # hundreds of workers in one process
     return ids, offsets.counts
 
 

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from penstock.api import open, tokenize, verify  # noqa: A004 reads as `penstock.open`
+from penstock.api import (
+    finish,
+    open,  # noqa: A004 reads as `penstock.open`
+    tokenize,
+    tokenize_part,
+    verify,
+)
 from penstock.errors import PenstockError
 
-__all__ = ["PenstockError", "open", "tokenize", "verify"]
+__all__ = ["PenstockError", "finish", "open", "tokenize", "tokenize_part", "verify"]

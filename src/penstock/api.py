@@ -1,9 +1,8 @@
-"""The Python interface: `tokenize`, `open` and `verify`, the same job without a command line."""
+"""The Python interface: what the commands of the same names do, without a command line."""
 
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -11,9 +10,10 @@ if TYPE_CHECKING:
 
     from penstock.dataset import Dataset
     from penstock.manifest import Manifest
+    from penstock.settings import JobSettings
     from penstock.verification.findings import Report
 
-__all__ = ["open", "tokenize", "verify"]
+__all__ = ["finish", "open", "tokenize", "tokenize_part", "verify"]
 
 
 def tokenize(
@@ -24,8 +24,8 @@ def tokenize(
     """Turn text into `train.bin` and `val.bin`; return the manifest.
 
     Args:
-        inputs: Files, folders, globs.
-        output: The folder to write to.
+        inputs: Files, folders, globs, URLs.
+        output: The folder to write to, or `s3://BUCKET/NAME`.
         settings: Any field of `JobSettings`, named like the flags of `penstock tokenize`;
             sizes in bytes: `memory_bytes`, `limit_bytes`.
 
@@ -36,13 +36,55 @@ def tokenize(
     """
     from penstock.pipeline import run_job
     from penstock.progress import SilentProgress
-    from penstock.settings import JobSettings
+
+    return run_job(_settings(inputs, output, settings), SilentProgress()).manifest
+
+
+def tokenize_part(
+    inputs: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    output: str | os.PathLike[str],
+    part: int,
+    num_parts: int,
+    **settings: Any,
+) -> None:
+    """Do one part of a job, counted from 1; `finish` when all are done.
+
+    Args:
+        inputs: Files, folders, globs, URLs: the same for all parts.
+        output: The folder that all parts write to, or `s3://BUCKET/NAME`.
+        part: Which.
+        num_parts: Of how many.
+        settings: As for `tokenize`.
+    """
+    from penstock.distributed import run_part
+    from penstock.job import prepare
+    from penstock.progress import SilentProgress
+
+    job = _settings(inputs, output, {**settings, "part": (part, num_parts)})
+    run_part(prepare(job), SilentProgress())
+
+
+def finish(output: str | os.PathLike[str]) -> Manifest:
+    """Finish a job whose parts are all done; return the manifest.
+
+    Raises:
+        DamageError: If parts are missing; it names them.
+    """
+    from penstock.distributed import finish_output
+
+    return finish_output(os.fspath(output))[0]
+
+
+def _settings(
+    inputs: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    output: str | os.PathLike[str],
+    settings: dict[str, Any],
+) -> JobSettings:
+    from penstock.settings import JobSettings, parse_output
 
     several = [inputs] if isinstance(inputs, (str, os.PathLike)) else inputs
-    job = JobSettings(
-        inputs=tuple(os.fspath(path) for path in several), output=Path(output), **settings
-    )
-    return run_job(job, SilentProgress()).manifest
+    paths = tuple(os.fspath(path) for path in several)
+    return JobSettings(inputs=paths, output=parse_output(os.fspath(output)), **settings)
 
 
 def open(folder: str | os.PathLike[str]) -> Dataset:  # noqa: A001 reads as `penstock.open`

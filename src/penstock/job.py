@@ -16,9 +16,12 @@ from penstock.engines import choose_engine, engine_needs
 from penstock.errors import UsageError
 from penstock.layout import Layout
 from penstock.memory import divide_memory
+from penstock.places.base import UPLOAD_BYTES
 from penstock.plan import input_needs, make_plan
+from penstock.remote import REMOTE_BYTES
+from penstock.tasks import choose_task_bytes
 from penstock.tokenizer import load_tokenizer
-from penstock.types import JobRecord, TokenizerRecord
+from penstock.types import JobRecord, MemoryNeeds, TokenizerRecord
 from penstock.worker import WorkerSpec
 
 if TYPE_CHECKING:
@@ -99,8 +102,9 @@ def prepare(settings: JobSettings) -> Job:
         settings.memory_bytes,
         engine_needs(engine, tokenizer),
         len(plan.sources),
-        settings.workers,
-        input_needs(plan.sources, plan.unit_bytes),
+        # On a cluster the budget is that of one task, which takes one core.
+        1 if settings.executor == "ray" else settings.workers,
+        _needs_beside(settings, plan),
     )
     return Job(
         settings=settings,
@@ -116,9 +120,24 @@ def prepare(settings: JobSettings) -> Job:
     )
 
 
+def _needs_beside(settings: JobSettings, plan: Plan) -> list[MemoryNeeds]:
+    """Return what inputs and output take beside the engine: in the parent, and for each worker."""
+    needs = input_needs(plan.sources, plan.unit_bytes)
+    if not settings.is_by_task:
+        return needs
+    # Every task has a feed of its own, and a place to upload from.
+    needs = [MemoryNeeds(0, each.least_bytes + each.block_bytes) for each in needs]
+    if isinstance(settings.output, str):
+        needs.append(MemoryNeeds(REMOTE_BYTES, UPLOAD_BYTES))
+    return needs
+
+
 def _describe(settings: JobSettings, plan: Plan, tokenizer: Tokenizer) -> JobRecord:
     """Say what shapes the bytes."""
     dtype = _choose_dtype(settings, tokenizer)
+    task_bytes = settings.task_bytes
+    if settings.is_by_task and task_bytes is None:
+        task_bytes = choose_task_bytes(plan)
     return JobRecord(
         penstock=version("penstock"),
         tokenizer=TokenizerRecord(
@@ -133,7 +152,7 @@ def _describe(settings: JobSettings, plan: Plan, tokenizer: Tokenizer) -> JobRec
         settings={
             "tokenizer": tokenizer.fingerprint,
             "dtype": dtype,
-            **settings.shaping(plan.rule),
+            **settings.shaping(plan.rule, task_bytes),
         },
     )
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from penstock.types import JobRecord, Split
 
 __all__ = [
+    "JOB",
     "LEDGER",
     "MANIFEST",
     "MAX_SHARDS",
@@ -29,9 +30,11 @@ __all__ = [
     "SKIPPED",
     "WORK",
     "Layout",
+    "is_final_name",
     "is_own_name",
 ]
 
+JOB = "job.jsonl"
 LEDGER = "ledger.jsonl"
 MANIFEST = "manifest.json"
 SEGMENTS = "segments.jsonl"
@@ -47,6 +50,11 @@ MAX_SHARDS = 100_000
 def is_own_name(path: OutputPath, folder: OutputPath) -> bool:
     """Tell whether a path is one that a job writes in its output folder."""
     return bool(_OWN_NAME.fullmatch(path.name)) and path.parent.resolve() == folder.resolve()
+
+
+def is_final_name(name: str) -> bool:
+    """Tell whether a name is one that a job gives a file of its output."""
+    return bool(_OWN_NAME.fullmatch(name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +85,10 @@ class Layout:
 
     @classmethod
     def of_job(
-        cls, folder: OutputPath, job: JobRecord, starts: Mapping[Split, Sequence[int]] | None = None
+        cls,
+        folder: OutputPath | str,
+        job: JobRecord,
+        starts: Mapping[Split, Sequence[int]] | None = None,
     ) -> Layout:
         """Return the layout of a job's output; where tasks made its shards, `starts` places them.
 

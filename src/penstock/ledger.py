@@ -39,7 +39,14 @@ if TYPE_CHECKING:
     from penstock.object_paths import OutputPath
     from penstock.types import Encoded, Grant, Receipt, Segment, Source, Split
 
-__all__ = ["Digests", "LedgerReader", "iter_skipped", "lists_skipped"]
+__all__ = [
+    "Digests",
+    "LedgerReader",
+    "iter_skipped",
+    "list_skipped",
+    "list_skipped_inputs",
+    "lists_skipped",
+]
 
 
 class Digests:
@@ -241,14 +248,24 @@ def iter_skipped(path: OutputPath) -> Iterator[str]:
     """Yield what a finished ledger says was left out, a line of JSON each: records, then inputs."""
     reader = LedgerReader(path)
     for finished in reader.iter_units():
-        for record in finished.encoded.skipped:
-            yield _skipped_line(finished.unit.source.path, record.position, record.reason)
-        num_more = finished.encoded.counts.skipped_records - len(finished.encoded.skipped)
-        if num_more:
-            reason = f"{num_more} more records up to {finished.unit.end} are counted, not listed"
-            yield _skipped_line(finished.unit.source.path, None, reason)
-    for name, reason in reader.ending.skipped.items() if reader.ending else ():
-        yield _skipped_line(name, None, reason)
+        yield from list_skipped(finished)
+    yield from list_skipped_inputs(reader.ending.skipped if reader.ending else {})
+
+
+def list_skipped(finished: Finished) -> list[str]:
+    """List the records of a unit that were left out, a line of JSON each."""
+    path, encoded = finished.unit.source.path, finished.encoded
+    lines = [_skipped_line(path, record.position, record.reason) for record in encoded.skipped]
+    num_more = encoded.counts.skipped_records - len(encoded.skipped)
+    if num_more:
+        reason = f"{num_more} more records up to {finished.unit.end} are counted, not listed"
+        lines.append(_skipped_line(path, None, reason))
+    return lines
+
+
+def list_skipped_inputs(skipped: dict[str, str]) -> list[str]:
+    """List the inputs that were left out whole."""
+    return [_skipped_line(name, None, reason) for name, reason in skipped.items()]
 
 
 def lists_skipped(path: OutputPath, ledger: OutputPath) -> bool:

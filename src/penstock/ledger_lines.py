@@ -206,9 +206,11 @@ def format_input(idx: int, source: Source, end: int) -> bytes:
 class InputLines:
     """Writes each input before its first unit; one without units before the next one's, or last."""
 
-    def __init__(self, sources: Sequence[Source], num_written: int = 0) -> None:
+    def __init__(self, sources: Sequence[Source], num_written: int = 0, first: int = 0) -> None:
+        """Go on behind so many that are written; `first` is the number of the first in the job."""
         self._sources = sources
         self._num_written = num_written
+        self._first = first
 
     def before(self, unit: Unit) -> list[bytes]:
         """Write the inputs that must stand before a unit; units must come in order."""
@@ -221,7 +223,9 @@ class InputLines:
     def _write_up_to(self, num_inputs: int, last_end: int) -> list[bytes]:
         first, self._num_written = self._num_written, max(num_inputs, self._num_written)
         return [
-            format_input(idx, self._sources[idx], last_end if idx == num_inputs - 1 else 0)
+            format_input(
+                self._first + idx, self._sources[idx], last_end if idx == num_inputs - 1 else 0
+            )
             for idx in range(first, num_inputs)
         ]
 

@@ -11,20 +11,20 @@ import json
 import os
 import platform
 from dataclasses import asdict, dataclass, field
+from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 import xxhash
 
 from penstock.errors import DamageError
-from penstock.layout import LEDGER, MANIFEST, WORK, Layout
+from penstock.layout import JOB, LEDGER, MANIFEST, WORK, Layout
 from penstock.types import SPLITS, Split, TokenizerRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from penstock.ledger import Digests
     from penstock.ledger_lines import Ending
     from penstock.object_paths import OutputPath
     from penstock.offsets import Offsets
@@ -42,6 +42,14 @@ __all__ = [
 ]
 
 _FORMAT, _VERSION = "penstock", 1
+
+
+class KnowsDigests(Protocol):
+    """Knows the digest of each output file."""
+
+    def of(self, split: Split, shard: int) -> str:
+        """Return that of one."""
+        ...
 
 
 class NewerManifestError(DamageError):
@@ -141,7 +149,8 @@ class Manifest:
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            is_unfinished = (folder / WORK / LEDGER).exists()
+            records = [folder / WORK / name for name in (LEDGER, JOB)]
+            is_unfinished = any(record.exists() for record in records)
             raise DamageError(
                 "the job here is not finished"
                 if is_unfinished
@@ -153,6 +162,15 @@ class Manifest:
             ) from error
         return cls.from_json(text, path)
 
+    def shard_starts(self) -> dict[Split, list[int]] | None:
+        """Return where the shards of each split start, if tasks made them."""
+        if self.settings.get("task_bytes") is None:
+            return None
+        return {
+            split: list(accumulate((file.tokens for file in record.files[:-1]), initial=0))
+            for split, record in self.splits.items()
+        }
+
     def files(self) -> list[str]:
         """Return the names of all output files."""
         return [file.path for split in SPLITS for file in self.splits[split].files]
@@ -163,7 +181,7 @@ def make_manifest(
     job: JobRecord,
     sources: Sequence[Source],
     offsets: Offsets,
-    digests: Digests,
+    digests: KnowsDigests,
     ending: Ending,
     starts: Mapping[Split, Sequence[int]] | None = None,
 ) -> Manifest:

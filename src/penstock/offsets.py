@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.errors import ConflictError
-from penstock.types import SPLITS, Counts, Grant, Split
+from penstock.types import SPLITS, Counts, Grant, Split, TaskTotals
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -33,7 +33,7 @@ class GivesPlaces(Protocol):
 
 
 class Offsets:
-    """Gives out offsets and keeps the running totals; must see every unit, in order."""
+    """Gives out offsets and keeps the running totals; must see every unit, or task, in order."""
 
     def __init__(self) -> None:
         self.tokens: dict[Split, int] = dict.fromkeys(SPLITS, 0)
@@ -43,6 +43,17 @@ class Offsets:
         self._reasons: dict[int, list[str]] = {}
         self._open_split: Split = "train"
         self._open_special = False
+        self._last_open: Split | None = None
+
+    @classmethod
+    def of_task(cls, open_split: Split) -> Offsets:
+        """Begin with a task, before which a document of this split may be open.
+
+        Whether that one was counted for its end-of-text strings, only `add_task` can know.
+        """
+        offsets = cls()
+        offsets._open_split, offsets._open_special = open_split, True
+        return offsets
 
     def place(self, unit_idx: int) -> Grant:
         """Say where the next unit goes."""
@@ -55,19 +66,53 @@ class Offsets:
         for split in SPLITS:
             self.tokens[split] += encoded.tokens[split]
             self.documents[split] += encoded.documents[split]
-        counts = self._count_special(encoded)
-        self.counts += counts
-        while len(self._source_counts) <= unit.source_idx:
-            self._source_counts.append(Counts())
-        self._source_counts[unit.source_idx] += counts
+        self._add_counts(unit.source_idx, self._count_special(encoded))
         if encoded.skipped:
             reasons = self._reasons.setdefault(unit.source_idx, [])
             left = _MAX_REASONS - len(reasons)
             reasons += [f"{each.reason} (at {each.position})" for each in encoded.skipped[:left]]
         if encoded.open_split is not None:
-            self._open_split = encoded.open_split
+            self._open_split = self._last_open = encoded.open_split
             self._open_special = encoded.open_special
         return grant
+
+    def _add_counts(self, source_idx: int, counts: Counts) -> None:
+        self.counts += counts
+        while len(self._source_counts) <= source_idx:
+            self._source_counts.append(Counts())
+        self._source_counts[source_idx] += counts
+
+    def add_task(self, totals: TaskTotals) -> None:
+        """Add what a whole task came to; tasks must come in order."""
+        for split in SPLITS:
+            self.tokens[split] += totals.tokens[split]
+            self.documents[split] += totals.documents[split]
+        for source_idx, counts in totals.sources.items():
+            self._add_counts(source_idx, counts)
+        for source_idx, reasons in totals.reasons.items():
+            known = self._reasons.setdefault(source_idx, [])
+            known += reasons[: _MAX_REASONS - len(known)]
+        if totals.carried_special and not self._open_special:
+            self._add_counts(min(totals.sources), Counts(special_text_documents=1))
+            self._open_special = True
+        if totals.open_split is not None:
+            self._open_split, self._open_special = totals.open_split, totals.open_special
+
+    def totals(self, *, carried_special: bool) -> TaskTotals:
+        """Return what was counted, as that of one task.
+
+        Args:
+            carried_special: Whether what was open before the task goes on with end-of-text strings.
+        """
+        return TaskTotals(
+            tokens=dict(self.tokens),
+            documents=dict(self.documents),
+            sources=dict(enumerate(self._source_counts)),
+            reasons=dict(self._reasons),
+            carried_special=carried_special,
+            open_split=self._last_open,
+            open_special=self._open_special,
+        )
 
     def of_source(self, source_idx: int) -> Counts:
         """Return what was seen in one input."""

@@ -7,18 +7,19 @@ the Python interface both call `run_job`.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.checkpoints import Checkpoints
+from penstock.distributed import run_by_task
 from penstock.errors import InputError
 from penstock.executors import LocalExecutor
 from penstock.feed import make_feed
 from penstock.job import prepare
 from penstock.ledger import iter_skipped
 from penstock.ledger_lines import Ending
-from penstock.manifest import Manifest, host_facts, make_manifest
+from penstock.manifest import host_facts, make_manifest
 from penstock.offsets import RecordedOffsets
+from penstock.outcome import Outcome
 from penstock.progress import Watch
 from penstock.resume import find_finished, keep_units
 from penstock.sources import find_changed
@@ -32,30 +33,20 @@ if TYPE_CHECKING:
     from penstock.resume import Kept
     from penstock.settings import JobSettings
 
-__all__ = ["Outcome", "run_job"]
+__all__ = ["run_job"]
 
 # What the estimate of the output's size is raised by: text is not even.
 _ROOM_MARGIN = 1.1
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """A finished job, and what its user should hear of it."""
-
-    manifest: Manifest
-    is_new: bool
-    eot_text: str
-    hints: list[str] = field(default_factory=list)
-    skipped: dict[str, str] = field(default_factory=dict)
-    found_separator: bool = True
 
 
 def run_job(settings: JobSettings, progress: Progress) -> Outcome:
     """Tokenize: find the inputs, keep what is done, run the workers, commit the output."""
     started = time.monotonic()
     job = prepare(settings)
+    if settings.is_by_task:
+        return run_by_task(job, progress)
     layout, plan = job.layout, job.plan
-    finished = None if settings.overwrite else find_finished(settings.output, job.record, plan)
+    finished = None if settings.overwrite else find_finished(settings.folder, job.record, plan)
     if finished is not None:
         tidy(layout)
         return Outcome(

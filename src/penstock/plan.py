@@ -7,6 +7,7 @@ dry run prints it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.decompress import MAX_FRAME_BYTES
@@ -99,7 +100,10 @@ class Plan:
         return replace(self, unit_bytes=unit_bytes)
 
     def iter_units(
-        self, start: Start = _BEGINNING, lengths: Mapping[int, int] | None = None
+        self,
+        start: Start = _BEGINNING,
+        lengths: Mapping[int, int] | None = None,
+        stop: int | None = None,
     ) -> Iterator[Unit]:
         """Yield the units in the order of the output.
 
@@ -107,6 +111,7 @@ class Plan:
             start: Where to begin.
             lengths: How long the content of a stream is; filled in by who reads it, when its end
                 was seen and before the unit behind that is asked for.
+            stop: In the last input, the position from which on no unit begins.
         """
         lengths = {} if lengths is None else lengths
         left = UNKNOWN_END if self.limit_bytes is None else self.limit_bytes
@@ -117,12 +122,21 @@ class Plan:
             source = self.sources[source_idx]
             position = start.position if source_idx == start.source_idx else 0
             end = self._end_of(source, left)
-            for begin, stop in self._divide(source, position, end):
-                if begin >= lengths.get(source_idx, end):
+            last = end if stop is None or source_idx + 1 < len(self.sources) else stop
+            for begin, behind in self._divide(source, position, end):
+                if begin >= min(lengths.get(source_idx, end), last):
                     break
-                yield Unit(index, source_idx, source, begin, stop, end)
+                yield Unit(index, source_idx, source, begin, behind, end)
                 index += 1
             left -= source.num_bytes if source.num_rows else min(end, lengths.get(source_idx, end))
+
+    def iter_ends(self) -> Iterator[tuple[Source, int, int]]:
+        """Yield each input, what the limit leaves of the job before it, and where it ends there."""
+        left = UNKNOWN_END if self.limit_bytes is None else self.limit_bytes
+        for source in self.sources:
+            end = self._end_of(source, left)
+            yield source, left, end
+            left -= source.num_bytes if source.num_rows else end
 
     def _end_of(self, source: Source, left: int) -> int:
         """Return where the job ends in an input; a limit takes of rows as much as of the file."""
@@ -189,7 +203,9 @@ def make_plan(settings: JobSettings) -> Plan:
 
     sources = find_sources(
         settings.inputs,
-        is_output=lambda path: is_own_name(path, settings.output),
+        is_output=lambda path: (
+            isinstance(settings.output, Path) and is_own_name(path, settings.output)
+        ),
         on_unusable=on_unusable,
         input_format=None if settings.input_format == "auto" else settings.input_format,
         text_key=settings.text_key,

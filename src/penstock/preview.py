@@ -97,7 +97,7 @@ class Preview:
     documents: list[ShownDocument]
     sample: Sample
     estimate: Estimate | None
-    free_bytes: int
+    free_bytes: int | None
     warnings: list[str]
 
 
@@ -123,7 +123,8 @@ def make_preview(settings: JobSettings) -> Preview:
             if sample.seconds > _SAMPLE_SECONDS:
                 break
     estimate = _estimate(job, sample)
-    free_bytes = shutil.disk_usage(_existing(settings.output)).free
+    is_remote = isinstance(settings.output, str)
+    free_bytes = None if is_remote else shutil.disk_usage(_existing(settings.folder)).free
     return Preview(
         job=job,
         kinds=_sum_up(plan.sources),
@@ -208,7 +209,9 @@ def _existing(folder: Path) -> Path:
     return next(path for path in (folder, *folder.absolute().parents) if path.exists())
 
 
-def _warnings(job: Job, sample: Sample, estimate: Estimate | None, free_bytes: int) -> list[str]:
+def _warnings(
+    job: Job, sample: Sample, estimate: Estimate | None, free_bytes: int | None
+) -> list[str]:
     """Name what hurts later."""
     counts, settings = sample.counts, job.settings
     warnings = []
@@ -236,7 +239,8 @@ def _warnings(job: Job, sample: Sample, estimate: Estimate | None, free_bytes: i
             if job.tokenizer.vocab_size > 1 << 16
             else "uint32 was asked for: tokens take twice the room they need"
         )
-    if estimate is not None and estimate.output_bytes > free_bytes:
+    is_full = estimate is not None and free_bytes is not None and estimate.output_bytes > free_bytes
+    if is_full:
         warnings.append("too little disk: the output will not fit; choose another `-o`")
     if estimate is not None and 0 < settings.val_fraction * estimate.documents < 1:
         warnings.append("val may be empty: there are few documents; pass a larger `--val-fraction`")

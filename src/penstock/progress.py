@@ -10,7 +10,7 @@ import json
 import time
 from dataclasses import asdict, dataclass
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, TextIO, cast
 
 from penstock.memory import tree_bytes
 from penstock.quantities import format_bytes, format_count, format_seconds
@@ -30,6 +30,7 @@ __all__ = [
     "Meter",
     "PlainProgress",
     "Progress",
+    "Showable",
     "SilentProgress",
     "Status",
     "TerminalProgress",
@@ -86,6 +87,24 @@ class Status:
         )
 
 
+class Showable(Protocol):
+    """What is shown of a running job: a `Status`, or that of a job of tasks."""
+
+    @property
+    def elapsed_seconds(self) -> float:
+        """How long it runs."""
+        ...
+
+    @property
+    def fraction(self) -> float:
+        """How much of the input is done, from 0 to 1."""
+        ...
+
+    def line(self) -> str:
+        """Say it in one line."""
+        ...
+
+
 class Progress(Protocol):
     """Shows a running job; used in a `with` around the run."""
 
@@ -98,7 +117,7 @@ class Progress(Protocol):
         traceback: TracebackType | None,
     ) -> None: ...
 
-    def update(self, status: Status) -> None:
+    def update(self, status: Showable) -> None:
         """Show the newest state."""
         ...
 
@@ -112,7 +131,7 @@ class SilentProgress:
     def __exit__(self, *error: object) -> None:
         """Do nothing."""
 
-    def update(self, status: Status) -> None:
+    def update(self, status: Showable) -> None:
         """Do nothing."""
 
 
@@ -124,7 +143,7 @@ class PlainProgress(SilentProgress):
         self._every = every_seconds
         self._next = every_seconds
 
-    def update(self, status: Status) -> None:
+    def update(self, status: Showable) -> None:
         """Write a line if the last one is long ago."""
         if status.elapsed_seconds >= self._next:
             self._next = status.elapsed_seconds + self._every
@@ -139,11 +158,16 @@ class JsonProgress(SilentProgress):
         self._every = every_seconds
         self._next = 0.0
 
-    def update(self, status: Status) -> None:
+    def update(self, status: Showable) -> None:
         """Write a line if the last one is long ago."""
         if status.elapsed_seconds >= self._next:
             self._next = status.elapsed_seconds + self._every
-            print(json.dumps({"type": "status", **asdict(status)}), file=self._stream, flush=True)
+            line = {"type": "status", **_fields(status)}
+            print(json.dumps(line), file=self._stream, flush=True)
+
+
+def _fields(status: Showable) -> dict[str, Any]:
+    return asdict(cast("Status", status))
 
 
 class TerminalProgress:
@@ -169,7 +193,7 @@ class TerminalProgress:
     def __exit__(self, *error: object) -> None:
         self._bar.stop()
 
-    def update(self, status: Status) -> None:
+    def update(self, status: Showable) -> None:
         """Redraw."""
         fields: dict[str, Any] = {"line": status.line()}
         self._bar.update(self._task, completed=status.fraction, **fields)

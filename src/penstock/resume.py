@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from penstock.layout import Layout
+    from penstock.object_paths import OutputPath
     from penstock.plan import Plan
     from penstock.store import Store
     from penstock.types import Finished, JobRecord, Source, Split, Unit
@@ -76,7 +77,7 @@ class Kept:
         return ""
 
 
-def find_finished(folder: Path, job: JobRecord, plan: Plan) -> Manifest | None:
+def find_finished(folder: OutputPath, job: JobRecord, plan: Plan) -> Manifest | None:
     """Return the manifest if this very job is done already.
 
     None means that there is something to do: all of it, or what was added to the inputs.
@@ -139,6 +140,7 @@ def keep_units(
         )
         return replace(kept, is_finished=True)
     store.refuse_foreign_files(overwrite=overwrite)
+    store.refuse_tasks(overwrite=overwrite)
     if not store.ledger.exists():
         store.clear()
         return Kept(job)
@@ -195,7 +197,7 @@ def _refuse_other_job(store: Store, reader: LedgerReader, job: JobRecord, plan: 
         )
 
 
-def _recorded_sources(folder: Path) -> list[Source]:
+def _recorded_sources(folder: OutputPath) -> list[Source]:
     try:
         reader = LedgerReader(folder / SEGMENTS)
         for _ in reader.iter_units():
@@ -243,7 +245,7 @@ def _input_differences(there: Sequence[Source], here: Sequence[Source]) -> list[
     return []
 
 
-def _refuse_missing_files(folder: Path, manifest: Manifest) -> None:
+def _refuse_missing_files(folder: OutputPath, manifest: Manifest) -> None:
     """A finished job whose files are not there, or not whole, is not finished."""
     for split in SPLITS:
         for file in manifest.splits[split].files:

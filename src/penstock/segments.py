@@ -83,12 +83,18 @@ class SegmentSink(Protocol):
         """Take tokens at an offset of their split."""
         ...
 
+    def close(self) -> None:
+        """Close the files."""
+        ...
+
 
 def make_sink(kind: SinkKind, layout: Layout) -> SegmentSink:
     """Make what a worker's tokens go to."""
     if kind == "compare":
         return SegmentComparer(layout)
-    return SegmentWriter(layout) if kind == "write" else SegmentDigester(layout)
+    if kind == "digest":
+        return SegmentDigester(layout)
+    return SegmentWriter(layout) if layout.piece_bytes is None else PieceWriter(layout)
 
 
 class SegmentWriter:
@@ -125,11 +131,35 @@ class SegmentWriter:
             fault_point("worker wrote some tokens")
 
 
+class PieceWriter(SegmentWriter):
+    """Writes runs of tokens into files that are kept in pieces, each in a file of its own."""
+
+    def _write_at(self, path: Path, data: memoryview, position: int) -> None:
+        for name, inside, count in iter_pieces(path, position, len(data), self._layout.piece_bytes):
+            super()._write_at(name, data[:count], inside)
+            data = data[count:]
+
+
+def iter_pieces(
+    path: Path, position: int, num_bytes: int, piece_bytes: int | None
+) -> Iterator[tuple[Path, int, int]]:
+    """Divide a range of a file at the borders of its pieces: (piece, place inside it, bytes)."""
+    size = piece_bytes or position + num_bytes
+    while num_bytes > 0:
+        number, inside = divmod(position, size)
+        fitting = min(num_bytes, size - inside)
+        yield path.with_name(f"{path.name}.{number}"), inside, fitting
+        position, num_bytes = position + fitting, num_bytes - fitting
+
+
 class SegmentDigester:
     """Makes checksums of runs of tokens; no file is touched."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
+
+    def close(self) -> None:
+        """Do nothing."""
 
     def write(
         self, split: Split, offset: int, tokens: NDArray[np.unsignedinteger[Any]]
@@ -149,6 +179,10 @@ class SegmentComparer:
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self._reader = SegmentReader(layout.finished_path, layout.token_bytes)
+
+    def close(self) -> None:
+        """Close the files."""
+        self._reader.close()
 
     def write(
         self, split: Split, offset: int, tokens: NDArray[np.unsignedinteger[Any]]
@@ -283,7 +317,7 @@ def _unreadable(what: str, path: OutputPath, position: int) -> DamageError:
 
 
 @contextlib.contextmanager
-def write_errors(path: Path) -> Iterator[None]:
+def write_errors(path: OutputPath) -> Iterator[None]:
     """Turn what the system says when a write fails into an error that says what to do."""
     try:
         yield
@@ -291,7 +325,7 @@ def write_errors(path: Path) -> Iterator[None]:
         raise write_error(error, path) from error
 
 
-def write_error(error: OSError, path: Path) -> WriteError:
+def write_error(error: OSError, path: OutputPath) -> WriteError:
     """Say that a write failed, and that what is finished is kept."""
     full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     return WriteError(

@@ -10,18 +10,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from penstock.errors import UsageError
+from penstock.remote import is_url
 from penstock.types import EotPlace, InvalidUtf8, OnError
 
 if TYPE_CHECKING:
     from penstock.types import DocumentRule
 
-__all__ = ["JobSettings"]
+__all__ = ["JobSettings", "parse_output", "parse_part"]
 
 DocsBy = Literal["auto", "separator", "line", "file"]
 EngineChoice = Literal["auto", "kernel", "fastokens", "tiktoken", "tokenizers", "sentencepiece"]
 FormatChoice = Literal["auto", "text", "jsonl", "csv", "tsv", "parquet", "arrow"]
 Priority = Literal["low", "normal"]
 Dtype = Literal["auto", "uint16", "uint32"]
+ExecutorChoice = Literal["local", "ray"]
 
 _MAX_SEPARATOR_BYTES = 1 << 14
 _CHOICES: dict[str, Any] = {
@@ -33,15 +35,19 @@ _CHOICES: dict[str, Any] = {
     "on_error": OnError,
     "priority": Priority,
     "dtype": Dtype,
+    "executor": ExecutorChoice,
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSettings:
-    """Everything a user can ask for; the flags of `penstock tokenize` have the same names."""
+    """Everything a user can ask for; the flags of `penstock tokenize` have the same names.
+
+    `output` is a folder, or the URL of one in an object store as text; `part` is (which, of many).
+    """
 
     inputs: tuple[str, ...]
-    output: Path = Path("tokens")
+    output: Path | str = Path("tokens")
     tokenizer: str = "gpt2"
     eot_token: str | None = None
     bos: str = "auto"
@@ -62,6 +68,10 @@ class JobSettings:
     on_error: OnError = "stop"
     invalid_utf8: InvalidUtf8 = "replace"
     priority: Priority = "low"
+    executor: ExecutorChoice = "local"
+    ray_address: str | None = None
+    part: tuple[int, int] | None = None
+    task_bytes: int | None = None
     overwrite: bool = False
     limit_bytes: int | None = None
     unit_bytes: int = 16 << 20
@@ -86,14 +96,63 @@ class JobSettings:
                 where="--seed",
                 next_step="pass a whole number from 0 to 2^64 - 1",
             )
-        for name in ("shard_tokens", "workers", "limit_bytes", "unit_bytes", "block_bytes"):
+        for name in (
+            *("shard_tokens", "workers", "limit_bytes", "task_bytes", "unit_bytes", "block_bytes"),
+        ):
             _check_positive(name, getattr(self, name))
+        self._check_tasks()
         self._check_separator()
         if not self.text_key:
             raise UsageError(
                 "an empty name of a field",
                 where="--text-key",
                 next_step="pass the field that holds the text, such as `--text-key text`",
+            )
+
+    @property
+    def is_by_task(self) -> bool:
+        """Whether the job is divided into tasks that make whole shards, wherever they run."""
+        return self.executor == "ray" or self.part is not None or isinstance(self.output, str)
+
+    @property
+    def folder(self) -> Path:
+        """The output folder, of a job whose output is one."""
+        return Path(self.output)
+
+    def _check_tasks(self) -> None:
+        if self.part is not None and not 1 <= self.part[0] <= self.part[1]:
+            raise UsageError(
+                f"there is no part {self.part[0]} of {self.part[1]}",
+                where="--part",
+                next_step="count from 1, as in `--part 3/16`",
+            )
+        if self.part is not None and (self.executor == "ray" or self.overwrite):
+            other = "--overwrite" if self.overwrite else "--executor ray"
+            raise UsageError(
+                f"a part cannot be done with `{other}`",
+                where=f"--part, {other}",
+                next_step="delete the old output first, or choose another `-o`"
+                if self.overwrite
+                else "leave one of the two out: Ray does all parts",
+            )
+        if self.is_by_task and self.shard_tokens is not None:
+            raise UsageError(
+                "here every task makes a shard, of as many tokens as its text has",
+                where="--shard-tokens",
+                next_step="pass `--task-size` for smaller or larger shards",
+            )
+        if self.task_bytes is not None and not self.is_by_task:
+            raise UsageError(
+                "this job is not divided into tasks",
+                where="--task-size",
+                next_step="pass it with `--executor ray`, `--part` or an output in S3; "
+                "else `--shard-tokens`",
+            )
+        if self.ray_address is not None and self.executor != "ray":
+            raise UsageError(
+                "no cluster is used",
+                where="--ray-address",
+                next_step="pass `--executor ray`, too",
             )
 
     def _check_separator(self) -> None:
@@ -127,8 +186,13 @@ class JobSettings:
                 next_step=f"pass 1 to {_MAX_SEPARATOR_BYTES} bytes, or `--docs-by file`",
             )
 
-    def shaping(self, rule: DocumentRule) -> dict[str, Any]:
-        """Return what shapes the output's bytes, with `rule` as the documents were told apart."""
+    def shaping(self, rule: DocumentRule, task_bytes: int | None = None) -> dict[str, Any]:
+        """Return what shapes the output's bytes.
+
+        Args:
+            rule: How the documents were told apart.
+            task_bytes: The size of a task, where tasks make the shards.
+        """
         return {
             # Raised when a rule in `readers` that shapes the bytes changes.
             "text_rules": 2,
@@ -142,10 +206,30 @@ class JobSettings:
             "shard_tokens": self.shard_tokens,
             "invalid_utf8": self.invalid_utf8,
             "limit_bytes": self.limit_bytes,
+            **({} if task_bytes is None else {"task_bytes": task_bytes}),
         }
 
 
+def parse_output(text: str) -> Path | str:
+    """Tell a folder from the URL of one."""
+    return text if is_url(text) else Path(text)
+
+
+def parse_part(text: str) -> tuple[int, int]:
+    """Read which part of how many, such as `3/16`."""
+    words = text.split("/")
+    if len(words) != 2 or not all(word.isdecimal() for word in words):
+        raise UsageError(
+            f"`{text}` does not say which part of how many",
+            where="--part",
+            next_step="pass it as in `--part 3/16`",
+        )
+    return int(words[0]), int(words[1])
+
+
 def _flag(name: str) -> str:
+    if name == "task_bytes":
+        return "--task-size"
     return "--" + name.removesuffix("_bytes").replace("_", "-")
 
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import ConflictError, PenstockError, WriteError
 from penstock.faults import fault_point
-from penstock.layout import LEDGER, MANIFEST, SEGMENTS, SKIPPED, WORK, is_own_name
+from penstock.layout import JOB, LEDGER, MANIFEST, SEGMENTS, SKIPPED, WORK, is_own_name
 from penstock.ledger_lines import UNIT_START
 from penstock.lock import take_lock
 from penstock.quantities import format_bytes
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from penstock.object_paths import OutputPath
     from penstock.types import Split
 
-__all__ = ["Store", "is_unfinished", "tidy", "write_file"]
+__all__ = ["Store", "finish_file", "is_unfinished", "sync_file", "tidy", "write_file"]
 
 _RENAMING = "renaming"
 _REPAIRING = "repairing"
@@ -112,13 +112,13 @@ class Store:
         with write_errors(self.folder):
             copy = self.work / f"{SEGMENTS}.partial"
             shutil.copyfile(self.folder / SEGMENTS, copy)
-            _sync(copy)
+            sync_file(copy)
             copy.replace(self.ledger)
             fault_point("finished ledger copied")
             self._mark(_RENAMING)
             fault_point("reopening begins")
             (self.folder / MANIFEST).unlink()
-            _sync(self.folder)
+            sync_file(self.folder)
             fault_point("manifest withdrawn")
             self._recover()
 
@@ -135,6 +135,23 @@ class Store:
                 next_step="choose another `-o`, or pass `--overwrite` to delete "
                 + ", ".join(f"`{path.name}`" for path in taken[:5]),
             )
+
+    def refuse_tasks(self, *, overwrite: bool) -> None:
+        """Refuse a folder in which a job of tasks is unfinished; with `overwrite` delete it."""
+        if not (self.work / JOB).exists():
+            return
+        if not overwrite:
+            raise ConflictError(
+                "another job is unfinished here, whose tasks make shards of their own",
+                where=str(self.work / JOB),
+                next_step="run the command that was started here, choose another `-o`, or pass "
+                "`--overwrite` to drop what is done and start again",
+            )
+        with write_errors(self.work):
+            for path in self.work.iterdir():
+                if path.is_dir():
+                    shutil.rmtree(path)
+            (self.work / JOB).unlink()
 
     def check_room(self, needed_bytes: int, *, adds: bool = False) -> None:
         """Refuse to start what cannot fit; what is written already needs no more room.
@@ -157,7 +174,7 @@ class Store:
         for split, shard in sorted(files):
             path = self._layout.partial_path(split, shard)
             with write_errors(path):
-                _sync(path, give_back=give_back)
+                sync_file(path, give_back=give_back)
 
     def commit(self, tokens: dict[Split, int], manifest: str, skipped: Iterable[str]) -> None:
         """Make the job exist: data, then names, then the manifest.
@@ -178,7 +195,7 @@ class Store:
             self.write_skipped(skipped)
             self.ledger.replace(self.folder / SEGMENTS)
             fault_point("ledger renamed")
-            _sync(self.folder)
+            sync_file(self.folder)
             self.write_manifest(manifest)
             (self.work / _RENAMING).unlink()
 
@@ -186,8 +203,8 @@ class Store:
         """Write the manifest: from now on the job exists."""
         with write_errors(self.folder):
             self._write(MANIFEST, [manifest])
-            _sync(self.folder)
-            _sync(self.folder.absolute().parent)
+            sync_file(self.folder)
+            sync_file(self.folder.absolute().parent)
             fault_point("manifest renamed")
 
     def write_skipped(self, lines: Iterable[str]) -> None:
@@ -209,11 +226,11 @@ class Store:
             temporary = self.work / f"{SEGMENTS}.partial"
             with temporary.open("wb") as file:
                 file.writelines(lines)
-            _sync(temporary)
+            sync_file(temporary)
             check(temporary)
             fault_point("finished ledger rebuilt")
             temporary.replace(self.folder / SEGMENTS)
-            _sync(self.folder)
+            sync_file(self.folder)
 
     def take_aside(self, files: Iterable[tuple[Split, int]]) -> None:
         """Take damaged files back under their partial names, to be made whole there."""
@@ -224,7 +241,7 @@ class Store:
                 if path.exists():
                     path.replace(self._layout.partial_path(split, shard))
                 fault_point("one damaged file taken aside")
-            _sync(self.folder)
+            sync_file(self.folder)
 
     def put_back(self, files: Iterable[tuple[Split, int]], tokens: dict[Split, int]) -> None:
         """Give repaired files their size and their final names again."""
@@ -232,10 +249,10 @@ class Store:
             for split, shard in files:
                 partial = self._layout.partial_path(split, shard)
                 size = self._layout.shard_size(split, tokens[split], shard)
-                _finish(partial, size * self._layout.token_bytes)
+                finish_file(partial, size * self._layout.token_bytes)
                 fault_point("one file repaired")
                 partial.replace(self._layout.final_path(split, shard))
-            _sync(self.folder)
+            sync_file(self.folder)
             (self.work / _REPAIRING).unlink()
 
     def _recover(self) -> None:
@@ -257,8 +274,8 @@ class Store:
             else:
                 self._take_back(path)
             fault_point("one file taken back")
-        _sync(self.folder)
-        _sync(self.work)
+        sync_file(self.folder)
+        sync_file(self.work)
         (self.work / _RENAMING).unlink()
 
     def _take_back(self, path: Path) -> None:
@@ -269,16 +286,16 @@ class Store:
     def _finish_files(self, tokens: dict[Split, int]) -> None:
         for split, shard, num_tokens in self._files(tokens):
             path = self._layout.partial_path(split, shard)
-            _finish(path, num_tokens * self._layout.token_bytes)
-        _sync(self.ledger)
-        _sync(self.work)
+            finish_file(path, num_tokens * self._layout.token_bytes)
+        sync_file(self.ledger)
+        sync_file(self.work)
         fault_point("files have their size")
 
     def _delete_older(self) -> None:
         for path in self._own_names():
             path.unlink()
             fault_point("one older file deleted")
-        _sync(self.folder)
+        sync_file(self.folder)
 
     def _files(self, tokens: dict[Split, int]) -> list[tuple[Split, int, int]]:
         """List split, shard and number of tokens of every file."""
@@ -295,14 +312,14 @@ class Store:
 
     def _mark(self, name: str) -> None:
         (self.work / name).touch()
-        _sync(self.work)
+        sync_file(self.work)
 
     def _write(self, name: str, texts: Iterable[str]) -> None:
         """Write a small file whole or not at all."""
         temporary = self.work / f"{name}.partial"
         with temporary.open("w", encoding="utf-8") as file:
             file.writelines(texts)
-        _sync(temporary)
+        sync_file(temporary)
         fault_point("small file written")
         temporary.replace(self.folder / name)
 
@@ -335,7 +352,7 @@ def tidy(layout: Layout) -> None:
 def is_unfinished(folder: OutputPath) -> bool:
     """Tell whether a run has something to go on from here; the folder is not locked for it."""
     work = folder / WORK
-    return (work / LEDGER).exists() or (work / _RENAMING).exists()
+    return any((work / name).exists() for name in (LEDGER, JOB, _RENAMING))
 
 
 def write_file(path: Path, text: str, check: Callable[[Path], None]) -> None:
@@ -348,17 +365,17 @@ def write_file(path: Path, text: str, check: Callable[[Path], None]) -> None:
         with write_errors(path):
             with temporary.open("w", encoding="utf-8") as file:
                 file.write(text)
-            _sync(temporary)
+            sync_file(temporary)
         check(temporary)
         with write_errors(path):
             temporary.replace(path)
-            _sync(path.parent)
+            sync_file(path.parent)
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
 
 
-def _finish(path: Path, num_bytes: int) -> None:
+def finish_file(path: Path, num_bytes: int) -> None:
     """Give a file its size and push it to disk."""
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     try:
@@ -368,7 +385,8 @@ def _finish(path: Path, num_bytes: int) -> None:
         os.close(file)
 
 
-def _sync(path: Path, *, give_back: bool = False) -> None:
+def sync_file(path: Path, *, give_back: bool = False) -> None:
+    """Push a file or folder to disk; give its pages back if asked."""
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(file)

@@ -6,7 +6,7 @@ unit, and when the unit's place in the output is known, lets it `write`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -121,6 +121,11 @@ class Worker:
         self._waiting: dict[int, _UnitTokens] = {}
         self._spare: list[_UnitTokens] = []
 
+    def use(self, layout: Layout) -> None:
+        """Write to other files from now on; nothing waits for a place when this is called."""
+        self._sink.close()
+        self._sink = make_sink(self._spec.sink, layout)
+
     def encode(self, unit: Unit) -> Encoded:
         """Read, cut, split and encode one unit; keep its tokens until its place is known."""
         reader = self._readers.choose(unit)
@@ -158,6 +163,31 @@ class Worker:
         if len(self._spare) < _MAX_SPARE_TOKENS:
             self._spare.append(tokens)
         return Receipt(grant.unit_idx, tuple(segments))
+
+    def find_open_split(self, unit: Unit, unit_bytes: int) -> Split:
+        """Tell the split of the document that is open where a unit starts; train if none is.
+
+        It reads back, unit by unit, to where that document begins: mostly in the unit before.
+        """
+        position = unit.start if self._readers.can_carry(unit) else 0
+        while position > 0:
+            before = replace(unit, start=max(position - unit_bytes, 0), end=position)
+            tally = self._look_through(before)
+            if not tally.is_carried:
+                return tally.open_split or "train"
+            position = before.start
+        return "train"
+
+    def _look_through(self, unit: Unit) -> _Tally:
+        """Read, cut and split a unit, and encode nothing of it."""
+        reader = self._readers.choose(unit)
+        tally = _Tally()
+        self._splitter.start_unit()
+        for read in reader.iter_blocks(unit):
+            tally.end_block(*self._splitter.assign(read))
+        reader.take_counts()
+        reader.take_skipped()
+        return tally
 
     def check(self, samples: list[Unit]) -> list[tuple[int, int]]:
         """Compare the engine with the reference on hostile text and on the user's own.
@@ -294,10 +324,10 @@ class _Tally:
         self.skipped: list[SkippedRecord] = []
         self._documents = dict.fromkeys(SPLITS, 0)
         self._num_special = 0
-        self._is_carried = True
+        self.is_carried = True
         self._carried_special = False
         self._open_special = False
-        self._open_split: Split | None = None
+        self.open_split: Split | None = None
 
     def add(self, code: int, block: Block) -> None:
         """Count the documents of one split that begin in a block."""
@@ -312,16 +342,16 @@ class _Tally:
         self._count_special(special)
         last = int(document[-1])
         if last > 0:
-            self._is_carried = False
+            self.is_carried = False
             self._open_special = last in special
-        is_open = not (block.closes[-1] or self._is_carried)
-        self._open_split = _SPLIT_OF[int(splits[-1])] if is_open else None
+        is_open = not (block.closes[-1] or self.is_carried)
+        self.open_split = _SPLIT_OF[int(splits[-1])] if is_open else None
 
     def _count_special(self, special: set[int]) -> None:
         """Count each document once; whether the carried one counts, the parent knows."""
         self._num_special += len(special - {0})
         if 0 in special:
-            if self._is_carried:
+            if self.is_carried:
                 self._carried_special = True
             elif not self._open_special:
                 self._num_special += 1
@@ -342,7 +372,7 @@ class _Tally:
             documents=self._documents,
             carried_tokens=tokens.count(CARRIED),
             carried_special=self._carried_special,
-            open_split=self._open_split,
+            open_split=self.open_split,
             open_special=self._open_special,
             skipped=(*reader.take_skipped(), *self.skipped),
         )

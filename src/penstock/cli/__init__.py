@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from penstock.cli.finish import finish
 from penstock.cli.info import info
 from penstock.cli.plan import plan
 from penstock.cli.show import show
@@ -51,6 +52,12 @@ app.command(
     "skipped · 4 input cannot be read · 5 the file is there already · 8 disk full or write "
     "failed · 130 interrupted",
 )(train_tokenizer)
+
+app.command(
+    epilog="Exit codes: 0 done · 1 bug · 2 usage · 3 done, some input skipped · 4 no document in "
+    "the input · 6 parts are missing, or no job there · 7 locked by another run · 8 disk full or "
+    "write failed · 130 interrupted"
+)(finish)
 
 
 def _print_version(value: bool) -> None:

@@ -13,11 +13,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from penstock.manifest import Manifest
-    from penstock.pipeline import Outcome
+    from penstock.outcome import Outcome, PartOutcome
     from penstock.settings import JobSettings
     from penstock.types import Split
 
-__all__ = ["describe_rule", "summary_json", "summary_lines"]
+__all__ = [
+    "describe_rule",
+    "finished_json",
+    "finished_lines",
+    "node_lines",
+    "part_json",
+    "part_lines",
+    "summary_json",
+    "summary_lines",
+]
 
 _MAX_LISTED = 5
 _FEW_DOCUMENTS = 10
@@ -40,7 +49,9 @@ def summary_lines(outcome: Outcome, settings: JobSettings) -> list[str]:
         f"({format_bytes(run['work_bytes'] / max(run['work_seconds'], 1e-3))}/s after "
         f"{format_seconds(run['seconds'] - run['work_seconds'])} of start and finish), "
         f"{counts['input_bytes'] / max(counts['tokens'], 1):.2f} bytes per token; "
-        f"{run['workers']} x {run['engine']}, peak memory {format_bytes(run['peak_memory_bytes'])}",
+        f"{run['workers']} x {run['engine']}, peak memory {format_bytes(run['peak_memory_bytes'])}"
+        + (" of a task" if run.get("executor", "local") != "local" else ""),
+        *node_lines(run),
         *_continued(run, counts),
         f"  documents: {describe_rule(manifest.settings, _formats(manifest))}",
         *(f"  {note}" for note in _notes(counts, manifest.settings)),
@@ -54,7 +65,73 @@ def _continued(run: dict[str, Any], counts: dict[str, int]) -> list[str]:
     if not run["resumed"]:
         return []
     kept_bytes = counts["input_bytes"] - run["work_bytes"]
-    return [f"  continued: {format_bytes(kept_bytes)} ({run['units_kept']} units) were done before"]
+    kept = f"{run['units_kept']} units"
+    if "tasks" in run:
+        kept = f"{run['tasks_kept']} of {run['tasks']} tasks"
+    return [f"  continued: {format_bytes(kept_bytes)} ({kept}) were done before"]
+
+
+def node_lines(run: dict[str, Any]) -> list[str]:
+    """Say what each node did, and what had to be done again."""
+    lines = [
+        f"  node {node['name']}: {node['tasks']} tasks, {format_bytes(node['text_bytes'])}, "
+        f"{format_count(node['tokens'])} tokens, "
+        f"{format_bytes(node['text_bytes'] / max(node['seconds'], 1e-3))}/s a core"
+        for node in run.get("nodes", ())
+    ]
+    if run.get("tasks_retried"):
+        lines.append(f"  {run['tasks_retried']} tasks were given out again")
+    return lines
+
+
+def finished_lines(manifest: Manifest, output: str, *, is_new: bool) -> list[str]:
+    """Say what exists now that all parts are joined."""
+    run, counts = manifest.run, manifest.counts
+    if not is_new:
+        return [
+            f"nothing to do: this job is finished in {output}",
+            f"next: penstock verify {output}",
+        ]
+    return [
+        f"wrote {_split(manifest, 'train')} and {_split(manifest, 'val')} to {output}",
+        f"  {format_bytes(run['work_bytes'])} of text in {run['tasks']} tasks, "
+        f"{format_seconds(run['seconds'])} of work in all, "
+        f"{counts['input_bytes'] / max(counts['tokens'], 1):.2f} bytes per token; {run['engine']}, "
+        f"peak memory {format_bytes(run['peak_memory_bytes'])} of a task",
+        *node_lines(run),
+        *(f"  {note}" for note in _notes(counts, manifest.settings)),
+        f"next: penstock verify {output}",
+    ]
+
+
+def finished_json(manifest: Manifest, output: str, *, is_new: bool) -> dict[str, Any]:
+    """Say the same as one JSON object."""
+    return {
+        "type": "summary",
+        "output": output,
+        "is_new": is_new,
+        "splits": {split: asdict(manifest.splits[split]) for split in SPLITS},
+        "counts": manifest.counts,
+        "run": manifest.run,
+    }
+
+
+def part_lines(outcome: PartOutcome, settings: JobSettings) -> list[str]:
+    """Say what was done of a job, and how it is finished."""
+    part, of = outcome.part
+    kept = f", {outcome.num_kept} of them before" if outcome.num_kept else ""
+    return [
+        f"part {part}/{of} is done: {outcome.num_tasks} tasks{kept}, "
+        f"{format_bytes(outcome.text_bytes)} of text, {format_count(outcome.num_tokens)} tokens "
+        f"in {format_seconds(outcome.seconds)}",
+        *(f"  hint: {hint}" for hint in outcome.hints),
+        f"next: when all {of} parts are done, penstock finish {settings.output}",
+    ]
+
+
+def part_json(outcome: PartOutcome, settings: JobSettings) -> dict[str, Any]:
+    """Say the same as one JSON object."""
+    return {"type": "part", "output": str(settings.output), **asdict(outcome)}
 
 
 def summary_json(outcome: Outcome, settings: JobSettings) -> dict[str, Any]:

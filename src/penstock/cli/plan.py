@@ -13,6 +13,7 @@ from penstock.cli._report import escape
 from penstock.cli._summary import describe_rule
 from penstock.cli.tokenize import tokenize
 from penstock.quantities import format_bytes, format_count, format_seconds
+from penstock.tasks import divide_tasks
 
 if TYPE_CHECKING:
     from penstock.job import Job
@@ -96,13 +97,23 @@ def _lines(preview: Preview) -> list[str]:
         *_estimate(preview),
         f"tokenizer:  {job.tokenizer.name}, {job.tokenizer.vocab_size:,} ids, {_separators(job)}",
         f"output:     {settings.output}/, {job.record.dtype}, "
-        f"val fraction {settings.val_fraction}; {format_bytes(preview.free_bytes)} free",
+        f"val fraction {settings.val_fraction}{_room(preview)}",
         f"memory:     {format_bytes(settings.memory_bytes)} for all, "
         f"{format_bytes(job.share.limit_bytes)} for each of {job.num_workers} x {job.engine}",
         *(f"skipped:    {_one_line(path)}: {why}" for path, why in job.plan.skipped.items()),
         *(f"warning:    {warning}" for warning in preview.warnings),
         *(f"hint:       {hint}" for hint in job.hints),
     ]
+
+
+def _room(preview: Preview) -> str:
+    """Say how much room there is, and how many shards there will be where tasks make them."""
+    free = "" if preview.free_bytes is None else f"; {format_bytes(preview.free_bytes)} free"
+    task_bytes = preview.job.record.settings.get("task_bytes")
+    if task_bytes is None:
+        return free
+    num_tasks = len(divide_tasks(preview.job.plan, task_bytes))
+    return f"{free}; {num_tasks:,} tasks of at most {format_bytes(task_bytes)}, a shard of each"
 
 
 def _separators(job: Job) -> str:

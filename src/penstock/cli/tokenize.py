@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["choose_progress", "tokenize", "unescape"]
 
-_INPUT, _TOKENIZER, _OUTPUT, _RUN = "Input", "Tokenizer", "Output", "Run"
+_INPUT, _TOKENIZER, _OUTPUT, _RUN, _CLUSTER = "Input", "Tokenizer", "Output", "Run", "Cluster"
 _EXIT_SKIPPED = 3
 
 
@@ -47,8 +46,9 @@ def tokenize(
         ),
     ] = None,
     output: Annotated[
-        Path, _option("-o", "--output", panel=_OUTPUT, text="Folder to write to.")
-    ] = Path("tokens"),
+        str,
+        _option("-o", "--output", panel=_OUTPUT, text="Folder to write to, or s3://BUCKET/NAME."),
+    ] = "tokens",
     tokenizer: Annotated[
         str,
         _option(
@@ -166,12 +166,45 @@ def tokenize(
         bool,
         _option("--overwrite", panel=_OUTPUT, text="Delete the output of another job there."),
     ] = False,
+    executor: Annotated[
+        str,
+        _option(
+            "--executor",
+            panel=_CLUSTER,
+            text="local, or ray: every task makes shards of its own, on all nodes of a cluster.",
+        ),
+    ] = "local",
+    ray_address: Annotated[
+        str | None,
+        _option(
+            "--ray-address",
+            panel=_CLUSTER,
+            text="Of the cluster; default: the one Ray finds, else one on this machine.",
+        ),
+    ] = None,
+    part: Annotated[
+        str | None,
+        _option(
+            "--part",
+            panel=_CLUSTER,
+            text="Do one part of the job, such as 3/16; `penstock finish` when all are done.",
+        ),
+    ] = None,
+    task_size: Annotated[
+        str | None,
+        _option(
+            "--task-size",
+            panel=_CLUSTER,
+            text="Input of a task, such as 1GiB. Default: 64MiB, more for a very large input.",
+        ),
+    ] = None,
     workers: Annotated[
         int | None,
         _option("-j", "--workers", panel=_RUN, text="Processes; default: cores that fit."),
     ] = None,
     memory: Annotated[
-        str, _option("--memory", panel=_RUN, text="For the whole process tree.")
+        str,
+        _option("--memory", panel=_RUN, text="For the whole process tree; with ray, for a task."),
     ] = "1GiB",
     priority: Annotated[
         str, _option("--priority", panel=_RUN, text="low, or normal on a machine of its own.")
@@ -197,7 +230,7 @@ def tokenize(
     """
     with errors_reported(as_json=as_json, verbose=verbose):
         from penstock.quantities import parse_bytes, parse_count
-        from penstock.settings import JobSettings
+        from penstock.settings import JobSettings, parse_output, parse_part
         from penstock.sources import read_list
 
         choices: dict[str, Any] = {
@@ -209,10 +242,11 @@ def tokenize(
             "on_error": on_error,
             "dtype": dtype,
             "priority": priority,
+            "executor": executor,
         }
         settings = JobSettings(
             inputs=(*(inputs or ()), *(read_list(files_from) if files_from else ())),
-            output=output,
+            output=parse_output(output),
             tokenizer=tokenizer,
             eot_token=eot_token,
             bos=bos,
@@ -229,6 +263,9 @@ def tokenize(
             memory_bytes=parse_bytes(memory, "--memory"),
             overwrite=overwrite,
             limit_bytes=None if limit is None else parse_bytes(limit, "--limit"),
+            ray_address=ray_address,
+            part=None if part is None else parse_part(part),
+            task_bytes=None if task_size is None else parse_bytes(task_size, "--task-size"),
             **choices,
         )
         if dry_run:
@@ -236,7 +273,8 @@ def tokenize(
 
             print_plan(settings, as_json=as_json)
             return
-        _run(settings, as_json=as_json, quiet=quiet, no_progress=no_progress)
+        run = _run if settings.part is None else _run_part
+        run(settings, as_json=as_json, quiet=quiet, no_progress=no_progress)
 
 
 def _run(settings: JobSettings, *, as_json: bool, quiet: bool, no_progress: bool) -> None:
@@ -250,6 +288,19 @@ def _run(settings: JobSettings, *, as_json: bool, quiet: bool, no_progress: bool
         say("\n".join(summary_lines(outcome, settings)))
     if outcome.manifest.counts["skipped_records"]:
         raise typer.Exit(_EXIT_SKIPPED)
+
+
+def _run_part(settings: JobSettings, *, as_json: bool, quiet: bool, no_progress: bool) -> None:
+    from penstock.cli._summary import part_json, part_lines
+    from penstock.distributed import run_part
+    from penstock.job import prepare
+
+    progress = choose_progress(as_json, no_progress or (quiet and not as_json))
+    outcome = run_part(prepare(settings), progress)
+    if as_json:
+        typer.echo(json.dumps(part_json(outcome, settings)))
+    if not quiet:
+        say("\n".join(part_lines(outcome, settings)))
 
 
 def choose_progress(as_json: bool, silent: bool, title: str = "tokenizing") -> Progress:

@@ -26,9 +26,10 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from penstock.feed import Feed
+    from penstock.layout import Layout
     from penstock.offsets import GivesPlaces
     from penstock.settings import Priority
-    from penstock.types import Finished, Unit
+    from penstock.types import Finished, Split, Unit
     from penstock.worker import WorkerSpec
 
 __all__ = ["LocalExecutor"]
@@ -148,22 +149,37 @@ class LocalExecutor:
         num_bytes = sum(unit.stored_bytes(text_bytes) for unit, (text_bytes, _) in seen)
         return num_bytes, sum(tokens for _, (_, tokens) in seen)
 
+    def use(self, layout: Layout) -> None:
+        """Let the workers write to other files from now on; no unit is in work."""
+        self._spec = replace(self._spec, layout=layout)
+        for process in self._processes:
+            self._send(process, "use", layout)
+
+    def find_open_split(self, unit: Unit, unit_bytes: int) -> Split:
+        """Ask for the split of the document that is open where a unit starts."""
+        split: Split = self._ask("open", (unit, unit_bytes))
+        return split
+
     def _check_units(self, samples: list[Unit]) -> list[tuple[int, int]]:
         """Return the bytes of text and the tokens of each."""
+        seen: list[tuple[int, int]] = self._ask("check", samples)
+        return seen
+
+    def _ask(self, kind: str, payload: Any) -> Any:
+        """Let one worker answer while no unit is in work."""
         failure = ""
         for _ in range(_MAX_FAILURES):
             process = self._processes[0]
-            self._send(process, "check", samples)
+            self._send(process, kind, payload)
             try:
-                kind, answer = process.pipe.recv()
+                answered, answer = process.pipe.recv()
             except (EOFError, OSError):
                 failure = _cause_of_death(process)
                 self._restart(process)
                 continue
-            if kind == "error":
+            if answered == "error":
                 raise answer
-            seen: list[tuple[int, int]] = answer
-            return seen
+            return answer
         raise EngineError(
             f"a worker died twice while it was made: {failure}",
             where=f"engine `{self._spec.engine}`",

@@ -47,6 +47,16 @@ class Readers:
             return self._rows
         if unit.source.format in ("csv", "tsv"):
             return self._csv
+        return self._spans if self._has_spans(unit) else self._text
+
+    def can_carry(self, unit: Unit) -> bool:
+        """Tell whether a document may go on from the unit before; spans have splits of their own.
+
+        A record is whole.
+        """
+        return unit.source.format == "text" and not self._has_spans(unit)
+
+    def _has_spans(self, unit: Unit) -> bool:
         size = unit.source.size if unit.window is None else unit.window.size
         is_giant = self._rule.kind == "file" and size > GIANT_DOCUMENT_BYTES
-        return self._spans if is_giant and self._divides else self._text
+        return is_giant and self._divides

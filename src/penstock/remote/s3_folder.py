@@ -21,7 +21,7 @@ from penstock.remote.s3 import call_s3, encode_md5, explain_error, load_body
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
-__all__ = ["LostUploadError", "S3Folder"]
+__all__ = ["LostUploadError", "S3Folder", "join_etags"]
 
 _RIGHTS = ", which must allow reading, writing, listing and deleting"
 _AFTER = "; then run the same command again: it continues"
@@ -194,7 +194,7 @@ class S3Folder:
         if answer is not None:
             return
         found = self.look(name)
-        if found is None or found[1].strip('"') != _join_etags(etags):
+        if found is None or found[1].strip('"') != join_etags(etags):
             raise self._lost(name)
 
     def abort_upload(self, name: str, upload_id: str) -> None:
@@ -336,7 +336,7 @@ class _View(io.RawIOBase):
         return self._at
 
 
-def _join_etags(etags: Sequence[str]) -> str:
+def join_etags(etags: Sequence[str]) -> str:
     """Compute the ETag of an object from those of its parts, as S3 does; "" if they are no MD5."""
     try:
         digests = b"".join(bytes.fromhex(etag.strip('"')) for etag in etags)

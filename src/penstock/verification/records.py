@@ -178,7 +178,7 @@ def _read_records(folder: OutputPath, report: Report, sample: _Sample) -> Record
     compare_manifest(folder, manifest, report)
     _check_input_bytes(reader, report)
     _compare_skipped(folder, manifest, report)
-    layout = Layout.of_job(folder, reader.job)
+    layout = Layout.of_job(folder, reader.job, reader.starts)
     sources, units = reader.sources, sample.units()
     return Records(manifest, reader.job, layout, sources, units, is_ledger_whole=True)
 
@@ -203,7 +203,7 @@ def _believe_manifest(
         return None
     try:
         job = job_of_manifest(manifest, 1) if reader is None else reader.job
-        layout = Layout.of_job(folder, job)
+        layout = Layout.of_job(folder, job, manifest.shard_starts())
     except ValueError as error:
         what = f"the manifest cannot be believed: {error}"
         report.add(Finding("manifest", what, MANIFEST, is_repairable=False))
@@ -284,7 +284,7 @@ def _sample_records(folder: OutputPath, report: Report, rng: Random, size: int) 
     except DamageError as error:
         report.add(Finding("ledger", error.what, SEGMENTS))
         return None
-    layout = Layout.of_job(folder, job)
+    layout = Layout.of_job(folder, job, manifest.shard_starts())
     if job_of_manifest(manifest, job.unit_bytes) != job:
         what = "the manifest was changed: it tells of another job than the ledger"
         report.add(Finding("manifest", what, MANIFEST))

@@ -1,0 +1,389 @@
+"""The main line of a job that is divided into tasks: plan, divide, give out, finish.
+
+It does no work itself and prints nothing. Tasks run in slots of this machine or on a Ray cluster;
+what they leave in the output are shards and receipts, and a task that has a receipt is done. So
+any run of the same job goes on from what others have done, at any time, from anywhere.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from penstock.errors import ConflictError, DamageError, InputError, UsageError
+from penstock.executors import RayExecutor, SlotExecutor, TaskSpec, load_ray
+from penstock.finishing import drop_lost, finish_job
+from penstock.job_files import JOB, JobFile, claim_job, read_job_file
+from penstock.layout import LEDGER, MANIFEST, WORK, is_final_name
+from penstock.manifest import Manifest, digest_inputs, host_facts
+from penstock.outcome import Outcome, PartOutcome
+from penstock.places import open_place
+from penstock.receipts import TASKS, choose_receipts
+from penstock.resume import find_finished
+from penstock.sources import find_changed
+from penstock.streams import STANDARD_INPUT
+from penstock.task_progress import TaskWatch
+from penstock.tasks import divide_tasks, tasks_of_part
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from types import TracebackType
+
+    from penstock.finishing import Sums
+    from penstock.job import Job
+    from penstock.places.base import Place
+    from penstock.plan import Plan
+    from penstock.progress import Progress
+    from penstock.receipts import TaskReceipt
+    from penstock.types import Source, Task, Unit
+
+__all__ = ["finish_output", "run_by_task", "run_part"]
+
+_PARTS = f"{WORK}/parts/"
+# What the estimate of the output's size is raised by: text is not even.
+_ROOM_MARGIN = 1.1
+_MAX_NAMED = 10
+
+
+class TaskExecutor(Protocol):
+    """Does tasks somewhere; used in a `with`."""
+
+    nodes_alive: int | None
+    num_running: int
+    num_retried: int
+    num_slots: int
+
+    def __enter__(self) -> TaskExecutor: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
+
+    def pids(self) -> list[int]:
+        """Return the process ids of its workers on this machine."""
+        ...
+
+    def check(self, samples: list[Unit], plan: Plan) -> tuple[int, int]:
+        """See that all can work, and that the engine is right; return bytes and tokens seen."""
+        ...
+
+    def run(
+        self, tasks: Iterable[Task], plan: Plan, on_tick: Callable[[], None]
+    ) -> Iterator[TaskReceipt]:
+        """Do all tasks; yield their receipts as they come."""
+        ...
+
+
+def run_by_task(job: Job, progress: Progress) -> Outcome:
+    """Do a job: keep what is done, give out the rest, finish."""
+    started = time.monotonic()
+    if job.settings.part is not None:
+        raise UsageError(
+            "a part is not a whole job",
+            where="part",
+            next_step="use `penstock.tokenize_part`, then `penstock.finish`",
+        )
+    settings, plan = job.settings, job.plan
+    place, tasks = _begin(job)
+    finished = None if settings.overwrite else _find_finished(place, job)
+    if finished is not None:
+        return Outcome(
+            finished, is_new=False, eot_text=job.tokenizer.eot_text, skipped=plan.skipped
+        )
+
+    with place.lock():
+        _make_room(place, overwrite=settings.overwrite)
+        job_file = claim_job(place, _describe(job, len(tasks)))
+        kept = choose_receipts(place.iter_names(TASKS))
+        drop_lost(place, job.layout, kept, job_file.digest)
+        work = _do_tasks(job, place, job_file, tasks, kept, progress)
+        _refuse_changed_inputs(plan.sources)
+        chosen = choose_receipts(place.iter_names(TASKS))
+        _refuse_missing(place, job_file, chosen)
+        run = {
+            "seconds": round(time.monotonic() - started, 3),
+            "work_seconds": round(work.watch.work_seconds, 3),
+            "work_bytes": work.watch.text_bytes,
+            "workers": work.executor.num_slots,
+            "executor": settings.executor,
+            "tasks": len(tasks),
+            "tasks_kept": len(kept),
+            "tasks_retried": work.executor.num_retried,
+            "peak_memory_bytes": work.watch.peak_bytes,
+            "resumed": len(kept) > 0,
+            "host": host_facts(),
+        }
+        manifest = finish_job(place, job_file, chosen, lambda sums: run | _facts(sums))
+    return Outcome(
+        manifest,
+        is_new=True,
+        eot_text=job.tokenizer.eot_text,
+        hints=[*job.hints, *_hints(job, work, len(tasks))],
+        skipped=plan.skipped,
+        found_separator=plan.found_separator,
+    )
+
+
+def run_part(job: Job, progress: Progress) -> PartOutcome:
+    """Do the tasks of one part of a job; others may do theirs at the same time."""
+    started = time.monotonic()
+    part = job.settings.part or (1, 1)
+    place, tasks = _begin(job)
+    mine = [tasks[number] for number in tasks_of_part(len(tasks), *part)]
+    numbers = {task.number for task in mine}
+    if _find_finished(place, job) is not None:
+        return PartOutcome(part, len(mine), len(mine), 0, 0, 0.0, job.hints)
+    _make_room(place, overwrite=False)
+    job_file = claim_job(place, _describe(job, len(tasks)))
+    place.write(f"{_PARTS}{part[0]}-{part[1]}", b"")
+    done = choose_receipts(place.iter_names(TASKS))
+    kept = {number: name for number, name in done.items() if number in numbers}
+    work = _do_tasks(job, place, job_file, mine, kept, progress)
+    _refuse_changed_inputs(_sources_of(job.plan, mine))
+    return PartOutcome(
+        part,
+        len(mine),
+        len(kept),
+        work.watch.text_bytes,
+        work.watch.num_tokens,
+        round(time.monotonic() - started, 3),
+        job.hints,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """A run of tasks that is over."""
+
+    watch: TaskWatch
+    executor: TaskExecutor
+
+
+def _do_tasks(
+    job: Job,
+    place: Place,
+    job_file: JobFile,
+    tasks: list[Task],
+    kept: dict[int, str],
+    progress: Progress,
+) -> _Work:
+    """Do the tasks that no receipt is kept of."""
+    todo = [task for task in tasks if task.number not in kept]
+    watch = TaskWatch(progress, tasks, kept)
+    executor = _make_executor(job, job_file.digest, watch)
+    if todo:
+        with progress, executor:
+            _check_before_start(place, job, executor)
+            watch.start()
+            for receipt in executor.run(todo, job.plan, lambda: _tick(watch, executor)):
+                watch.add(receipt)
+            _tick(watch, executor, now=True)
+    return _Work(watch, executor)
+
+
+def _begin(job: Job) -> tuple[Place, list[Task]]:
+    """Refuse what cannot be divided or given out; then divide it."""
+    if job.settings.executor == "ray":
+        load_ray()
+    _refuse_standard_input(job)
+    place = open_place(str(job.settings.output))
+    return place, divide_tasks(job.plan, job.record.settings["task_bytes"])
+
+
+def finish_output(output: str) -> tuple[Manifest, bool]:
+    """Finish a job whose parts are all done; tell whether it was not finished before.
+
+    Raises:
+        DamageError: If a part is missing, or there is no job.
+    """
+    place = open_place(output)
+    job_file = read_job_file(place)
+    if job_file is None:
+        data = place.read(MANIFEST)
+        if data is None:
+            raise DamageError(
+                "there is no job here to finish",
+                where=place.name,
+                next_step=f"do its parts first: `penstock tokenize INPUT... -o {place.name} "
+                "--part 1/16`",
+            )
+        return Manifest.from_json(data.decode(), place.path / MANIFEST), False
+    with place.lock():
+        chosen = choose_receipts(place.iter_names(TASKS))
+        _refuse_missing(place, job_file, chosen)
+
+        def make_run(sums: Sums) -> dict[str, Any]:
+            work_bytes = sums.offsets.counts.input_bytes
+            return {
+                # Those of all tasks, whenever they ran.
+                "seconds": round(sums.seconds, 3),
+                "work_seconds": round(sums.seconds, 3),
+                "work_bytes": work_bytes,
+                "workers": 1,
+                "executor": "parts",
+                "tasks": sums.num_tasks,
+                "tasks_kept": 0,
+                "tasks_retried": 0,
+                "peak_memory_bytes": sums.peak_bytes,
+                "resumed": False,
+                "host": host_facts(),
+                **_facts(sums),
+            }
+
+        return finish_job(place, job_file, chosen, make_run), True
+
+
+def _facts(sums: Sums) -> dict[str, Any]:
+    """Say what the receipts know of the run."""
+    nodes = [{"name": name, **asdict(node)} for name, node in sorted(sums.nodes.items()) if name]
+    return {
+        "workers_replaced": sums.num_replaced,
+        "units_kept": 0,
+        "engine": ", ".join(sorted(sums.engines)),
+        **({"nodes": nodes} if nodes else {}),
+    }
+
+
+def _describe(job: Job, num_tasks: int) -> JobFile:
+    plan = job.plan
+    return JobFile(
+        job.record, digest_inputs(plan.sources), len(plan.sources), num_tasks, plan.skipped
+    )
+
+
+def _make_executor(job: Job, digest: str, watch: TaskWatch) -> TaskExecutor:
+    settings = job.settings
+    spec = TaskSpec(job.worker_spec(), str(settings.output), digest, settings.priority)
+    if settings.executor == "ray":
+        return RayExecutor(
+            spec,
+            address=settings.ray_address,
+            memory_bytes=settings.memory_bytes,
+            max_running=settings.workers,
+        )
+    return SlotExecutor(spec, job.num_workers, watch.add_unit)
+
+
+def _tick(watch: TaskWatch, executor: TaskExecutor, *, now: bool = False) -> None:
+    watch.nodes_alive = executor.nodes_alive
+    watch.num_running = executor.num_running
+    watch.num_retried = executor.num_retried
+    watch.tick(executor.pids(), now=now)
+
+
+def _check_before_start(place: Place, job: Job, executor: TaskExecutor) -> None:
+    """See that everyone can do the work, and that the output fits."""
+    num_bytes, num_tokens = executor.check(job.plan.samples(), job.plan)
+    estimate = round(job.plan.input_bytes * num_tokens / max(num_bytes, 1) * _ROOM_MARGIN)
+    place.check_room(estimate * job.layout.token_bytes)
+
+
+def _find_finished(place: Place, job: Job) -> Manifest | None:
+    finished = find_finished(place.path, job.record, job.plan)
+    if finished is None and place.read(MANIFEST) is not None:
+        raise ConflictError(
+            "the output is finished, and inputs were added since: where tasks make the shards, "
+            "that makes another output",
+            where=f"{place.name}/{MANIFEST}",
+            next_step="choose another `-o`, or pass `--overwrite` to start again",
+        )
+    if finished is not None and place.read(JOB) is not None:
+        # It was killed at its very end.
+        place.tidy()
+    return finished
+
+
+def _make_room(place: Place, *, overwrite: bool) -> None:
+    """Refuse a place that holds something else; with `overwrite` drop what is unfinished there.
+
+    What is finished stays until this job is.
+    """
+    if overwrite:
+        work = [name for prefix in (_PARTS, TASKS) for name in place.iter_names(prefix)]
+        place.delete([JOB, f"{WORK}/{LEDGER}", *work])
+        place.clear(())
+        return
+    if place.read(JOB) is not None:
+        return
+    taken = [name for name in place.iter_names("") if is_final_name(name)]
+    if place.read(f"{WORK}/{LEDGER}") is not None:
+        taken = [f"{WORK}/{LEDGER}"]
+    if taken:
+        raise ConflictError(
+            f"`{taken[0]}` exists and is not of this job",
+            where=place.name,
+            next_step="choose another `-o`, or pass `--overwrite` to delete what is there",
+        )
+
+
+def _refuse_standard_input(job: Job) -> None:
+    is_piped = STANDARD_INPUT in [source.path for source in job.plan.sources]
+    if is_piped and (job.settings.executor == "ray" or job.settings.part is not None):
+        raise UsageError(
+            "standard input can be read on this machine only, and once",
+            where=f"INPUT `{STANDARD_INPUT}`",
+            next_step="pass files or URLs that every node can read",
+        )
+
+
+def _refuse_changed_inputs(sources: Sequence[Source]) -> None:
+    changed = find_changed(sources)
+    if changed is not None:
+        raise InputError(
+            "the file changed while the job ran",
+            where=changed.path,
+            next_step="wait until nothing writes to it, then pass `--overwrite` to start again",
+        )
+
+
+def _sources_of(plan: Plan, tasks: Sequence[Task]) -> list[Source]:
+    return plan.sources[tasks[0].first_source : tasks[-1].last_source + 1] if tasks else []
+
+
+def _refuse_missing(place: Place, job: JobFile, chosen: dict[int, str]) -> None:
+    missing = [number for number in range(job.num_tasks) if number not in chosen]
+    if not missing:
+        return
+    parts = _missing_parts(place, job.num_tasks, missing)
+    named = ", ".join(f"{part}/{of}" for part, of in parts[:_MAX_NAMED])
+    more = "" if len(parts) <= _MAX_NAMED else f" and {len(parts) - _MAX_NAMED} more"
+    raise DamageError(
+        f"{len(missing)} of {job.num_tasks} tasks are not done"
+        + (f": parts {named}{more} are missing or not finished" if parts else ""),
+        where=place.name,
+        next_step=f"run them: the same `penstock tokenize ... -o {place.name}` with "
+        f"`--part {parts[0][0]}/{parts[0][1]}`"
+        if parts
+        else "run the same `penstock tokenize` command again: it continues",
+    )
+
+
+def _missing_parts(place: Place, num_tasks: int, missing: list[int]) -> list[tuple[int, int]]:
+    """Tell which parts have tasks that are not done, as the job was divided when it was begun."""
+    seen = [name.removeprefix(_PARTS).split("-") for name in place.iter_names(_PARTS)]
+    counts = [int(words[1]) for words in seen if len(words) == 2 and words[1].isdecimal()]
+    if not counts:
+        return []
+    num_parts, wanted = max(counts, key=counts.count), set(missing)
+    return [
+        (part, num_parts)
+        for part in range(1, num_parts + 1)
+        if not wanted.isdisjoint(tasks_of_part(num_tasks, part, num_parts))
+    ]
+
+
+def _hints(job: Job, work: _Work, num_tasks: int) -> list[str]:
+    slow = work.watch.find_slow()
+    hints = [f"node {slow.name} was slow: look at its disk and network"] if slow else []
+    slots = work.executor.num_slots
+    if num_tasks < slots:
+        size = job.plan.input_bytes // slots // job.plan.unit_bytes * job.plan.unit_bytes >> 20
+        if size:
+            hints.append(
+                f"{num_tasks} tasks for {slots} cores: `--task-size {size}MiB` uses them all"
+            )
+    return hints

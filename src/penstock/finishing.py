@@ -1,0 +1,247 @@
+"""From the receipts of all tasks to a finished job: one ledger, final names, the manifest last.
+
+It reads receipts in the order of the tasks and holds one or two at a time; no token passes through
+it. Killed anywhere, it can be run again. `distributed` calls it when all tasks are done.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import ConflictError, InputError
+from penstock.faults import fault_point
+from penstock.layout import MANIFEST, SEGMENTS, SKIPPED, Layout, is_final_name
+from penstock.ledger import list_skipped_inputs
+from penstock.ledger_lines import (
+    INPUT_START,
+    Ending,
+    format_ending,
+    format_job,
+    line_body,
+    read_input,
+)
+from penstock.manifest import make_manifest
+from penstock.offsets import Offsets
+from penstock.places.base import LostShardError
+from penstock.receipts import TaskReceipt
+from penstock.types import SPLITS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from penstock.job_files import JobFile
+    from penstock.manifest import Manifest
+    from penstock.places.base import Place, Shard
+    from penstock.types import Source, Split
+
+__all__ = ["Sums", "drop_lost", "finish_job", "iter_receipts"]
+
+# Receipts that are fetched ahead: from an object store each takes some hundredths of a second.
+_AHEAD = 16
+
+
+@dataclass(slots=True)
+class NodeSums:
+    """What one node did."""
+
+    tasks: int = 0
+    text_bytes: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class Sums:
+    """What the receipts come to, one after the other."""
+
+    offsets: Offsets = field(default_factory=Offsets)
+    num_units: int = 0
+    num_tasks: int = 0
+    num_replaced: int = 0
+    peak_bytes: int = 0
+    seconds: float = 0.0
+    engines: set[str] = field(default_factory=set)
+    nodes: dict[str, NodeSums] = field(default_factory=dict)
+    starts: dict[Split, list[int]] = field(default_factory=lambda: {each: [] for each in SPLITS})
+    digests: dict[tuple[Split, int], str] = field(default_factory=dict)
+    sources: list[Source] = field(default_factory=list)
+
+    def add(self, receipt: TaskReceipt) -> None:
+        """Add the next task."""
+        for split in SPLITS:
+            self.starts[split].append(self.offsets.tokens[split])
+            self.digests[split, receipt.task] = receipt.digests[split]
+        self.offsets.add_task(receipt.totals)
+        self.num_tasks += 1
+        self.num_units += receipt.num_units
+        self.num_replaced += receipt.num_replaced
+        self.peak_bytes = max(self.peak_bytes, receipt.peak_bytes)
+        self.seconds += receipt.seconds
+        self.engines.add(receipt.engine)
+        node = self.nodes.setdefault(receipt.node, NodeSums())
+        node.tasks += 1
+        node.text_bytes += sum(each.input_bytes for each in receipt.totals.sources.values())
+        node.tokens += sum(receipt.totals.tokens.values())
+        node.seconds += receipt.seconds
+
+    def of(self, split: Split, shard: int) -> str:
+        """Return the digest of a shard."""
+        return self.digests[split, shard]
+
+
+def iter_receipts(place: Place, chosen: Mapping[int, str], job: str) -> Iterator[TaskReceipt]:
+    """Read the receipts of tasks in order, some ahead.
+
+    Args:
+        place: Where they are.
+        chosen: The name of each, by task.
+        job: The digest of the job that they must belong to.
+
+    Raises:
+        ConflictError: If one belongs to another job.
+        DamageError: If one is damaged.
+    """
+
+    def fetch(name: str) -> TaskReceipt:
+        data, where = place.read(name), f"{place.name}/{name}"
+        receipt = TaskReceipt.from_bytes(data or b"", where)
+        if receipt.job != job:
+            raise ConflictError(
+                "this task was done for another job",
+                where=where,
+                next_step="delete it, then run the same command again: the task is done anew",
+            )
+        return receipt
+
+    names = deque(name for _, name in sorted(chosen.items()))
+    waiting: deque[Future[TaskReceipt]] = deque()
+    with ThreadPoolExecutor(_AHEAD) as pool:
+        while names or waiting:
+            while names and len(waiting) < _AHEAD:
+                waiting.append(pool.submit(fetch, names.popleft()))
+            yield waiting.popleft().result()
+
+
+def drop_lost(place: Place, layout: Layout, chosen: dict[int, str], job: str) -> int:
+    """Forget receipts whose tokens are gone: their tasks are done anew; return how many."""
+    of_shard: dict[str, int] = {}
+    shards: list[tuple[str, Shard, int]] = []
+    for receipt in iter_receipts(place, chosen, job):
+        for name, shard, num_bytes in _shards(layout, receipt):
+            of_shard[name] = receipt.task
+            shards.append((name, shard, num_bytes))
+    lost = {of_shard[name] for name in place.find_lost(shards)}
+    place.delete([chosen.pop(task) for task in sorted(lost)])
+    place.clear(shard for _, shard, _ in shards)
+    return len(lost)
+
+
+def finish_job(
+    place: Place,
+    job: JobFile,
+    chosen: Mapping[int, str],
+    make_run: Callable[[Sums], dict[str, Any]],
+) -> Manifest:
+    """Make the job exist: its ledger, its shards under their names, then the manifest.
+
+    An older output under these names goes first, its manifest before all else.
+
+    Args:
+        place: Where everything is.
+        job: The job.
+        chosen: The receipt of every task.
+        make_run: Says how it ran, for the manifest.
+
+    Raises:
+        LostShardError: If the tokens of a task are gone; its receipt is dropped.
+        InputError: If there is no document in any input.
+    """
+    layout = Layout.of_job(place.name, job.job)
+    place.delete(_older(place, layout, job.num_tasks))
+    sums, endings = Sums(), list[Ending]()
+
+    def lines() -> Iterator[bytes]:
+        yield format_job(job.job)
+        for receipt in iter_receipts(place, chosen, job.digest):
+            for line in receipt.iter_lines(sums.num_units, chosen[receipt.task]):
+                _note_input(line, sums)
+                yield line
+            sums.add(receipt)
+        endings.append(Ending(make_run(sums), job.skipped))
+        yield format_ending(endings[0])
+
+    place.write_lines(SEGMENTS, lines())
+    fault_point("ledger of tasks joined")
+    manifest = make_manifest(
+        job=job.job,
+        sources=sums.sources,
+        offsets=sums.offsets,
+        digests=sums,
+        ending=endings[0],
+        starts=sums.starts,
+    )
+    _refuse_nothing(place, sums, manifest)
+    _publish(place, layout, chosen, job.digest)
+    if manifest.counts["skipped_records"]:
+        place.write_lines(SKIPPED, _skipped_lines(place, chosen, job))
+    place.write(MANIFEST, manifest.to_json().encode())
+    fault_point("manifest of tasks written")
+    place.tidy()
+    return manifest
+
+
+def _publish(place: Place, layout: Layout, chosen: Mapping[int, str], job: str) -> None:
+    """Give all shards their names; where one is gone, its task must be done again."""
+    receipts = iter_receipts(place, chosen, job)
+    try:
+        place.publish(shard for receipt in receipts for shard in _shards(layout, receipt))
+    except LostShardError:
+        drop_lost(place, layout, dict(chosen), job)
+        raise
+
+
+def _shards(layout: Layout, receipt: TaskReceipt) -> Iterator[tuple[str, Shard, int]]:
+    for split in SPLITS:
+        num_bytes = receipt.totals.tokens[split] * layout.token_bytes
+        yield layout.file_name(split, receipt.task), receipt.shards[split], num_bytes
+
+
+def _older(place: Place, layout: Layout, num_tasks: int) -> list[str]:
+    """List what an older job left under final names, its manifest first.
+
+    Without that, what has a name of this job may be its own: it was being finished when it was
+    killed.
+    """
+    names = [name for name in place.iter_names("") if is_final_name(name)]
+    if MANIFEST in names:
+        return sorted(names, key=lambda name: name != MANIFEST)
+    own = {layout.file_name(split, shard) for split in SPLITS for shard in range(num_tasks)}
+    return [name for name in names if name not in own]
+
+
+def _note_input(line: bytes, sums: Sums) -> None:
+    if line.startswith(INPUT_START):
+        body = line_body(line)
+        if body is not None:
+            sums.sources.append(read_input(body)[1])
+
+
+def _skipped_lines(place: Place, chosen: Mapping[int, str], job: JobFile) -> Iterator[bytes]:
+    for receipt in iter_receipts(place, chosen, job.digest):
+        yield receipt.skipped
+    yield "".join(list_skipped_inputs(job.skipped)).encode()
+
+
+def _refuse_nothing(place: Place, sums: Sums, manifest: Manifest) -> None:
+    if sums.offsets.counts.documents == 0:
+        place.delete([SEGMENTS])
+        place.tidy()
+        raise InputError(
+            "no document in the input: "
+            f"{manifest.counts['empty_documents']} empty ones were dropped",
+            where=f"{len(sums.sources)} files, from {sums.sources[0].path}",
+            next_step="check the text and `--doc-separator`",
+        )
