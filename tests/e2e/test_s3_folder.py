@@ -313,7 +313,8 @@ def test_answers_may_be_lost(folder: S3Folder, line: Line) -> None:
     every_request(folder, trouble)
 
 
-@pytest.mark.parametrize("after_bytes", [0, 40, 400])
+# In the status, a length, an ETag, a date, between headers, in the body.
+@pytest.mark.parametrize("after_bytes", [0, 10, 40, 54, 63, 80, 104, 120, 165, 182, 300, 400])
 def test_answers_may_be_cut(folder: S3Folder, line: Line, after_bytes: int) -> None:
     line.cut_after_bytes = after_bytes
 
@@ -343,12 +344,17 @@ def test_an_upload_is_cut_in_the_middle(folder: S3Folder, line: Line, after_byte
     assert caught.value.where == f"{folder.url}/a, part 7"
 
 
-def answers_to_completion(bodies: list[bytes]) -> type[http.server.BaseHTTPRequestHandler]:
+def answers_in_turn(
+    bodies: list[bytes], status: int = 200
+) -> type[http.server.BaseHTTPRequestHandler]:
     class Handler(http.server.BaseHTTPRequestHandler):
+        def do_PUT(self) -> None:
+            self.do_POST()
+
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers.get("Content-Length", "0")))
             body = bodies.pop(0)
-            self.send_response(200)
+            self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
@@ -366,7 +372,7 @@ def test_a_success_may_hold_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     done = b"<CompleteMultipartUploadResult><ETag>x</ETag></CompleteMultipartUploadResult>"
     bodies = [error, b"", b" \n <Comple", error, done]
-    with http.server.ThreadingHTTPServer((HOST, 0), answers_to_completion(bodies)) as server:
+    with http.server.ThreadingHTTPServer((HOST, 0), answers_in_turn(bodies)) as server:
         threading.Thread(target=server.serve_forever, args=(0.02,)).start()
         use_s3(monkeypatch, server.server_address[1])
         S3Folder("s3://tokens/run", QUICK).complete_upload("a", "id", ["x"])
@@ -377,11 +383,24 @@ def test_a_success_may_hold_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
         server.shutdown()
 
 
+def test_a_service_without_conditions_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = b"<Error><Code>NotImplemented</Code><Message>a header</Message></Error>"
+    bodies = [body]
+    handler = answers_in_turn(bodies, status=501)
+    with http.server.ThreadingHTTPServer((HOST, 0), handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.02,)).start()
+        use_s3(monkeypatch, server.server_address[1])
+        with pytest.raises(WriteError, match="501 NotImplemented a header") as caught:
+            S3Folder("s3://tokens/run", QUICK).put_if_absent("a", b"x")
+        assert "conditional writes" in caught.value.next_step
+        server.shutdown()
+
+
 def test_a_deletion_may_fail_for_some(monkeypatch: pytest.MonkeyPatch) -> None:
     shape = "<DeleteResult><Error><Key>run/b</Key><Code>{}</Code></Error></DeleteResult>"
     codes = ["InternalError", "SlowDown", "NoSuchKey", "AccessDenied"]
     bodies = [shape.format(code).encode() for code in codes]
-    with http.server.ThreadingHTTPServer((HOST, 0), answers_to_completion(bodies)) as server:
+    with http.server.ThreadingHTTPServer((HOST, 0), answers_in_turn(bodies)) as server:
         threading.Thread(target=server.serve_forever, args=(0.02,)).start()
         use_s3(monkeypatch, server.server_address[1])
         folder = S3Folder("s3://tokens/run", QUICK)
@@ -453,6 +472,15 @@ def test_a_wrong_bucket_is_named(folder: S3Folder, monkeypatch: pytest.MonkeyPat
         assert "check the spelling" in caught.value.next_step
     with pytest.raises(WriteError, match="not the name of an object"):
         S3Folder("s3://no bucket/run", QUICK).put("a", b"")
+
+
+@pytest.mark.parametrize("address", ["nonsense", "http://", "http://ho st"])
+def test_a_wrong_endpoint_is_named(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    use_s3(monkeypatch, 1)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", address)
+    with pytest.raises(WriteError, match="cannot be written") as caught:
+        S3Folder("s3://tokens/run", QUICK).put("a", b"x")
+    assert "AWS_ENDPOINT_URL" in caught.value.next_step
 
 
 def test_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:

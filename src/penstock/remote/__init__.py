@@ -1,7 +1,8 @@
 """Files that are not on this machine: listed, looked at, read in ranges; never copied to disk.
 
 It plans nothing and reads no documents. `sources` asks it for names and open files where an input
-is a URL, `object_paths` where an output is one.
+is a URL, `object_paths` where an output is one; `s3_folder` and `s3_lock` are what outputs in object
+stores are written with.
 """
 
 from __future__ import annotations

@@ -170,7 +170,11 @@ def call_s3(
         raise missing_package(url, "botocore", "s3", purpose) from error
 
     try:
-        return getattr(_client(), method)(**arguments)
+        client = _client()
+    except (exceptions.BotoCoreError, ValueError) as error:
+        raise _unusable(url, error, purpose) from error
+    try:
+        return getattr(client, method)(**arguments)
     except exceptions.ClientError as error:
         details = error.response.get("Error", {})
         if details.get("Code") in expected:
@@ -186,11 +190,18 @@ def call_s3(
             next_step="check the spelling: `s3://BUCKET/KEY`",
         ) from error
     except exceptions.BotoCoreError as error:
-        raise purpose.failure(
-            f": {_first_line(error)}",
-            where=url,
-            next_step=f"check the credentials{purpose.rights}: {_CREDENTIALS}",
-        ) from error
+        raise _unusable(url, error, purpose) from error
+    except ValueError as error:
+        # Half a number or date: the connection was cut in the middle of a header.
+        raise PassingError(f"the server's answer is cut: {_first_line(error)}") from error
+
+
+def _unusable(url: str, error: Exception, purpose: Purpose) -> PenstockError:
+    return purpose.failure(
+        f": {_first_line(error)}",
+        where=url,
+        next_step=f"check the credentials{purpose.rights}: {_CREDENTIALS}",
+    )
 
 
 def explain_error(
