@@ -330,7 +330,8 @@ def s3_server(folder: Path) -> Iterator[int]:
         # It would send statistics to its makers.
         "-master.telemetry=false",
         *("-filer", "-s3", f"-s3.config={config}", "-s3.port.iceberg=0", "-s3.port.lance=0"),
-        *("-master.volumeSizeLimitMB=64", "-volume.max=20"),
+        # Each bucket takes seven volumes with its first object.
+        *("-master.volumeSizeLimitMB=64", "-volume.max=100"),
         *(f"-{name}={port}" for name, port in ports.items()),
         *(f"-{part}.localSocket={folder / part}.sock" for part in ("filer", "s3")),
     ]
