@@ -1,8 +1,8 @@
 """Files that are not on this machine: listed, looked at, read in ranges; never copied to disk.
 
 It plans nothing and reads no documents. `sources` asks it for names and open files where an input
-is a URL, `object_paths` where an output is one; `s3_folder` and `s3_lock` are what outputs in object
-stores are written with.
+is a URL, `object_paths` where an output is one. Outputs in object stores are written through
+`s3_folder` and `s3_lock`.
 """
 
 from __future__ import annotations

@@ -7,19 +7,28 @@ written. What comes out must add up to the manifest, to the last byte, or nothin
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.errors import ConflictError, DamageError
 from penstock.layout import MANIFEST, SEGMENTS, Layout
 from penstock.ledger import LedgerReader
-from penstock.ledger_lines import Ending, InputLines, format_ending, format_job, format_unit
+from penstock.ledger_lines import (
+    Ending,
+    InputLines,
+    format_ending,
+    format_job,
+    format_task,
+    format_unit,
+)
 from penstock.manifest import Manifest, digest_inputs
 from penstock.offsets import Offsets
 from penstock.plan import Plan
 from penstock.progress import Meter
 from penstock.sources import look_at_source, refuse_changed
 from penstock.streams import measure_content
+from penstock.tasks import divide_tasks
 from penstock.types import ROW_FORMATS, Finished, Grant
 from penstock.verification.manifests import format_of, job_of_manifest, manifest_of_ledger
 from penstock.verification.rerun import default_unit_bytes, make_executor, rule_of_job
@@ -32,7 +41,7 @@ if TYPE_CHECKING:
     from penstock.ledger_lines import UnitLine
     from penstock.progress import Progress
     from penstock.store import Store
-    from penstock.types import Encoded, JobRecord, Source, Unit
+    from penstock.types import Encoded, JobRecord, Source, Task, Unit
     from penstock.verification.look import VerifySettings
 
 __all__ = ["rebuild_ledger"]
@@ -92,7 +101,7 @@ def rebuild_ledger(store: Store, settings: VerifySettings, progress: Progress) -
     num_lost = sum(1 for _, line in salvaged() if line is None)
     executor = make_executor(
         job,
-        Layout.of_job(folder, job),
+        Layout.of_job(folder, job, manifest.shard_starts()),
         sources,
         "digest",
         engine="auto",
@@ -105,7 +114,7 @@ def rebuild_ledger(store: Store, settings: VerifySettings, progress: Progress) -
         lost = (unit for unit, line in salvaged() if line is None)
         done = executor.run(lost, _Replay(salvaged()), lambda: meter.tick(executor.pids()))
         units = (_finished(unit, line, done, meter) for unit, line in salvaged())
-        lines = _iter_lines(job, sources, units, Ending(manifest.run, skipped))
+        lines = _iter_lines(job, plan, units, Ending(manifest.run, skipped))
         store.write_segments(lines, lambda path: _refuse_misfit(path, folder))
     return num_lost
 
@@ -123,16 +132,27 @@ def _finished(
 
 
 def _iter_lines(
-    job: JobRecord, sources: list[Source], units: Iterator[Finished], ending: Ending
+    job: JobRecord, plan: Plan, units: Iterator[Finished], ending: Ending
 ) -> Iterator[bytes]:
     """Write what a run writes."""
     yield format_job(job)
-    inputs = InputLines(sources)
+    inputs, tasks = InputLines(plan.sources), _find_tasks(job, plan)
     for finished in units:
-        yield from inputs.before(finished.unit)
+        unit = finished.unit
+        while tasks and (tasks[0].first_source, tasks[0].start) <= (unit.source_idx, unit.start):
+            yield format_task(tasks.popleft().number)
+        yield from inputs.before(unit)
         yield format_unit(finished)
+    for task in tasks:
+        yield format_task(task.number)
     yield from inputs.rest()
     yield format_ending(ending)
+
+
+def _find_tasks(job: JobRecord, plan: Plan) -> deque[Task]:
+    """Divide the job into tasks again, if it was; none if not."""
+    task_bytes = job.settings.get("task_bytes")
+    return deque(() if task_bytes is None else divide_tasks(plan, task_bytes))
 
 
 def _measure_streams(sources: list[Source]) -> dict[int, int]:

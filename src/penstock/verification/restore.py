@@ -87,17 +87,32 @@ def repair_output(settings: VerifySettings, progress: Progress) -> Report:
 def _find_layout(folder: Path) -> Layout:
     """Read from either record where the files are."""
     try:
-        return Layout.of_job(folder, LedgerReader(folder / SEGMENTS).job)
+        manifest, _ = manifest_of_ledger(folder / SEGMENTS)
     except DamageError as error:
         try:
-            return Layout.of_job(folder, job_of_manifest(Manifest.load(folder), 1))
-        except (DamageError, ValueError):
-            raise DamageError(
-                "neither the manifest nor the ledger can be read",
-                where=str(folder),
-                next_step=f"make the output anew: `penstock tokenize INPUT... -o {folder} "
-                "--overwrite`",
-            ) from error
+            manifest = Manifest.load(folder)
+        except DamageError:
+            return _layout_of_first_line(folder, error)
+    try:
+        return Layout.of_job(folder, job_of_manifest(manifest, 1), manifest.shard_starts())
+    except ValueError as error:
+        raise _hopeless(folder) from error
+
+
+def _layout_of_first_line(folder: Path, error: DamageError) -> Layout:
+    """Take what a damaged ledger says of itself: enough to lock the folder, and to tell more."""
+    try:
+        return Layout.of_job(folder, LedgerReader(folder / SEGMENTS).job)
+    except DamageError:
+        raise _hopeless(folder) from error
+
+
+def _hopeless(folder: Path) -> DamageError:
+    return DamageError(
+        "neither the manifest nor the ledger can be read",
+        where=str(folder),
+        next_step=f"make the output anew: `penstock tokenize INPUT... -o {folder} --overwrite`",
+    )
 
 
 def _is_whole(path: Path) -> bool:
