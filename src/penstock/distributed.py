@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.errors import ConflictError, DamageError, InputError, UsageError
 from penstock.executors import RayExecutor, SlotExecutor, TaskSpec, load_ray
-from penstock.finishing import drop_lost, finish_job
+from penstock.finishing import drop_lost, finish_job, tidy_finished
 from penstock.job_files import JOB, JobFile, claim_job, read_job_file
 from penstock.layout import LEDGER, MANIFEST, WORK, is_final_name
 from penstock.manifest import Manifest, digest_inputs, host_facts
@@ -89,13 +89,13 @@ def run_by_task(job: Job, progress: Progress) -> Outcome:
         )
     settings, plan = job.settings, job.plan
     place, tasks = _begin(job)
-    finished = None if settings.overwrite else _find_finished(place, job)
-    if finished is not None:
-        return Outcome(
-            finished, is_new=False, eot_text=job.tokenizer.eot_text, skipped=plan.skipped
-        )
+    if (outcome := _find_finished(place, job)) is not None:
+        return outcome
 
     with place.lock():
+        # Whoever had the lock may have finished just now.
+        if (outcome := _find_finished(place, job)) is not None:
+            return outcome
         _make_room(place, overwrite=settings.overwrite)
         job_file = claim_job(place, _describe(job, len(tasks)))
         kept = choose_receipts(place.iter_names(TASKS))
@@ -201,17 +201,19 @@ def finish_output(output: str) -> tuple[Manifest, bool]:
         DamageError: If a part is missing, or there is no job.
     """
     place = open_place(output)
-    job_file = read_job_file(place)
+    job_file, data = read_job_file(place), place.read(MANIFEST)
+    if data is not None:
+        manifest = Manifest.from_json(data.decode(errors="replace"), place.path / MANIFEST)
+        if job_file is None or job_file.is_of(manifest):
+            tidy_finished(place, manifest)
+            return manifest, False
     if job_file is None:
-        data = place.read(MANIFEST)
-        if data is None:
-            raise DamageError(
-                "there is no job here to finish",
-                where=place.name,
-                next_step=f"do its parts first: `penstock tokenize INPUT... -o {place.name} "
-                "--part 1/16`",
-            )
-        return Manifest.from_json(data.decode(), place.path / MANIFEST), False
+        raise DamageError(
+            "there is no job here to finish",
+            where=place.name,
+            next_step=f"do its parts first: `penstock tokenize INPUT... -o {place.name} "
+            "--part 1/16`",
+        )
     with place.lock():
         chosen = choose_receipts(place.iter_names(TASKS))
         _refuse_missing(place, job_file, chosen)
@@ -282,7 +284,10 @@ def _check_before_start(place: Place, job: Job, executor: TaskExecutor) -> None:
     place.check_room(estimate * job.layout.token_bytes)
 
 
-def _find_finished(place: Place, job: Job) -> Manifest | None:
+def _find_finished(place: Place, job: Job) -> Outcome | None:
+    """Return what is there if this very job is finished; None if there is something to do."""
+    if job.settings.overwrite:
+        return None
     finished = find_finished(place.path, job.record, job.plan)
     if finished is None and place.read(MANIFEST) is not None:
         raise ConflictError(
@@ -291,10 +296,12 @@ def _find_finished(place: Place, job: Job) -> Manifest | None:
             where=f"{place.name}/{MANIFEST}",
             next_step="choose another `-o`, or pass `--overwrite` to start again",
         )
-    if finished is not None and place.read(JOB) is not None:
-        # It was killed at its very end.
-        place.tidy()
-    return finished
+    if finished is None:
+        return None
+    tidy_finished(place, finished)
+    return Outcome(
+        finished, is_new=False, eot_text=job.tokenizer.eot_text, skipped=job.plan.skipped
+    )
 
 
 def _make_room(place: Place, *, overwrite: bool) -> None:

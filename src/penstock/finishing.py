@@ -6,14 +6,16 @@ it. Killed anywhere, it can be run again. `distributed` calls it when all tasks 
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import ConflictError, InputError
+from penstock.errors import ConflictError, InputError, LockedError
 from penstock.faults import fault_point
-from penstock.layout import MANIFEST, SEGMENTS, SKIPPED, Layout, is_final_name
+from penstock.job_files import read_job_file
+from penstock.layout import MANIFEST, SEGMENTS, SKIPPED, WORK, Layout, is_final_name
 from penstock.ledger import list_skipped_inputs
 from penstock.ledger_lines import (
     INPUT_START,
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from penstock.places.base import Place, Shard
     from penstock.types import Source, Split
 
-__all__ = ["Sums", "drop_lost", "finish_job", "iter_receipts"]
+__all__ = ["Sums", "drop_lost", "finish_job", "iter_receipts", "tidy_finished"]
 
 # Receipts that are fetched ahead: from an object store each takes some hundredths of a second.
 _AHEAD = 16
@@ -125,18 +127,20 @@ def iter_receipts(place: Place, chosen: Mapping[int, str], job: str) -> Iterator
             yield waiting.popleft().result()
 
 
-def drop_lost(place: Place, layout: Layout, chosen: dict[int, str], job: str) -> int:
-    """Forget receipts whose tokens are gone: their tasks are done anew; return how many."""
-    of_shard: dict[str, int] = {}
-    shards: list[tuple[str, Shard, int]] = []
-    for receipt in iter_receipts(place, chosen, job):
-        for name, shard, num_bytes in _shards(layout, receipt):
-            of_shard[name] = receipt.task
-            shards.append((name, shard, num_bytes))
-    lost = {of_shard[name] for name in place.find_lost(shards)}
-    place.delete([chosen.pop(task) for task in sorted(lost)])
-    place.clear(shard for _, shard, _ in shards)
-    return len(lost)
+def drop_lost(place: Place, layout: Layout, chosen: dict[int, str], job: str) -> None:
+    """Forget receipts whose tokens are gone, and drop tokens that no receipt names.
+
+    The tasks of such receipts are done anew.
+    """
+    shards = {
+        receipt.task: list(_shards(layout, receipt))
+        for receipt in iter_receipts(place, chosen, job)
+    }
+    lost = place.find_lost(shard for several in shards.values() for shard in several)
+    for task, several in shards.items():
+        if not lost.isdisjoint(name for name, _, _ in several):
+            place.delete([chosen.pop(task)])
+    place.clear(shard for task in chosen for _, shard, _ in shards[task])
 
 
 def finish_job(
@@ -189,8 +193,24 @@ def finish_job(
         place.write_lines(SKIPPED, _skipped_lines(place, chosen, job))
     place.write(MANIFEST, manifest.to_json().encode())
     fault_point("manifest of tasks written")
+    place.clear(())
     place.tidy()
     return manifest
+
+
+def tidy_finished(place: Place, manifest: Manifest) -> None:
+    """Delete what a run that was killed at its very end left beside its finished job.
+
+    What another job has begun here, to overwrite it, stays.
+    """
+    left = next(place.iter_names(f"{WORK}/"), None)
+    job = read_job_file(place)
+    if left is None or (job is not None and not job.is_of(manifest)):
+        return
+    # If another run has the lock, it does this itself.
+    with contextlib.suppress(LockedError), place.lock():
+        place.clear(())
+        place.tidy()
 
 
 def _publish(place: Place, layout: Layout, chosen: Mapping[int, str], job: str) -> None:

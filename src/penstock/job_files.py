@@ -18,6 +18,7 @@ from penstock.ledger_lines import format_job, format_line, line_body, read_job
 from penstock.types import JobRecord  # noqa: TC001 msgspec reads annotations
 
 if TYPE_CHECKING:
+    from penstock.manifest import Manifest
     from penstock.places.base import Place
 
 __all__ = ["JOB", "JobFile", "claim_job", "read_job_file"]
@@ -81,6 +82,11 @@ class JobFile:
                 next_step="choose another `-o`, or pass `--overwrite` to start again",
             ) from error
         return cls(job, inputs.inputs, inputs.num_inputs, inputs.num_tasks, inputs.skipped)
+
+    def is_of(self, manifest: Manifest) -> bool:
+        """Tell whether a manifest is that of this job."""
+        same = (self.job.settings, self.inputs_digest)
+        return same == (manifest.settings, manifest.inputs_digest)
 
     def differences(self, other: JobFile) -> list[str]:
         """Say how another job differs from this one, which is there."""
