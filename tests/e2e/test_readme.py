@@ -91,12 +91,17 @@ def test_the_wheel_runs_the_commands_of_the_readme(
         line.removeprefix("$ ") for block in blocks("console") for line in block.splitlines()
     ]
     ours = [command for command in commands if command.startswith("penstock ")]
-    assert len(ours) == 4
+    assert len(ours) == 7
     said = [run(command, tmp_path, installed) for command in ours]
     assert said[0].splitlines()[-1] == "next: penstock verify tokens/"
     assert "first  " in said[1]
     assert len(said[2]) > 80
     assert said[3].startswith("tokens/ is whole: ")
+    assert said[5].startswith("part 2/2 is done: ")
+    assert said[6].splitlines()[-1] == "next: penstock verify shards/"
+    shards = sorted((tmp_path / "shards").glob("train_shard_*.bin"))
+    whole = b"".join(shard.read_bytes() for shard in shards)
+    assert whole == (tmp_path / "tokens" / "train.bin").read_bytes()
     (snippet,) = blocks("python")
     (tmp_path / "snippet.py").write_text(snippet)
     printed = run("python snippet.py", tmp_path, installed)

@@ -13,7 +13,6 @@ from penstock.cli._report import escape
 from penstock.cli._summary import describe_rule
 from penstock.cli.tokenize import tokenize
 from penstock.quantities import format_bytes, format_count, format_seconds
-from penstock.tasks import divide_tasks
 
 if TYPE_CHECKING:
     from penstock.job import Job
@@ -112,6 +111,8 @@ def _room(preview: Preview) -> str:
     task_bytes = preview.job.record.settings.get("task_bytes")
     if task_bytes is None:
         return free
+    from penstock.tasks import divide_tasks
+
     num_tasks = len(divide_tasks(preview.job.plan, task_bytes))
     return f"{free}; {num_tasks:,} tasks of at most {format_bytes(task_bytes)}, a shard of each"
 
