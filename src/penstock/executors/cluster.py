@@ -238,10 +238,21 @@ def _connect(address: str | None) -> None:
     quiet = {"log_to_driver": False, "logging_level": logging.CRITICAL, "configure_logging": True}
     if address == "local":
         quiet["include_dashboard"] = False
+    _silence(ray)
     try:
         ray.init(address=address, **quiet)
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise _no_answer(address, str(error).split("\n", 1)[0]) from error
+
+
+def _silence(ray: Any) -> None:
+    """Keep what Ray tells of dead nodes off standard output, which is for data.
+
+    It prints pages of its log there, and has no setting for it; this job says itself what it lost.
+    """
+    worker: Any = getattr(getattr(ray, "_private", None), "worker", None)
+    if hasattr(worker, "print_to_stdstream"):
+        worker.print_to_stdstream = lambda *_, **__: None
 
 
 def _find_cluster(address: str | None) -> str:
