@@ -8,6 +8,8 @@ half there. Objects cannot be renamed, so a shard is uploaded under its final na
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import os
 import shutil
 import tempfile
 from collections import deque
@@ -36,6 +38,7 @@ __all__ = ["ObjectPlace"]
 # Pieces that wait for the network while the worker goes on; then it waits, too.
 _MAX_WAITING = 2
 _NUM_REQUESTS = 16
+_SCRATCH = "penstock-pieces-"
 
 
 class _Upload:
@@ -91,7 +94,7 @@ class ObjectTaskFiles:
 
     def __init__(self, folder: S3Folder, layout: Layout, number: int) -> None:
         self._number = number
-        self._scratch = Path(tempfile.mkdtemp(prefix="penstock-"))
+        self._scratch, self._lock = _make_scratch()
         self._pool = ThreadPoolExecutor(1, "upload")
         self.layout = layout.of_task(number, str(self._scratch), "", PIECE_BYTES)
         self._uploads = {
@@ -131,6 +134,38 @@ class ObjectTaskFiles:
     def _close(self) -> None:
         self._pool.shutdown()
         shutil.rmtree(self._scratch, ignore_errors=True)
+        os.close(self._lock)
+
+
+def _make_scratch() -> tuple[Path, int]:
+    """Make a folder for pieces, locked while its process lives; delete those of processes that died.
+
+    `TMPDIR` says where.
+    """
+    parent = Path(tempfile.gettempdir())
+    with write_errors(parent):
+        for left in parent.glob(f"{_SCRATCH}*"):
+            with contextlib.suppress(OSError):
+                os.close(_lock_scratch(left))
+                shutil.rmtree(left, ignore_errors=True)
+        while True:
+            folder = Path(tempfile.mkdtemp(prefix=_SCRATCH))
+            # Another process may take it for one that was left, before it is locked.
+            with contextlib.suppress(FileNotFoundError, BlockingIOError):
+                lock = _lock_scratch(folder)
+                if folder.exists():
+                    return folder, lock
+                os.close(lock)
+
+
+def _lock_scratch(folder: Path) -> int:
+    lock = os.open(folder, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(lock)
+        raise
+    return lock
 
 
 class ObjectPlace:

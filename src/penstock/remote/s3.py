@@ -79,6 +79,10 @@ class S3Transport:
         if answer.get("ETag", "") != facts.version or total != str(facts.num_bytes):
             body.close()
             raise changed(self._url, facts, f"{total} bytes, ETag {answer.get('ETag')} now")
+        given = answer.get("ContentRange", f"bytes 0-/{total}")
+        if not given.startswith(f"bytes {start if end is not None else 0}-"):
+            body.close()
+            raise PassingError(f"the server answered with another range: {given}")
         return body
 
 
