@@ -138,7 +138,7 @@ class ObjectTaskFiles:
 
 
 def _make_scratch() -> tuple[Path, int]:
-    """Make a folder for pieces, locked while its process lives; delete those of processes that died.
+    """Make a folder for pieces, locked while its process lives; delete those of dead processes.
 
     `TMPDIR` says where.
     """
