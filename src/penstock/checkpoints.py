@@ -32,6 +32,9 @@ _SYNC_BYTES = 64 << 20
 # More than this is never written without being on disk: on a slow disk the run waits here, so that
 # a Ctrl-C has little left to push out and the machine's memory does not fill with unwritten pages.
 _MAX_UNSYNCED_BYTES = 256 << 20
+# What a unit counts at the least: it is held here until it is recorded, however few tokens it has.
+# Millions of tiny inputs come faster than their lines are written.
+_LEAST_UNIT_BYTES = 16 << 10
 
 
 class Checkpoints:
@@ -104,7 +107,8 @@ class Checkpoints:
             )
             self._raise_failure()
             self._pending.append(finished)
-            self._unsynced_bytes += finished.encoded.counts.tokens * self._token_bytes
+            num_bytes = finished.encoded.counts.tokens * self._token_bytes
+            self._unsynced_bytes += max(num_bytes, _LEAST_UNIT_BYTES)
             self._changed.notify_all()
 
     def finish(self, ending: Ending) -> None:

@@ -8,6 +8,7 @@ any run of the same job goes on from what others have done, at any time, from an
 from __future__ import annotations
 
 import time
+from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -372,10 +373,10 @@ def _refuse_missing(place: Place, job: JobFile, chosen: dict[int, str]) -> None:
 def _missing_parts(place: Place, num_tasks: int, missing: list[int]) -> list[tuple[int, int]]:
     """Tell which parts have tasks that are not done, as the job was divided when it was begun."""
     seen = [name.removeprefix(_PARTS).split("-") for name in place.iter_names(_PARTS)]
-    counts = [int(words[1]) for words in seen if len(words) == 2 and words[1].isdecimal()]
+    counts = Counter(int(words[1]) for words in seen if len(words) == 2 and words[1].isdecimal())
     if not counts:
         return []
-    num_parts, wanted = max(counts, key=counts.count), set(missing)
+    num_parts, wanted = counts.most_common(1)[0][0], set(missing)
     return [
         (part, num_parts)
         for part in range(1, num_parts + 1)

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
+from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -39,7 +40,7 @@ from penstock.types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from penstock.types import Unit
 
@@ -75,6 +76,13 @@ _MAX_NUMBER = 1 << 62
 _Number = Annotated[int, msgspec.Meta(ge=0, lt=_MAX_NUMBER)]
 _Digest = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
 _ContentDigest = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{16}$")]
+# Made once, for millions of lines: `json.dumps` makes an encoder each time, and `asdict` copies all
+# that it meets.
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+_COUNT_NAMES = [each.name for each in fields(Counts)]
+_segment_values: Callable[[Segment], tuple[Any, ...]] = attrgetter(
+    *(each.name for each in fields(Segment))
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +241,7 @@ class InputLines:
 def format_unit(finished: Finished) -> bytes:
     """Write the line of a unit: all that `Offsets` took from it, and its segments."""
     unit, encoded = finished.unit, finished.encoded
-    counts = {name: count for name, count in asdict(encoded.counts).items() if count}
+    counts = zip(_COUNT_NAMES, encoded.counts.values(), strict=True)
     skipped = [[record.position, record.reason] for record in encoded.skipped]
     stream = None
     if unit.passed is not None:
@@ -245,13 +253,13 @@ def format_unit(finished: Finished) -> bytes:
             "input": unit.source_idx,
             "start": unit.start,
             "end": unit.end,
-            "counts": counts,
+            "counts": {name: count for name, count in counts if count},
             "documents": encoded.documents,
             "carried": [finished.grant.carried_split, encoded.carried_tokens],
             "carried_special": encoded.carried_special,
             "open": encoded.open_split,
             "open_special": encoded.open_special,
-            "segments": [list(asdict(segment).values()) for segment in finished.receipt.segments],
+            "segments": list(map(_segment_values, finished.receipt.segments)),
             **({"skipped": skipped} if skipped else {}),
             **({"stream": stream} if stream else {}),
         }
@@ -270,7 +278,7 @@ def format_task(number: int) -> bytes:
 
 def format_line(content: dict[str, Any]) -> bytes:
     """Write a line and its checksum."""
-    return _with_check(json.dumps(content, separators=(",", ":")).encode())
+    return _with_check(_encode(content).encode())
 
 
 def _with_check(body: bytes) -> bytes:

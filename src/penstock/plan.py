@@ -92,8 +92,9 @@ class Plan:
     @property
     def num_units(self) -> int | None:
         """How many units there are; None where only a look into every input can tell."""
-        is_known = all(not source.is_stream and not source.num_rows for source in self.sources)
-        return sum(1 for _ in self.iter_units()) if is_known else None
+        if any(source.is_stream or source.num_rows for source in self.sources):
+            return None
+        return sum(-(-end // self.unit_bytes) for _, _, end in self.iter_ends())
 
     def divided_by(self, unit_bytes: int) -> Plan:
         """Return the same plan with units of another size."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import platform
+from collections import Counter
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
@@ -127,9 +128,9 @@ def describe_nodes(*, alive: bool) -> dict[str, str]:
     ray = load_ray()
     nodes = [node for node in ray.nodes() if node["Alive"] or not alive]
     names = {node["NodeID"]: _plain_name(node) for node in nodes}
-    common = list(names.values())
+    common = Counter(names.values())
     return {
-        node_id: name if common.count(name) == 1 else f"{name}-{node_id[:6]}"
+        node_id: name if common[name] == 1 else f"{name}-{node_id[:6]}"
         for node_id, name in names.items()
     }
 

@@ -1,0 +1,100 @@
+"""Jobs that need no text: inputs that are only described, and clocks for the driver's phases.
+
+Both simulations use it; each runs in a process of its own, so that its peak memory is its own.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+import psutil
+
+from penstock.plan import Plan
+from penstock.types import DocumentRule, Source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+UNIT_BYTES = 16 << 20
+_Args = ParamSpec("_Args")
+_Result = TypeVar("_Result")
+
+
+def make_plan(num_units: int, num_sources: int) -> Plan:
+    """Describe text inputs of many sizes that come to just so many units of 16 MiB.
+
+    They are called `s3://...`, so nothing looks at them again when the job ends.
+    """
+    rng = Random(num_units)
+    cuts = sorted(rng.sample(range(1, num_units), num_sources - 1))
+    sizes = [stop - start for start, stop in zip([0, *cuts], [*cuts, num_units], strict=True)]
+    sources = [
+        # The last unit of an input is not full.
+        Source(
+            f"s3://made-up/crawl/part-{idx:05}.txt",
+            size * UNIT_BYTES - rng.randrange(UNIT_BYTES),
+            0,
+            f"{idx:016x}",
+            version=f"{idx:032x}",
+        )
+        for idx, size in enumerate(sizes)
+    ]
+    rule = DocumentRule("separator", b"<|endoftext|>")
+    return Plan(sources, {}, rule, found_separator=True, unit_bytes=UNIT_BYTES, limit_bytes=None)
+
+
+@dataclass(slots=True)
+class Phase:
+    """What one phase of the driver took."""
+
+    cpu_seconds: float = 0.0
+    wall_seconds: float = 0.0
+    memory_bytes: int = 0
+
+
+@dataclass(slots=True)
+class Phases:
+    """Clocks of this process; those that run inside another are not taken off it."""
+
+    seen: dict[str, Phase] = field(default_factory=dict)
+
+    @contextmanager
+    def run(self, name: str) -> Iterator[None]:
+        """Add to the clock of a phase."""
+        cpu, wall = time.process_time(), time.monotonic()
+        try:
+            yield
+        finally:
+            phase = self.seen.setdefault(name, Phase())
+            phase.cpu_seconds += time.process_time() - cpu
+            phase.wall_seconds += time.monotonic() - wall
+            phase.memory_bytes = int(psutil.Process().memory_info().rss)
+
+    def timed(self, name: str, function: Callable[_Args, _Result]) -> Callable[_Args, _Result]:
+        """Return the same function, on a clock."""
+
+        def call(*args: _Args.args, **kwargs: _Args.kwargs) -> _Result:
+            with self.run(name):
+                return function(*args, **kwargs)
+
+        return call
+
+    def report(self) -> dict[str, dict[str, Any]]:
+        """Return all of them as plain values."""
+        return {name: asdict(phase) for name, phase in self.seen.items()}
+
+
+def peak_bytes() -> int:
+    """Return the largest resident memory this process has had since it was started."""
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+    except OSError:
+        import resource
+
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) * 1024
