@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 DEMO   := demo
 
-.PHONY: demo test check bench soak clean
+.PHONY: demo test check bench simulate soak clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/python examples/demo.py $(DEMO)
@@ -19,6 +19,10 @@ check: $(VENV)/.installed-dev
 
 bench: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/run.py
+
+# The driver of a job of ten million units, real but for the work: some twenty minutes, 10 GB of disk.
+simulate: $(VENV)/.installed
+	$(BIN)/python benchmarks/simulate.py
 
 # Long runs that prove what a test can only sample: GB of text through one worker, MINUTES of fuzzing
 # against tiktoken, then under AddressSanitizer, then the memory of the whole command over 8 GB.

@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
-from importlib.metadata import version
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _ROOT = Path(__file__).resolve().parent.parent
 _PACKAGES = ("penstock", "fastokens", "gigatoken", "tiktoken", "numpy")
@@ -24,8 +28,15 @@ def machine_facts() -> dict[str, Any]:
         "load_average": [round(load, 2) for load in os.getloadavg()],
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "python": platform.python_version(),
-        "packages": {name: version(name) for name in _PACKAGES},
+        "packages": dict(_iter_versions()),
     }
+
+
+def _iter_versions() -> Iterator[tuple[str, str]]:
+    for name in _PACKAGES:
+        # Not all of them are installed for every benchmark.
+        with suppress(PackageNotFoundError):
+            yield name, version(name)
 
 
 def find_commit() -> str:

@@ -6,11 +6,14 @@ Both simulations use it; each runs in a process of its own, so that its peak mem
 from __future__ import annotations
 
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from pathlib import Path
+from pkgutil import resolve_name
 from random import Random
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from unittest import mock
 
 import psutil
 
@@ -25,14 +28,23 @@ _Args = ParamSpec("_Args")
 _Result = TypeVar("_Result")
 
 
-def make_plan(num_units: int, num_sources: int) -> Plan:
+@dataclass(frozen=True, slots=True)
+class MadeUpJob:
+    """How large a job is; without `task_bytes`, Penstock chooses the size of its tasks."""
+
+    num_units: int
+    num_sources: int
+    task_bytes: int | None = None
+
+
+def make_plan(job: MadeUpJob) -> Plan:
     """Describe text inputs of many sizes that come to just so many units of 16 MiB.
 
     They are called `s3://...`, so nothing looks at them again when the job ends.
     """
-    rng = Random(num_units)
-    cuts = sorted(rng.sample(range(1, num_units), num_sources - 1))
-    sizes = [stop - start for start, stop in zip([0, *cuts], [*cuts, num_units], strict=True)]
+    rng = Random(job.num_units)
+    cuts = sorted(rng.sample(range(1, job.num_units), job.num_sources - 1))
+    sizes = [stop - start for start, stop in pairwise([0, *cuts, job.num_units])]
     sources = [
         # The last unit of an input is not full.
         Source(
@@ -75,8 +87,16 @@ class Phases:
             phase.wall_seconds += time.monotonic() - wall
             phase.memory_bytes = int(psutil.Process().memory_info().rss)
 
-    def timed(self, name: str, function: Callable[_Args, _Result]) -> Callable[_Args, _Result]:
-        """Return the same function, on a clock."""
+    @contextmanager
+    def watch(self, functions: dict[str, str]) -> Iterator[None]:
+        """Put functions of Penstock on clocks: where each is called from, and which clock."""
+        with ExitStack() as stack:
+            for target, name in functions.items():
+                timed = self._timed(name, resolve_name(target))
+                stack.enter_context(mock.patch(target, timed))
+            yield
+
+    def _timed(self, name: str, function: Callable[_Args, _Result]) -> Callable[_Args, _Result]:
 
         def call(*args: _Args.args, **kwargs: _Args.kwargs) -> _Result:
             with self.run(name):

@@ -19,9 +19,9 @@ from unittest import mock
 import xxhash
 from made_up import Phases, make_plan, peak_bytes
 
-from penstock import job, pipeline
 from penstock.executors.batches import Batch, Order, iter_batches
 from penstock.layout import SEGMENTS
+from penstock.pipeline import run_job
 from penstock.progress import SilentProgress
 from penstock.settings import JobSettings
 from penstock.types import SPLITS, Counts, Encoded, Receipt, Segment
@@ -29,6 +29,8 @@ from penstock.types import SPLITS, Counts, Encoded, Receipt, Segment
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
+
+    from made_up import MadeUpJob
 
     from penstock.offsets import GivesPlaces
     from penstock.types import Finished, Grant, Split, Unit
@@ -42,34 +44,32 @@ _IN_WORK = 128
 _CHECKPOINT_SECONDS = 2.0
 
 
-def simulate_line(
-    folder: Path, num_units: int, num_sources: int, kill_after: float | None
-) -> dict[str, Any]:
+def simulate_line(folder: Path, made_up: MadeUpJob, kill_after: float | None) -> dict[str, Any]:
     """Run the job, or begin it and be killed after a share of its units; return what it took."""
     phases = Phases()
-    plan = make_plan(num_units, num_sources)
+    plan = make_plan(made_up)
     executors: list[FakeExecutor] = []
 
     def make_executor(spec: WorkerSpec, **settings: Any) -> FakeExecutor:
-        last = None if kill_after is None else round(num_units * kill_after)
+        last = None if kill_after is None else round(made_up.num_units * kill_after)
         executors.append(FakeExecutor(spec, settings["batch_bytes"], last))
         return executors[0]
 
     settings = JobSettings(inputs=("s3://made-up/crawl/",), output=folder)
     started, cpu = time.monotonic(), time.process_time()
     with (
-        mock.patch.object(job, "make_plan", lambda _: plan),
-        mock.patch.object(pipeline, "keep_units", phases.timed("look", pipeline.keep_units)),
-        mock.patch.object(pipeline, "LocalExecutor", make_executor),
+        mock.patch("penstock.job.make_plan", return_value=plan),
+        mock.patch("penstock.pipeline.LocalExecutor", make_executor),
+        phases.watch({"penstock.pipeline.keep_units": "look"}),
     ):
-        outcome = pipeline.run_job(settings, SilentProgress())
+        outcome = run_job(settings, SilentProgress())
     manifest, executor = outcome.manifest, executors[0]
     all_seconds = time.process_time() - cpu
     look_seconds = phases.seen["look"].cpu_seconds
     return {
-        "units": num_units,
+        "units": made_up.num_units,
         "units_kept": manifest.run["units_kept"],
-        "inputs": num_sources,
+        "inputs": made_up.num_sources,
         "documents": manifest.counts["documents"],
         "tokens": manifest.counts["tokens"],
         "text_bytes": manifest.counts["input_bytes"],

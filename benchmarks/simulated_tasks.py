@@ -25,7 +25,6 @@ from unittest import mock
 import xxhash
 from made_up import Phases, make_plan, peak_bytes
 
-from penstock import distributed, job
 from penstock.layout import SEGMENTS
 from penstock.ledger_lines import InputLines, format_task, format_unit, line_body, renumber_unit
 from penstock.pipeline import run_job
@@ -52,6 +51,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
+    from made_up import MadeUpJob
+
+    from penstock.job import Job
     from penstock.layout import Layout
     from penstock.plan import Plan
     from penstock.task_progress import TaskWatch
@@ -67,52 +69,45 @@ _LOST, _UNHEARD = 0.01, 0.01
 # So many may be under way in the process that plays all workers.
 _IN_WORK = 8
 _MARK = 10**17
+_PHASES = {
+    "penstock.job.choose_task_bytes": "divide",
+    "penstock.distributed.divide_tasks": "divide",
+    "penstock.distributed.claim_job": "look",
+    "penstock.distributed.choose_receipts": "look",
+    "penstock.distributed.drop_lost": "look",
+    "penstock.distributed._do_tasks": "give out",
+    "penstock.distributed.finish_job": "finish",
+}
 _NO_SOURCE = Source("", 0, 0, "")
 
 
-def simulate_tasks(
-    folder: Path, num_units: int, num_sources: int, kill_after: float | None
-) -> dict[str, Any]:
+def simulate_tasks(folder: Path, made_up: MadeUpJob, kill_after: float | None) -> dict[str, Any]:
     """Run the job, or begin it and be killed after a share of its tasks; return what it took."""
     phases = Phases()
-    plan = make_plan(num_units, num_sources)
+    plan = make_plan(made_up)
     executors: list[FakeExecutor] = []
 
-    def make_executor(job: job.Job, digest: str, watch: TaskWatch) -> FakeExecutor:
+    def make_executor(job: Job, digest: str, watch: TaskWatch) -> FakeExecutor:
         del watch
         executors.append(FakeExecutor(job.layout, digest, kill_after))
         return executors[0]
 
     # A string is an output that tasks make; one that is no URL is a folder.
-    settings = JobSettings(inputs=("s3://made-up/crawl/",), output=str(folder))
+    settings = JobSettings(
+        inputs=("s3://made-up/crawl/",), output=str(folder), task_bytes=made_up.task_bytes
+    )
     started, cpu = time.monotonic(), time.process_time()
     with (
-        mock.patch.object(job, "make_plan", lambda _: plan),
-        mock.patch.object(
-            job, "choose_task_bytes", phases.timed("divide", job.choose_task_bytes)
-        ),
-        mock.patch.object(
-            distributed, "divide_tasks", phases.timed("divide", distributed.divide_tasks)
-        ),
-        mock.patch.object(
-            distributed, "claim_job", phases.timed("look", distributed.claim_job)
-        ),
-        mock.patch.object(
-            distributed, "choose_receipts", phases.timed("look", distributed.choose_receipts)
-        ),
-        mock.patch.object(distributed, "drop_lost", phases.timed("look", distributed.drop_lost)),
-        mock.patch.object(distributed, "_do_tasks", phases.timed("give out", distributed._do_tasks)),
-        mock.patch.object(
-            distributed, "finish_job", phases.timed("finish", distributed.finish_job)
-        ),
-        mock.patch.object(distributed, "_make_executor", make_executor),
+        mock.patch("penstock.job.make_plan", return_value=plan),
+        mock.patch("penstock.distributed._make_executor", make_executor),
+        phases.watch(_PHASES),
     ):
         outcome = run_job(settings, SilentProgress())
     manifest = outcome.manifest
     return {
-        "units": num_units,
+        "units": made_up.num_units,
         "input_bytes": plan.input_bytes,
-        "inputs": num_sources,
+        "inputs": made_up.num_sources,
         "tasks": manifest.run["tasks"],
         "tasks_kept": manifest.run["tasks_kept"],
         "tasks_retried": manifest.run["tasks_retried"],
@@ -212,7 +207,7 @@ class FakeExecutor(Resource):
 
 def _sync_nothing() -> None:
     """Let the process that plays all workers not wait for one disk; the driver does."""
-    mock.patch("os.fsync", lambda _: None).start()
+    mock.patch("os.fsync", id).start()
 
 
 def do_task(layout: Layout, digest: str, node: str, task: Task, plan: Plan) -> TaskReceipt:
@@ -285,7 +280,7 @@ def _unit_template() -> bytes:
         Segment("train", shard, train, TOKENS["train"], _digest("train")),
         Segment("val", val_shard, val, TOKENS["val"], _digest("val")),
     )
-    encoded = Encoded(0, counts, TOKENS, DOCUMENTS, 0, False, None, False)
+    encoded = Encoded(0, counts, TOKENS, DOCUMENTS, 0, *(False, None, False))
     grant = Grant(0, "train", {"train": train, "val": val})
     body = line_body(format_unit(Finished(unit, encoded, grant, Receipt(0, segments)))) or b""
     for mark in marks:

