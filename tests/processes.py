@@ -15,7 +15,8 @@ from threading import Thread
 import psutil
 
 # The program with units of 200 kB instead of 16 MiB, so that a few megabytes keep workers busy, and
-# checkpoints every 0.05 s instead of every second, so that there are several.
+# checkpoints every 0.05 s instead of every second, so that there are several. With TEST_BY_TASK a
+# job in a folder is divided into tasks, as on a cluster, and this machine does them.
 SMALL_UNITS = """
 import os, sys, penstock.checkpoints, penstock.settings as s
 from penstock.cli import main
@@ -23,6 +24,8 @@ penstock.checkpoints._SYNC_SECONDS = 0.05
 defaults = s.JobSettings.__init__.__kwdefaults__
 defaults["unit_bytes"] = int(os.environ.get("TEST_UNIT_BYTES", 200_000))
 defaults["block_bytes"] = 50_000
+if os.environ.get("TEST_BY_TASK"):
+    s.JobSettings.is_by_task = property(lambda self: True)
 sys.argv[0] = "penstock"
 main()
 """

@@ -20,7 +20,7 @@ from penstock.layout import LEDGER, MANIFEST, WORK, is_final_name
 from penstock.manifest import Manifest, digest_inputs, host_facts
 from penstock.outcome import Outcome, PartOutcome
 from penstock.places import open_place
-from penstock.receipts import TASKS, choose_receipts
+from penstock.receipts import TASKS, choose_receipts, list_receipts
 from penstock.resume import find_finished
 from penstock.sources import find_changed
 from penstock.streams import STANDARD_INPUT
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from penstock.plan import Plan
     from penstock.progress import Progress
     from penstock.receipts import TaskReceipt
-    from penstock.types import Source, Task, Unit
+    from penstock.types import Task, Unit
 
 __all__ = ["finish_output", "run_by_task", "run_part"]
 
@@ -97,12 +97,13 @@ def run_by_task(job: Job, progress: Progress) -> Outcome:
         # Whoever had the lock may have finished just now.
         if (outcome := _find_finished(place, job)) is not None:
             return outcome
-        _make_room(place, overwrite=settings.overwrite)
-        job_file = claim_job(place, _describe(job, len(tasks)))
+        described = _describe(job, len(tasks))
+        _make_room(place, described, overwrite=settings.overwrite)
+        job_file = claim_job(place, described)
         kept = choose_receipts(place.iter_names(TASKS))
         drop_lost(place, job.layout, kept, job_file.digest)
         work = _do_tasks(job, place, job_file, tasks, kept, progress)
-        _refuse_changed_inputs(plan.sources)
+        _refuse_changed_inputs(place, plan, tasks)
         chosen = choose_receipts(place.iter_names(TASKS))
         _refuse_missing(place, job_file, chosen)
         run = {
@@ -138,13 +139,18 @@ def run_part(job: Job, progress: Progress) -> PartOutcome:
     numbers = {task.number for task in mine}
     if _find_finished(place, job) is not None:
         return PartOutcome(part, len(mine), len(mine), 0, 0, 0.0, job.hints)
-    _make_room(place, overwrite=False)
-    job_file = claim_job(place, _describe(job, len(tasks)))
+    described = _describe(job, len(tasks))
+    _make_room(place, described, overwrite=False)
+    job_file = claim_job(place, described)
     place.write(f"{_PARTS}{part[0]}-{part[1]}", b"")
     done = choose_receipts(place.iter_names(TASKS))
     kept = {number: name for number, name in done.items() if number in numbers}
     work = _do_tasks(job, place, job_file, mine, kept, progress)
-    _refuse_changed_inputs(_sources_of(job.plan, mine))
+    _refuse_changed_inputs(place, job.plan, mine)
+    if place.read(JOB) is None and _find_finished(place, job) is not None:
+        # Others did the same and have finished the job meanwhile.
+        place.clear(())
+        place.tidy()
     return PartOutcome(
         part,
         len(mine),
@@ -202,13 +208,11 @@ def finish_output(output: str) -> tuple[Manifest, bool]:
         DamageError: If a part is missing, or there is no job.
     """
     place = open_place(output)
-    job_file, data = read_job_file(place), place.read(MANIFEST)
-    if data is not None:
-        manifest = Manifest.from_json(data.decode(errors="replace"), place.path / MANIFEST)
-        if job_file is None or job_file.is_of(manifest):
-            tidy_finished(place, manifest)
-            return manifest, False
-    if job_file is None:
+    finished = _find_manifest(place)
+    if place.read(JOB) is None:
+        if finished is not None:
+            tidy_finished(place, finished)
+            return finished, False
         raise DamageError(
             "there is no job here to finish",
             where=place.name,
@@ -216,6 +220,17 @@ def finish_output(output: str) -> tuple[Manifest, bool]:
             "--part 1/16`",
         )
     with place.lock():
+        job_file, finished = read_job_file(place), _find_manifest(place)
+        if finished is not None and (job_file is None or job_file.has_made(finished)):
+            # It was killed at its very end, or another has finished it just now.
+            place.tidy()
+            return finished, False
+        if job_file is None:
+            raise DamageError(
+                "the job was dropped while it was looked at",
+                where=place.name,
+                next_step="do its parts again",
+            )
         chosen = choose_receipts(place.iter_names(TASKS))
         _refuse_missing(place, job_file, chosen)
 
@@ -305,12 +320,19 @@ def _find_finished(place: Place, job: Job) -> Outcome | None:
     )
 
 
-def _make_room(place: Place, *, overwrite: bool) -> None:
+def _find_manifest(place: Place) -> Manifest | None:
+    data = place.read(MANIFEST)
+    return None if data is None else Manifest.from_json(data.decode(), place.path / MANIFEST)
+
+
+def _make_room(place: Place, job: JobFile, *, overwrite: bool) -> None:
     """Refuse a place that holds something else; with `overwrite` drop what is unfinished there.
 
     What is finished stays until this job is.
     """
     if overwrite:
+        if _is_begun(place, job):
+            return
         work = [name for prefix in (_PARTS, TASKS) for name in place.iter_names(prefix)]
         place.delete([JOB, f"{WORK}/{LEDGER}", *work])
         place.clear(())
@@ -328,6 +350,19 @@ def _make_room(place: Place, *, overwrite: bool) -> None:
         )
 
 
+def _is_begun(place: Place, job: JobFile) -> bool:
+    """Tell whether this very job is unfinished in a place, to go on with.
+
+    If it is finished there, too, this cannot be told from one that was killed at its very end.
+    """
+    try:
+        there, finished = read_job_file(place), _find_manifest(place)
+    except DamageError:
+        return False
+    is_same = there is not None and not there.differences(job)
+    return is_same and not (finished is not None and job.has_made(finished))
+
+
 def _refuse_standard_input(job: Job) -> None:
     is_piped = STANDARD_INPUT in [source.path for source in job.plan.sources]
     if is_piped and (job.settings.executor == "ray" or job.settings.part is not None):
@@ -338,18 +373,24 @@ def _refuse_standard_input(job: Job) -> None:
         )
 
 
-def _refuse_changed_inputs(sources: Sequence[Source]) -> None:
-    changed = find_changed(sources)
-    if changed is not None:
-        raise InputError(
-            "the file changed while the job ran",
-            where=changed.path,
-            next_step="wait until nothing writes to it, then pass `--overwrite` to start again",
-        )
-
-
-def _sources_of(plan: Plan, tasks: Sequence[Task]) -> list[Source]:
-    return plan.sources[tasks[0].first_source : tasks[-1].last_source + 1] if tasks else []
+def _refuse_changed_inputs(place: Place, plan: Plan, tasks: Sequence[Task]) -> None:
+    """Refuse inputs that changed while their tasks ran, and forget those tasks."""
+    inputs = range(tasks[0].first_source, tasks[-1].last_source + 1) if tasks else range(0)
+    changed = [idx for idx in inputs if find_changed([plan.sources[idx]]) is not None]
+    if not changed:
+        return
+    spoilt = {
+        task.number
+        for task in tasks
+        if any(task.first_source <= idx <= task.last_source for idx in changed)
+    }
+    receipts = list_receipts(place.iter_names(TASKS))
+    place.delete([name for task, name in receipts if task in spoilt])
+    raise InputError(
+        "the file changed while the job ran",
+        where=plan.sources[changed[0]].path,
+        next_step="wait until nothing writes to it, then pass `--overwrite` to start again",
+    )
 
 
 def _refuse_missing(place: Place, job: JobFile, chosen: dict[int, str]) -> None:

@@ -164,6 +164,8 @@ def finish_job(
         InputError: If there is no document in any input.
     """
     layout = Layout.of_job(place.name, job.job)
+    if place.read(MANIFEST) is not None:
+        _look_at_all(place, chosen, job.digest)
     place.delete(_older(place, layout, job.num_tasks))
     sums, endings = Sums(), list[Ending]()
 
@@ -187,7 +189,7 @@ def finish_job(
         ending=endings[0],
         starts=sums.starts,
     )
-    _refuse_nothing(place, sums, manifest)
+    _refuse_nothing(place, sums, [SEGMENTS])
     _publish(place, layout, chosen, job.digest)
     if manifest.counts["skipped_records"]:
         place.write_lines(SKIPPED, _skipped_lines(place, chosen, job))
@@ -205,7 +207,7 @@ def tidy_finished(place: Place, manifest: Manifest) -> None:
     """
     left = next(place.iter_names(f"{WORK}/"), None)
     job = read_job_file(place)
-    if left is None or (job is not None and not job.is_of(manifest)):
+    if left is None or (job is not None and not job.has_made(manifest)):
         return
     # If another run has the lock, it does this itself.
     with contextlib.suppress(LockedError), place.lock():
@@ -255,13 +257,24 @@ def _skipped_lines(place: Place, chosen: Mapping[int, str], job: JobFile) -> Ite
     yield "".join(list_skipped_inputs(job.skipped)).encode()
 
 
-def _refuse_nothing(place: Place, sums: Sums, manifest: Manifest) -> None:
+def _look_at_all(place: Place, chosen: Mapping[int, str], job: str) -> None:
+    """See that all receipts are whole and have a document, before an older output goes."""
+    sums = Sums()
+    for receipt in iter_receipts(place, chosen, job):
+        for line in receipt.iter_lines(0, chosen[receipt.task]):
+            _note_input(line, sums)
+        sums.add(receipt)
+    _refuse_nothing(place, sums, [])
+
+
+def _refuse_nothing(place: Place, sums: Sums, written: list[str]) -> None:
     if sums.offsets.counts.documents == 0:
-        place.delete([SEGMENTS])
+        place.delete(written)
         place.tidy()
+        num_empty = sums.offsets.counts.empty_documents
+        num_empty += sum(1 for source in sums.sources if source.is_empty)
         raise InputError(
-            "no document in the input: "
-            f"{manifest.counts['empty_documents']} empty ones were dropped",
+            f"no document in the input: {num_empty} empty ones were dropped",
             where=f"{len(sums.sources)} files, from {sums.sources[0].path}",
             next_step="check the text and `--doc-separator`",
         )

@@ -83,10 +83,10 @@ class JobFile:
             ) from error
         return cls(job, inputs.inputs, inputs.num_inputs, inputs.num_tasks, inputs.skipped)
 
-    def is_of(self, manifest: Manifest) -> bool:
-        """Tell whether a manifest is that of this job."""
-        same = (self.job.settings, self.inputs_digest)
-        return same == (manifest.settings, manifest.inputs_digest)
+    def has_made(self, manifest: Manifest) -> bool:
+        """Tell whether a finished job is this one."""
+        is_same = manifest.settings == self.job.settings
+        return is_same and manifest.inputs_digest == self.inputs_digest
 
     def differences(self, other: JobFile) -> list[str]:
         """Say how another job differs from this one, which is there."""

@@ -27,7 +27,14 @@ from penstock.types import Split, TaskTotals  # noqa: TC001 msgspec reads annota
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["TASKS", "TaskReceipt", "choose_receipts", "new_attempt", "receipt_name"]
+__all__ = [
+    "TASKS",
+    "TaskReceipt",
+    "choose_receipts",
+    "list_receipts",
+    "new_attempt",
+    "receipt_name",
+]
 
 TASKS = f"{WORK}/tasks/"
 _NAME = re.compile(r"(?P<task>\d{5,})-(?P<attempt>[0-9a-f]{12})\.jsonl")
@@ -95,7 +102,7 @@ class TaskReceipt:
         """
         end = data.find(b"\n") + 1
         try:
-            receipt = msgspec.json.decode(line_body(data[:end]) or b"", type=cls)
+            receipt = _decoder.decode(line_body(data[:end]) or b"")
         except ValueError as error:
             raise _damaged(where, str(error)) from error
         middle = end + receipt.ledger_bytes
@@ -124,6 +131,10 @@ class TaskReceipt:
             raise _damaged(where, "units are missing")
 
 
+# Made here and not at first use: threads that did so at the same time would crash in msgspec.
+_decoder = msgspec.json.Decoder(TaskReceipt)
+
+
 def new_attempt() -> str:
     """Make the name of an attempt, that no other has."""
     return secrets.token_hex(6)
@@ -137,11 +148,15 @@ def receipt_name(task: int, attempt: str) -> str:
 def choose_receipts(names: Iterable[str]) -> dict[int, str]:
     """Choose one receipt for each task; two attempts at a task make the same tokens."""
     chosen: dict[int, str] = {}
-    for name in sorted(names):
-        match = _NAME.fullmatch(name.removeprefix(TASKS))
-        if match is not None:
-            chosen.setdefault(int(match["task"]), name)
+    for task, name in list_receipts(names):
+        chosen.setdefault(task, name)
     return chosen
+
+
+def list_receipts(names: Iterable[str]) -> list[tuple[int, str]]:
+    """List the tasks that receipts are of, and their names; a task may have several."""
+    matches = [(_NAME.fullmatch(name.removeprefix(TASKS)), name) for name in sorted(names)]
+    return [(int(match["task"]), name) for match, name in matches if match is not None]
 
 
 def _damaged(where: str, why: str) -> DamageError:

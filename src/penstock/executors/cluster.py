@@ -94,7 +94,11 @@ class RayExecutor(Resource):
             max_retries=0,
             scheduling_strategy="SPREAD",
         )(do_task)
-        self._look_at_nodes()
+        try:
+            self._look_at_nodes()
+        except UsageError:
+            self.close()
+            raise
         return self
 
     def close(self) -> None:
@@ -123,7 +127,10 @@ class RayExecutor(Resource):
         probe = Probe.of_job(plan, samples, _spread(plan), new_attempt())
         place.write(probe.name, b"")
         refs = {}
+        able = {node["NodeID"] for node in ray.nodes() if self._num_fitting(node["Resources"])}
         for node_id, name in describe_nodes(alive=True).items():
+            if node_id not in able:
+                continue  # as the head of many a cluster, which does no work
             strategy = NodeAffinitySchedulingStrategy(node_id, soft=False)
             remote = ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=strategy)(probe_node)
             refs[remote.remote([self._spec_ref], probe, _folder())] = name
@@ -210,6 +217,11 @@ class RayExecutor(Resource):
             return self._max_running
         return _AHEAD * max(self.num_slots, 1)
 
+    def _num_fitting(self, resources: dict[str, float]) -> int:
+        """Return how many tasks fit a node."""
+        by_memory = int(resources.get("memory", 0) // self._memory_bytes)
+        return min(int(resources.get("CPU", 0)), by_memory)
+
     def _look_at_nodes(self) -> None:
         """See how many nodes there are, and how many tasks fit them."""
         ray = load_ray()
@@ -219,10 +231,7 @@ class RayExecutor(Resource):
         self._next_look = now + _LOOK_SECONDS
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         self.nodes_alive = len(nodes)
-        self.num_slots = sum(
-            min(int(each.get("CPU", 0)), int(each.get("memory", 0) // self._memory_bytes))
-            for each in nodes
-        )
+        self.num_slots = sum(map(self._num_fitting, nodes))
         if not self.num_slots and not self._running:
             raise UsageError(
                 f"no node of the cluster has a core and {self._memory_bytes >> 20} MiB of memory: "

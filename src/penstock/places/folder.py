@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import WriteError
 from penstock.faults import fault_point
-from penstock.layout import WORK
+from penstock.layout import JOB, WORK
 from penstock.lock import take_lock
 from penstock.places.base import LostShardError
 from penstock.quantities import format_bytes
@@ -157,19 +157,22 @@ class FolderPlace:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             for path in (self._folder / WORK / _TASKS).iterdir():
                 if path.is_dir() and path.name not in wanted:
-                    shutil.rmtree(path, ignore_errors=True)
+                    _drop(path)
 
     def tidy(self) -> None:
-        """Delete the work folder, the lock last."""
+        """Delete the work folder: what says that there is a job at the end, then the lock."""
         work = self._folder / WORK
         with write_errors(work), contextlib.suppress(FileNotFoundError):
-            for path in work.iterdir():
+            for path in sorted(work.iterdir(), key=lambda path: path.name == JOB):
                 if path.is_dir():
-                    shutil.rmtree(path)
+                    _drop(path)
                 elif path.name != _LOCK:
-                    path.unlink()
+                    path.unlink(missing_ok=True)
+                fault_point("one thing tidied")
             (work / _LOCK).unlink(missing_ok=True)
-            work.rmdir()
+            # Not if somebody still works at a task that another has done.
+            with contextlib.suppress(OSError):
+                work.rmdir()
             sync_file(self._folder)
 
     @contextlib.contextmanager
@@ -212,6 +215,17 @@ class FolderPlace:
             temporary.unlink(missing_ok=True)
             raise
         return temporary
+
+
+def _drop(folder: Path) -> None:
+    """Delete a folder, which who still writes there loses all at once.
+
+    Else it could make a file anew that was deleted already, and take that for all it wrote.
+    """
+    aside = folder.with_name(f"dropped.{platform.node()}.{os.getpid()}.{next(_attempts)}")
+    with contextlib.suppress(FileNotFoundError):
+        folder.rename(aside)
+    shutil.rmtree(aside, ignore_errors=True)
 
 
 def _size(path: Path) -> int | None:
