@@ -1,0 +1,314 @@
+"""Jobs on a real Ray cluster: the bytes of the same job here, whatever happens to its nodes."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from clusters import Nodes, ray_cluster
+from compressed import compress
+from processes import SMALL_UNITS, wait_for, write_corpus
+
+import penstock
+from penstock.manifest import Manifest
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+# As in `processes.SMALL_UNITS`.
+SMALL: dict[str, Any] = {"unit_bytes": 200_000, "block_bytes": 50_000}
+SEPARATOR = "\n=====\n"
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[Nodes]:
+    pytest.importorskip("ray")
+    with ray_cluster() as nodes:
+        yield nodes
+
+
+def words(seed: int, num_bytes: int) -> str:
+    chance = random.Random(seed)
+    some = ("the of and zebra Straße 漢字 naïve <|endoftext|> x1 2026 don't ... \n" * 3).split(" ")
+    return " ".join(chance.choices(some, k=num_bytes // 7))
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Every kind of input, some 9 MB: documents longer than tasks, bad records, tiny files."""
+    folder = tmp_path_factory.mktemp("corpus")
+    sizes = [*([900] * 300), 3_000_000, *([5000] * 40), 2_500_000, 100]
+    documents = [words(idx, size) for idx, size in enumerate(sizes)]
+    (folder / "a.txt").write_text(SEPARATOR.join(documents))
+    records = [json.dumps({"text": words(idx, 1500)}) for idx in range(500)]
+    records[70], records[300], records[301] = "{", '{"text": 5}', '{"other": "x"}'
+    (folder / "b.jsonl").write_text("\n".join(records))
+    texts = pa.table({"text": [words(idx, 2000) for idx in range(400)]})
+    pq.write_table(texts, folder / "c.parquet", row_group_size=50)
+    (folder / "d.jsonl.gz").write_bytes(gzip.compress("\n".join(records[::-1]).encode()))
+    (folder / "e.txt.zst").write_bytes(compress(SEPARATOR.join(documents[250:]).encode(), "zstd"))
+    (folder / "tiny").mkdir()
+    for idx in range(200):
+        (folder / "tiny" / f"{idx:03}.txt").write_text(words(idx, idx * 3))
+    return folder
+
+
+SHAPING: dict[str, Any] = {"val_fraction": 0.5, "on_error": "skip", "doc_separator": SEPARATOR}
+FLAGS = ("--val-fraction", "0.5", "--on-error", "skip", "--doc-separator", SEPARATOR)
+
+
+@pytest.fixture(scope="module")
+def local(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same job on this machine alone."""
+    output = tmp_path_factory.mktemp("local") / "out"
+    penstock.tokenize(corpus, output, **SHAPING, **SMALL)
+    return output
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Ten megabytes that take a slow engine long enough to be disturbed; `local` is its output."""
+    folder = tmp_path_factory.mktemp("plain")
+    write_corpus(folder / "text.txt", 5000)
+    penstock.tokenize(folder / "text.txt", folder / "local", engine="tiktoken", **SMALL)
+    return folder
+
+
+def command_of(nodes: Nodes, inputs: Path, output: Path, *flags: str) -> list[str]:
+    where = ("--executor", "ray", "--ray-address", nodes.address, "--task-size", "600K")
+    job = ("tokenize", str(inputs), "-o", str(output), *where, "--no-progress", *flags)
+    return [sys.executable, "-c", SMALL_UNITS, *job]
+
+
+def start(command: list[str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=Path("/")
+    )
+
+
+def end(process: subprocess.Popen[str], exit_code: int = 0) -> tuple[str, str]:
+    given, said = process.communicate(timeout=120)
+    assert process.returncode == exit_code, said
+    assert "Traceback" not in said
+    return given, said
+
+
+def run(command: list[str], exit_code: int = 0) -> tuple[str, str]:
+    return end(start(command), exit_code)
+
+
+def joined(output: Path, split: str) -> bytes:
+    shards = sorted(output.glob(f"{split}_shard_*.bin"))
+    assert len(shards) > 3
+    return b"".join(path.read_bytes() for path in shards)
+
+
+def check(output: Path, local: Path) -> Manifest:
+    """Compare with the output of this machine alone; return the manifest."""
+    for split in ("train", "val"):
+        assert joined(output, split) == (local / f"{split}.bin").read_bytes()
+    found, expected = penstock.open(output).manifest, penstock.open(local).manifest
+    assert found.counts == expected.counts
+    assert found.inputs == expected.inputs
+    for split in ("train", "val"):
+        assert found.splits[split].documents == expected.splits[split].documents  # type: ignore[index]
+    lists = [folder / "skipped.jsonl" for folder in (output, local)]
+    assert lists[0].exists() == lists[1].exists()
+    assert not lists[0].exists() or lists[0].read_bytes() == lists[1].read_bytes()
+    assert not (output / ".penstock").exists()
+    nodes = found.run["nodes"]
+    assert sum(node["tasks"] for node in nodes) == found.run["tasks"]
+    assert sum(node["tokens"] for node in nodes) == found.counts["tokens"]
+    assert sum(node["text_bytes"] for node in nodes) == found.counts["input_bytes"]
+    return found
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_any_number_of_nodes_makes_the_same_bytes(
+    nodes: Nodes, corpus: Path, local: Path, tmp_path: Path, number: int
+) -> None:
+    nodes.set_number(number)
+    given, said = run(command_of(nodes, corpus, tmp_path / "out", *FLAGS, "--json"), 3)
+    manifest = check(tmp_path / "out", local)
+    assert manifest.counts["skipped_records"] == 6
+    assert manifest.counts["special_text_documents"] > 100
+    names = [node["name"] for node in manifest.run["nodes"]]
+    assert names == sorted(nodes.names)
+    summary = json.loads(given.splitlines()[-1])
+    assert summary["run"] == manifest.run
+    for node in summary["run"]["nodes"]:
+        assert f"node {node['name']}: {node['tasks']} tasks" in said
+    if number == 3:
+        report = penstock.verify(tmp_path / "out", full=True, source=True)
+        assert report.is_whole, report.findings
+
+
+def test_a_limit_and_records_only(nodes: Nodes, corpus: Path, tmp_path: Path) -> None:
+    """Also: a relative output and input, seen from where the job was started."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for name in ("b.jsonl", "c.parquet"):
+        shutil.copy(corpus / name, folder)
+    penstock.tokenize(folder, tmp_path / "local", on_error="skip", limit_bytes=900_000, **SMALL)
+    flags = ("--on-error", "skip", "--limit", "900000", "--task-size", "200K")
+    command = command_of(nodes, Path("in"), Path("out"), *flags)
+    with start_in(command, tmp_path) as process:
+        end(process, 3)
+    for split in ("train", "val"):
+        expected = (tmp_path / "local" / f"{split}.bin").read_bytes()
+        assert joined(tmp_path / "out", split) == expected
+
+
+def start_in(command: list[str], folder: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder
+    )
+
+
+def num_done(output: Path) -> int:
+    return len(list(output.glob(".penstock/tasks/*.jsonl")))
+
+
+def workers_below(process: psutil.Process) -> list[psutil.Process]:
+    """Return penstock's own workers below a process: what does the work."""
+    return [
+        child
+        for child in process.children(recursive=True)
+        if "penstock.executors.serve" in " ".join(child.cmdline())
+    ]
+
+
+def test_a_killed_node_and_killed_workers_change_nothing(
+    nodes: Nodes, plain: Path, tmp_path: Path
+) -> None:
+    nodes.set_number(3)
+    output = tmp_path / "out"
+    command = command_of(nodes, plain / "text.txt", output, "--engine", "tiktoken")
+    process = start(command)
+    wait_for(lambda: num_done(output) >= 1)
+    second = start(command)
+    nodes.kill("three")
+    wait_for(lambda: workers_below(nodes.raylet("two")) != [])
+    worker = workers_below(nodes.raylet("two"))[0]
+    worker.send_signal(signal.SIGKILL)
+    wait_for(lambda: workers_below(nodes.raylet("one")) != [])
+    workers_below(nodes.raylet("one"))[0].parent().send_signal(signal.SIGKILL)
+    _, said = end(second, 7)
+    assert "another run is writing here" in said
+    _, said = end(process)
+    manifest = check(output, plain / "local")
+    assert manifest.run["tasks_retried"] >= 1
+    assert f"{manifest.run['tasks_retried']} tasks were given out again" in said
+    assert manifest.run["workers_replaced"] <= 1
+
+
+def test_a_removed_node_and_a_new_one_change_nothing(
+    nodes: Nodes, plain: Path, tmp_path: Path
+) -> None:
+    nodes.set_number(2)
+    output = tmp_path / "out"
+    process = start(command_of(nodes, plain / "text.txt", output, "--engine", "tiktoken"))
+    wait_for(lambda: num_done(output) >= 1)
+    nodes.remove("two")
+    nodes.add("two")
+    end(process)
+    check(output, plain / "local")
+
+
+def test_a_driver_killed_in_mid_job_goes_on(nodes: Nodes, plain: Path, tmp_path: Path) -> None:
+    nodes.set_number(2)
+    output = tmp_path / "out"
+    command = command_of(nodes, plain / "text.txt", output, "--engine", "tiktoken")
+    process = start(command)
+    wait_for(lambda: num_done(output) >= 3)
+    process.kill()
+    process.communicate()
+    assert not (output / "manifest.json").exists()
+    # At once: tasks of the killed run may still be in work, and are in nobody's way.
+    _, said = run(command)
+    manifest = check(output, plain / "local")
+    assert 3 <= manifest.run["tasks_kept"] < manifest.run["tasks"]
+    assert f"{manifest.run['tasks_kept']} of {manifest.run['tasks']} tasks" in said
+    _, said = run(command)
+    assert "nothing to do" in said
+
+
+@pytest.fixture
+def blind(nodes: Nodes, tmp_path: Path) -> Iterator[Path]:
+    """A node that sees nothing of a folder, which is returned."""
+    if os.geteuid() != 0 or shutil.which("unshare") is None:
+        pytest.skip("needs to mount")
+    hidden = tmp_path / "hidden"
+    hidden.mkdir()
+    node = ("--num-cpus", "1", "--node-name", "blind", "--object-store-memory", str(80 << 20))
+    ray = [sys.executable, "-m", "ray.scripts.scripts", "start", "--address", nodes.address]
+    script = 'mount -t tmpfs none "$0" && exec "$@"'
+    with (tmp_path / "blind.log").open("w") as log:
+        process = subprocess.Popen(
+            ["unshare", "-m", "sh", "-c", script, str(hidden), *ray, *node, "--block"],
+            stdout=log,
+            stderr=log,
+            env={**os.environ, "RAY_USAGE_STATS_ENABLED": "0"},
+            start_new_session=True,
+        )
+    wait_for(lambda: "Ray runtime started" in (tmp_path / "blind.log").read_text())
+    yield hidden
+    below = psutil.Process(process.pid).children(recursive=True)
+    process.terminate()
+    process.wait(timeout=30)
+    for each in psutil.wait_procs(below, timeout=10)[1]:
+        each.kill()
+
+
+def test_what_one_node_does_not_see_is_told_with_its_name(
+    nodes: Nodes, plain: Path, tmp_path: Path, blind: Path
+) -> None:
+    nodes.set_number(1)
+    text = blind / "text.txt"
+    shutil.copy(plain / "text.txt", text)
+    _, said = run(command_of(nodes, text, tmp_path / "out"), 4)
+    assert f"the input `{text}` is not there" in said
+    assert "node blind" in said
+    _, said = run(command_of(nodes, plain / "text.txt", blind / "out"), 8)
+    assert "the output is not the one that the other nodes see" in said
+    assert f"node blind: {blind / 'out'}" in said
+    for output in (tmp_path / "out", blind / "out"):
+        assert list(output.iterdir()) == [output / ".penstock"]
+        assert num_done(output) == 0
+
+
+def test_more_memory_than_any_node_has_is_refused(
+    nodes: Nodes, plain: Path, tmp_path: Path
+) -> None:
+    _, said = run(command_of(nodes, plain / "text.txt", tmp_path / "out", "--memory", "900GiB"), 2)
+    assert "no node of the cluster has a core and 921600 MiB of memory" in said
+
+
+def test_an_address_without_a_cluster_is_refused_at_once(plain: Path, tmp_path: Path) -> None:
+    started = time.monotonic()
+    flags = ("--executor", "ray", "--ray-address", "127.0.0.1:1", "-o", str(tmp_path / "out"))
+    command = [sys.executable, "-m", "penstock", "tokenize", str(plain / "text.txt"), *flags]
+    _, said = run(command, 2)
+    assert "no Ray cluster answers at `127.0.0.1:1`" in said
+    assert time.monotonic() - started < 30
+
+
+def test_without_the_package_the_install_is_named(plain: Path, tmp_path: Path) -> None:
+    blocked = "import sys; sys.modules['ray'] = None; from penstock.cli import main; main()"
+    job = ("tokenize", str(plain / "text.txt"), "-o", str(tmp_path / "out"), "--executor", "ray")
+    _, said = run([sys.executable, "-c", blocked, *job], 2)
+    assert "pip install 'penstock[ray]'" in said
+    assert not (tmp_path / "out").exists()
