@@ -132,12 +132,16 @@ class Plan:
             left -= source.num_bytes if source.num_rows else min(end, lengths.get(source_idx, end))
 
     def iter_ends(self) -> Iterator[tuple[Source, int, int]]:
-        """Yield each input, what the limit leaves of the job before it, and where it ends there."""
+        """Yield each input, what the limit leaves of the job before it, and where it ends there.
+
+        Without a limit that is always `UNKNOWN_END`: a stream takes nobody knows how much of it.
+        """
         left = UNKNOWN_END if self.limit_bytes is None else self.limit_bytes
         for source in self.sources:
             end = self._end_of(source, left)
             yield source, left, end
-            left -= source.num_bytes if source.num_rows else end
+            if self.limit_bytes is not None:
+                left -= source.num_bytes if source.num_rows else end
 
     def _end_of(self, source: Source, left: int) -> int:
         """Return where the job ends in an input; a limit takes of rows as much as of the file."""
