@@ -8,20 +8,18 @@ any run of the same job goes on from what others have done, at any time, from an
 from __future__ import annotations
 
 import time
-from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from penstock.errors import ConflictError, DamageError, InputError, UsageError
+from penstock.claims import find_manifest, find_whole, make_room, note_part, refuse_missing
+from penstock.errors import DamageError, InputError, LockedError, UsageError
 from penstock.executors import RayExecutor, SlotExecutor, TaskSpec, load_ray
 from penstock.finishing import drop_lost, finish_job, tidy_finished
 from penstock.job_files import JOB, JobFile, claim_job, read_job_file
-from penstock.layout import LEDGER, MANIFEST, WORK, is_final_name
 from penstock.manifest import Manifest, digest_inputs, host_facts
 from penstock.outcome import Outcome, PartOutcome
 from penstock.places import open_place
 from penstock.receipts import TASKS, choose_receipts, list_receipts
-from penstock.resume import find_finished
 from penstock.sources import find_changed
 from penstock.streams import STANDARD_INPUT
 from penstock.task_progress import TaskWatch
@@ -33,7 +31,7 @@ if TYPE_CHECKING:
 
     from penstock.finishing import Sums
     from penstock.job import Job
-    from penstock.places.base import Place
+    from penstock.places.base import HeldLock, Place
     from penstock.plan import Plan
     from penstock.progress import Progress
     from penstock.receipts import TaskReceipt
@@ -41,10 +39,8 @@ if TYPE_CHECKING:
 
 __all__ = ["finish_output", "run_by_task", "run_part"]
 
-_PARTS = f"{WORK}/parts/"
 # What the estimate of the output's size is raised by: text is not even.
 _ROOM_MARGIN = 1.1
-_MAX_NAMED = 10
 
 
 class TaskExecutor(Protocol):
@@ -90,22 +86,23 @@ def run_by_task(job: Job, progress: Progress) -> Outcome:
         )
     settings, plan = job.settings, job.plan
     place, tasks = _begin(job)
-    if (outcome := _find_finished(place, job)) is not None:
-        return outcome
+    if (finished := _find_whole(place, job)) is not None:
+        return finished
 
-    with place.lock():
+    with place.lock() as lock:
         # Whoever had the lock may have finished just now.
-        if (outcome := _find_finished(place, job)) is not None:
-            return outcome
+        if (finished := _find_whole(place, job)) is not None:
+            return finished
         described = _describe(job, len(tasks))
-        _make_room(place, described, overwrite=settings.overwrite)
+        make_room(place, described, overwrite=settings.overwrite, is_alone=True)
         job_file = claim_job(place, described)
         kept = choose_receipts(place.iter_names(TASKS))
         drop_lost(place, job.layout, kept, job_file.digest)
         work = _do_tasks(job, place, job_file, tasks, kept, progress)
         _refuse_changed_inputs(place, plan, tasks)
         chosen = choose_receipts(place.iter_names(TASKS))
-        _refuse_missing(place, job_file, chosen)
+        refuse_missing(place, job_file, chosen)
+        _refuse_lost(lock, place)
         run = {
             "seconds": round(time.monotonic() - started, 3),
             "work_seconds": round(work.watch.work_seconds, 3),
@@ -137,17 +134,17 @@ def run_part(job: Job, progress: Progress) -> PartOutcome:
     place, tasks = _begin(job)
     mine = [tasks[number] for number in tasks_of_part(len(tasks), *part)]
     numbers = {task.number for task in mine}
-    if _find_finished(place, job) is not None:
+    if _find_whole(place, job) is not None:
         return PartOutcome(part, len(mine), len(mine), 0, 0, 0.0, job.hints)
     described = _describe(job, len(tasks))
-    _make_room(place, described, overwrite=False)
+    make_room(place, described, overwrite=False, is_alone=False)
     job_file = claim_job(place, described)
-    place.write(f"{_PARTS}{part[0]}-{part[1]}", b"")
+    note_part(place, part)
     done = choose_receipts(place.iter_names(TASKS))
     kept = {number: name for number, name in done.items() if number in numbers}
     work = _do_tasks(job, place, job_file, mine, kept, progress)
     _refuse_changed_inputs(place, job.plan, mine)
-    if place.read(JOB) is None and _find_finished(place, job) is not None:
+    if place.read(JOB) is None and _find_whole(place, job) is not None:
         # Others did the same and have finished the job meanwhile.
         place.clear(())
         place.tidy()
@@ -208,7 +205,7 @@ def finish_output(output: str) -> tuple[Manifest, bool]:
         DamageError: If a part is missing, or there is no job.
     """
     place = open_place(output)
-    finished = _find_manifest(place)
+    finished = find_manifest(place)
     if place.read(JOB) is None:
         if finished is not None:
             tidy_finished(place, finished)
@@ -220,7 +217,7 @@ def finish_output(output: str) -> tuple[Manifest, bool]:
             "--part 1/16`",
         )
     with place.lock():
-        job_file, finished = read_job_file(place), _find_manifest(place)
+        job_file, finished = read_job_file(place), find_manifest(place)
         if finished is not None and (job_file is None or job_file.has_made(finished)):
             # It was killed at its very end, or another has finished it just now.
             place.tidy()
@@ -232,7 +229,7 @@ def finish_output(output: str) -> tuple[Manifest, bool]:
                 next_step="do its parts again",
             )
         chosen = choose_receipts(place.iter_names(TASKS))
-        _refuse_missing(place, job_file, chosen)
+        refuse_missing(place, job_file, chosen)
 
         def make_run(sums: Sums) -> dict[str, Any]:
             work_bytes = sums.offsets.counts.input_bytes
@@ -253,6 +250,28 @@ def finish_output(output: str) -> tuple[Manifest, bool]:
             }
 
         return finish_job(place, job_file, chosen, make_run), True
+
+
+def _refuse_lost(lock: HeldLock, place: Place) -> None:
+    """Refuse to finish what another run may be finishing: this one was out of reach for long."""
+    if lock.is_lost:
+        raise LockedError(
+            "the lock could not be renewed, and another run may have taken it",
+            where=place.name,
+            next_step="run the same command again: it continues",
+        )
+
+
+def _find_whole(place: Place, job: Job) -> Outcome | None:
+    """Return what there is if this very job is finished; None if there is something to do."""
+    if job.settings.overwrite:
+        return None
+    finished = find_whole(place, job.record, job.plan)
+    if finished is None:
+        return None
+    return Outcome(
+        finished, is_new=False, eot_text=job.tokenizer.eot_text, skipped=job.plan.skipped
+    )
 
 
 def _facts(sums: Sums) -> dict[str, Any]:
@@ -300,69 +319,6 @@ def _check_before_start(place: Place, job: Job, executor: TaskExecutor) -> None:
     place.check_room(estimate * job.layout.token_bytes)
 
 
-def _find_finished(place: Place, job: Job) -> Outcome | None:
-    """Return what is there if this very job is finished; None if there is something to do."""
-    if job.settings.overwrite:
-        return None
-    finished = find_finished(place.path, job.record, job.plan)
-    if finished is None and place.read(MANIFEST) is not None:
-        raise ConflictError(
-            "the output is finished, and inputs were added since: where tasks make the shards, "
-            "that makes another output",
-            where=f"{place.name}/{MANIFEST}",
-            next_step="choose another `-o`, or pass `--overwrite` to start again",
-        )
-    if finished is None:
-        return None
-    tidy_finished(place, finished)
-    return Outcome(
-        finished, is_new=False, eot_text=job.tokenizer.eot_text, skipped=job.plan.skipped
-    )
-
-
-def _find_manifest(place: Place) -> Manifest | None:
-    data = place.read(MANIFEST)
-    return None if data is None else Manifest.from_json(data.decode(), place.path / MANIFEST)
-
-
-def _make_room(place: Place, job: JobFile, *, overwrite: bool) -> None:
-    """Refuse a place that holds something else; with `overwrite` drop what is unfinished there.
-
-    What is finished stays until this job is.
-    """
-    if overwrite:
-        if _is_begun(place, job):
-            return
-        work = [name for prefix in (_PARTS, TASKS) for name in place.iter_names(prefix)]
-        place.delete([JOB, f"{WORK}/{LEDGER}", *work])
-        place.clear(())
-        return
-    if place.read(JOB) is not None:
-        return
-    taken = [name for name in place.iter_names("") if is_final_name(name)]
-    if place.read(f"{WORK}/{LEDGER}") is not None:
-        taken = [f"{WORK}/{LEDGER}"]
-    if taken:
-        raise ConflictError(
-            f"`{taken[0]}` exists and is not of this job",
-            where=place.name,
-            next_step="choose another `-o`, or pass `--overwrite` to delete what is there",
-        )
-
-
-def _is_begun(place: Place, job: JobFile) -> bool:
-    """Tell whether this very job is unfinished in a place, to go on with.
-
-    If it is finished there, too, this cannot be told from one that was killed at its very end.
-    """
-    try:
-        there, finished = read_job_file(place), _find_manifest(place)
-    except DamageError:
-        return False
-    is_same = there is not None and not there.differences(job)
-    return is_same and not (finished is not None and job.has_made(finished))
-
-
 def _refuse_standard_input(job: Job) -> None:
     is_piped = STANDARD_INPUT in [source.path for source in job.plan.sources]
     if is_piped and (job.settings.executor == "ray" or job.settings.part is not None):
@@ -391,38 +347,6 @@ def _refuse_changed_inputs(place: Place, plan: Plan, tasks: Sequence[Task]) -> N
         where=plan.sources[changed[0]].path,
         next_step="wait until nothing writes to it, then pass `--overwrite` to start again",
     )
-
-
-def _refuse_missing(place: Place, job: JobFile, chosen: dict[int, str]) -> None:
-    missing = [number for number in range(job.num_tasks) if number not in chosen]
-    if not missing:
-        return
-    parts = _missing_parts(place, job.num_tasks, missing)
-    named = ", ".join(f"{part}/{of}" for part, of in parts[:_MAX_NAMED])
-    more = "" if len(parts) <= _MAX_NAMED else f" and {len(parts) - _MAX_NAMED} more"
-    raise DamageError(
-        f"{len(missing)} of {job.num_tasks} tasks are not done"
-        + (f": parts {named}{more} are missing or not finished" if parts else ""),
-        where=place.name,
-        next_step=f"run them: the same `penstock tokenize ... -o {place.name}` with "
-        f"`--part {parts[0][0]}/{parts[0][1]}`"
-        if parts
-        else "run the same `penstock tokenize` command again: it continues",
-    )
-
-
-def _missing_parts(place: Place, num_tasks: int, missing: list[int]) -> list[tuple[int, int]]:
-    """Tell which parts have tasks that are not done, as the job was divided when it was begun."""
-    seen = [name.removeprefix(_PARTS).split("-") for name in place.iter_names(_PARTS)]
-    counts = Counter(int(words[1]) for words in seen if len(words) == 2 and words[1].isdecimal())
-    if not counts:
-        return []
-    num_parts, wanted = counts.most_common(1)[0][0], set(missing)
-    return [
-        (part, num_parts)
-        for part in range(1, num_parts + 1)
-        if not wanted.isdisjoint(tasks_of_part(num_tasks, part, num_parts))
-    ]
 
 
 def _hints(job: Job, work: _Work, num_tasks: int) -> list[str]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = [
     "PIECE_BYTES",
     "UPLOAD_BYTES",
+    "HeldLock",
     "LostShardError",
     "Place",
     "Shard",
@@ -54,6 +55,15 @@ class TaskFiles(Protocol):
 
     def discard(self) -> None:
         """Drop what was written."""
+        ...
+
+
+class HeldLock(Protocol):
+    """A lock that this run has."""
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether another run may have it now."""
         ...
 
 
@@ -119,7 +129,7 @@ class Place(Protocol):
         """Delete everything that only an unfinished job needs."""
         ...
 
-    def lock(self) -> AbstractContextManager[object]:
+    def lock(self) -> AbstractContextManager[HeldLock]:
         """Let no other run give out this job's tasks or finish it.
 
         Raises:

@@ -70,6 +70,12 @@ class FolderTaskFiles:
         shutil.rmtree(self._folder / self._work, ignore_errors=True)
 
 
+class FolderLock:
+    """A lock that the system keeps while its process lives."""
+
+    is_lost = False
+
+
 class FolderPlace:
     """An output folder on a file system that every node sees under the same name."""
 
@@ -176,12 +182,12 @@ class FolderPlace:
             sync_file(self._folder)
 
     @contextlib.contextmanager
-    def lock(self) -> Iterator[int]:
+    def lock(self) -> Iterator[FolderLock]:
         """Lock a file of the work folder."""
         with write_errors(self._folder):
             lock = take_lock(self._folder / WORK / _LOCK)
         try:
-            yield lock
+            yield FolderLock()
         finally:
             os.close(lock)
 
