@@ -104,7 +104,7 @@ def _table(runs: dict[str, list[dict[str, Any]]]) -> list[str]:
     return [
         "",
         "by tasks, on 4,096 cores; CPU seconds of the driver after a kill at 60 %",
-        "     units   input   tasks  again divide   look give out  finish  us a unit   ready   peak",
+        "     units   input   tasks  again divide   look give out  finish  us a unit  ready   peak",
         *(
             f"{run['units']:>10,} {run['input_bytes'] / 10**12:>4.0f} TB {run['tasks']:>7,}"
             f" {run['tasks_retried']:>6,} {_cpu(run, 'divide'):>6.2f} {_cpu(run, 'look'):>6.1f}"
@@ -114,7 +114,7 @@ def _table(runs: dict[str, list[dict[str, Any]]]) -> list[str]:
         ),
         "",
         "one line, on one machine; CPU seconds of the parent after a kill at 10 %",
-        "     units      kept   look  us a kept unit  the rest  us a unit   ready   peak",
+        "     units      kept   look  us a kept unit  the rest  us a unit  ready   peak",
         *(
             f"{run['units']:>10,} {run['units_kept']:>9,} {_cpu(run, 'look'):>6.1f}"
             f" {_cpu(run, 'look') / run['units_kept'] * 10**6:>15.0f} {run['run_seconds']:>9.1f}"

@@ -64,8 +64,9 @@ TOKENS: dict[Split, int] = {"train": 3_650_000, "val": 1_825}
 DOCUMENTS: dict[Split, int] = {"train": 3_400, "val": 2}
 # A cluster of 4,096 cores; two tasks are given out for each, as to Ray.
 _NUM_SLOTS, _AHEAD, _NUM_NODES = 4096, 2, 64
-# Of all tasks: lost before they left anything, and done with the answer lost.
-_LOST, _UNHEARD = 0.01, 0.01
+# Of every fifty tasks, the one that is lost once before it left anything, and the one that is done
+# with its answer lost.
+_FIFTY, _LOST, _UNHEARD = 50, 7, 23
 # So many may be under way in the process that plays all workers.
 _IN_WORK = 8
 _MARK = 10**17
@@ -136,6 +137,7 @@ class FakeExecutor(Resource):
         self._digest = digest
         self._kill_after = kill_after
         self._rng = Random(digest)
+        self._failed: set[int] = set()
         self._pool = ProcessPoolExecutor(1, get_context("spawn"), _sync_nothing)
 
     def __enter__(self) -> FakeExecutor:
@@ -171,7 +173,7 @@ class FakeExecutor(Resource):
                 given.append(waiting.pop())
             while given and len(in_work) < _IN_WORK:
                 task = self._take(given)
-                if self._rng.random() < _LOST:
+                if self._fails(task, _LOST):
                     self._give_again(given, task)
                     continue
                 place = (self._layout, self._digest, f"node-{task.number % _NUM_NODES:02}")
@@ -181,7 +183,7 @@ class FakeExecutor(Resource):
             task, future = in_work.popleft()
             receipt = future.result()
             on_tick()
-            if self._rng.random() < _UNHEARD:
+            if self._fails(task, _UNHEARD):
                 self._give_again(given, task)
                 continue
             if num_done == last:
@@ -193,6 +195,13 @@ class FakeExecutor(Resource):
         chosen = self._rng.randrange(len(given))
         given[chosen], given[-1] = given[-1], given[chosen]
         return given.pop()
+
+    def _fails(self, task: Task, which: int) -> bool:
+        """Tell whether a task fails this way now; none does so twice."""
+        is_chosen = task.number % _FIFTY == which and task.number not in self._failed
+        if is_chosen:
+            self._failed.add(task.number)
+        return is_chosen
 
     def _give_again(self, given: list[Task], task: Task) -> None:
         self.num_retried += 1

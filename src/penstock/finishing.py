@@ -132,15 +132,20 @@ def drop_lost(place: Place, layout: Layout, chosen: dict[int, str], job: str) ->
 
     The tasks of such receipts are done anew.
     """
-    shards = {
-        receipt.task: list(_shards(layout, receipt))
-        for receipt in iter_receipts(place, chosen, job)
-    }
-    lost = place.find_lost(shard for several in shards.values() for shard in several)
-    for task, several in shards.items():
-        if not lost.isdisjoint(name for name, _, _ in several):
-            place.delete([chosen.pop(task)])
-    place.clear(shard for task in chosen for _, shard, _ in shards[task])
+    of_shard: dict[str, int] = {}
+    keys: dict[int, list[str]] = {}
+
+    def shards() -> Iterator[tuple[str, Shard, int]]:
+        # One at a time: a petabyte of objects is tens of millions of parts, which shards name.
+        for receipt in iter_receipts(place, chosen, job):
+            keys[receipt.task] = [place.key(shard) for shard in receipt.shards.values()]
+            for name, shard, num_bytes in _shards(layout, receipt):
+                of_shard[name] = receipt.task
+                yield name, shard, num_bytes
+
+    lost = {of_shard[name] for name in place.find_lost(shards())}
+    place.delete([chosen.pop(task) for task in sorted(lost)])
+    place.clear(key for task in chosen for key in keys[task])
 
 
 def finish_job(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 
@@ -27,6 +28,7 @@ from penstock.types import (
 )
 
 SOURCE = Source("in.txt", 1000, 0, "0" * 16)
+LEAST_UNIT_BYTES = penstock.checkpoints._LEAST_UNIT_BYTES
 JOB = JobRecord("0.1.0", TokenizerRecord("gpt2", 50257, 50256, "x"), "uint16", 10, {})
 
 
@@ -76,3 +78,31 @@ def test_no_ending_is_written_behind_units_that_were_lost(broken_store: Store) -
         with pytest.raises(RuntimeError, match="nobody thought of this"):
             append_and_finish(checkpoints)
         assert b'"run"' not in store.ledger.read_bytes()
+
+
+def test_units_without_tokens_do_not_wait_in_any_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_sync, appended = Event(), list[int]()
+
+    def wait_for_disk(*_: object, **__: object) -> None:
+        may_sync.wait(10)
+
+    monkeypatch.setattr(Store, "sync", wait_for_disk)
+    monkeypatch.setattr(penstock.checkpoints, "_MAX_UNSYNCED_BYTES", 4 * LEAST_UNIT_BYTES)
+    monkeypatch.setattr(penstock.checkpoints, "_SYNC_SECONDS", 0.01)
+    with Store(Layout(str(tmp_path / "out"), 2, None)) as store:
+        with Checkpoints(store, [SOURCE], Kept(JOB), give_back=False) as checkpoints:
+
+            def append_all() -> None:
+                for idx in range(20):
+                    checkpoints.append(finished(idx))
+                    appended.append(idx)
+
+            thread = Thread(target=append_all)
+            thread.start()
+            thread.join(0.3)
+            assert len(appended) == 4
+            may_sync.set()
+            thread.join()
+        assert checkpoints.num_units == 20

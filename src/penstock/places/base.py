@@ -121,8 +121,12 @@ class Place(Protocol):
         """Return the names of shards that are no longer there to publish."""
         ...
 
-    def clear(self, kept: Iterable[Shard]) -> None:
-        """Drop what attempts left that did not finish: all but the shards that are kept."""
+    def key(self, shard: Shard) -> str:
+        """Return what `clear` knows a shard by: short, however large the shard is."""
+        ...
+
+    def clear(self, kept: Iterable[str]) -> None:
+        """Drop what attempts left that did not finish: all but the shards with these keys."""
         ...
 
     def tidy(self) -> None:

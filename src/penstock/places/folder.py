@@ -157,9 +157,13 @@ class FolderPlace:
             if num_bytes not in (_size(self._folder / shard["path"]), _size(self._folder / name))
         }
 
-    def clear(self, kept: Iterable[Shard]) -> None:
+    def key(self, shard: Shard) -> str:
+        """Return the name of its attempt's folder."""
+        return Path(shard["path"]).parent.name
+
+    def clear(self, kept: Iterable[str]) -> None:
         """Delete the folders of attempts that have no receipt."""
-        wanted = {Path(shard["path"]).parent.name for shard in kept}
+        wanted = set(kept)
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             for path in (self._folder / WORK / _TASKS).iterdir():
                 if path.is_dir() and path.name not in wanted:

@@ -260,18 +260,23 @@ class ObjectPlace:
     def find_lost(self, shards: Iterable[tuple[str, Shard, int]]) -> set[str]:
         """Compare with the uploads that the store knows, then with what is completed."""
         alive = {upload for _, upload in self._folder.iter_uploads()}
-        gone = [
-            (name, shard) for name, shard, _ in shards if shard and shard["upload"] not in alive
-        ]
-        return {name for name, shard in gone if not self._is_completed(name, shard)}
+        return {
+            name
+            for name, shard, _ in shards
+            if shard and shard["upload"] not in alive and not self._is_completed(name, shard)
+        }
 
     def _is_completed(self, name: str, shard: Shard) -> bool:
         found = self._folder.look(name)
         return found is not None and found[1].strip('"') == join_etags(shard["parts"])
 
-    def clear(self, kept: Iterable[Shard]) -> None:
+    def key(self, shard: Shard) -> str:
+        """Return the id of its upload; an empty shard has none."""
+        return str(shard.get("upload", ""))
+
+    def clear(self, kept: Iterable[str]) -> None:
         """Abort uploads that no receipt names."""
-        wanted = {shard.get("upload") for shard in kept}
+        wanted = set(kept)
         for name, upload in list(self._folder.iter_uploads()):
             if upload not in wanted:
                 self._folder.abort_upload(name, upload)

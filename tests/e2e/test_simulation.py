@@ -1,0 +1,73 @@
+"""`make simulate` in small: what a driver takes does not grow with the units, and all add up."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import ROOT
+
+from penstock.ledger import LedgerReader
+from penstock.manifest import Manifest
+
+COMMAND = [sys.executable, str(ROOT / "benchmarks" / "simulate.py")]
+UNIT_BYTES = 16 << 20
+
+
+@pytest.fixture(scope="module")
+def runs() -> dict[str, list[dict[str, Any]]]:
+    done = subprocess.run([*COMMAND, "--quick", "--json"], check=True, capture_output=True)
+    found: dict[str, list[dict[str, Any]]] = json.loads(done.stdout)["runs"]
+    return found
+
+
+@pytest.mark.parametrize("name", ["tasks", "line"])
+def test_four_times_the_units_take_no_more_memory(
+    runs: dict[str, list[dict[str, Any]]], name: str
+) -> None:
+    small, large = runs[name]
+    assert large["units"] == 4 * small["units"]
+    assert large["peak_bytes"] < 1.2 * small["peak_bytes"]
+
+
+@pytest.mark.parametrize("name", ["tasks", "line"])
+def test_a_killed_driver_goes_on_and_counts_every_unit_once(
+    runs: dict[str, list[dict[str, Any]]], name: str
+) -> None:
+    for run in runs[name]:
+        per_unit = {"tasks": (3_402, 3_651_825), "line": (11, 1_001)}[name]
+        assert (run["documents"], run["tokens"]) == tuple(run["units"] * each for each in per_unit)
+        assert 0 <= run["units"] * UNIT_BYTES - run["text_bytes"] < run["inputs"] * UNIT_BYTES
+        assert run.get("tasks_kept", 0) + run.get("units_kept", 0) > 0
+
+
+def test_tasks_are_given_out_again(runs: dict[str, list[dict[str, Any]]]) -> None:
+    assert runs["tasks"][-1]["tasks_retried"] > 0
+
+
+def test_the_receipts_of_the_simulation_join_to_a_good_ledger(tmp_path: Path) -> None:
+    size = ["--units", "500", "--inputs", "20", "--task-bytes", str(8 * UNIT_BYTES)]
+    subprocess.run(
+        [*COMMAND, "--only", "tasks", *size, "--folder", str(tmp_path / "out")],
+        check=True,
+        capture_output=True,
+    )
+    manifest, reader = (
+        Manifest.load(tmp_path / "out"),
+        LedgerReader(tmp_path / "out/segments.jsonl"),
+    )
+    assert sum(1 for _ in reader.iter_units()) == 500
+    assert reader.problem == ""
+    assert reader.ending is not None
+    assert len(reader.sources) == 20
+    assert reader.offsets.counts.tokens == manifest.counts["tokens"] == 500 * 3_651_825
+    assert reader.offsets.tokens == {
+        split: record.tokens for split, record in manifest.splits.items()
+    }
+    for split, record in manifest.splits.items():
+        digests = [reader.digests.of(split, shard) for shard in range(len(record.files))]
+        assert digests == [file.digest for file in record.files]
