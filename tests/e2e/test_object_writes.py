@@ -130,6 +130,14 @@ def test_parts_of_a_job_meet_in_a_bucket(s3: Any, url: str, made: Path) -> None:
     assert "nothing to do" in run("finish", url)[1]
 
 
+def test_ray_writes_to_a_bucket(s3: Any, url: str, made: Path) -> None:
+    flags = ("--executor", "ray", "--ray-address", "local", "--memory", "600MiB")
+    exit_code, said = run(*job(made, url, *flags))
+    assert exit_code == 3, said
+    manifest = check_same(s3, url, made)
+    assert [node["tasks"] for node in manifest["run"]["nodes"]] == [manifest["run"]["tasks"]]
+
+
 @pytest.mark.crash
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_kill_here_costs_nothing(s3: Any, url: str, made: Path, fault: str) -> None:
