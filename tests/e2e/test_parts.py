@@ -1,0 +1,339 @@
+"""Jobs done in parts, by processes that know nothing of each other: the bytes of one run."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from compressed import compress
+from processes import run, start, wait_for, workers_of, write_corpus
+
+import penstock
+from penstock.errors import ConflictError, DamageError, InputError
+from penstock.executors.tasks import TaskRunner, TaskSpec
+from penstock.job import prepare
+from penstock.job_files import read_job_file
+from penstock.places import open_place
+from penstock.settings import JobSettings
+from penstock.tasks import divide_tasks, plan_of_task
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+# As in `processes.SMALL_UNITS`, with the engine that its runs have.
+SMALL: dict[str, Any] = {"unit_bytes": 200_000, "block_bytes": 50_000, "engine": "tiktoken"}
+SHAPING: dict[str, Any] = {"val_fraction": 0.5, "on_error": "skip"}
+TASK_BYTES = 100_000
+NUM_TASKS = 10
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Inputs of several kinds, 2 MB in 10 tasks, and `local`, the output of one run."""
+    folder = tmp_path_factory.mktemp("corpus")
+    (folder / "in").mkdir()
+    write_corpus(folder / "in" / "a.txt", 400)
+    records = [json.dumps({"text": f"record {idx} " * (idx % 90 + 1)}) for idx in range(700)]
+    records[3] = records[650] = "{"
+    text = "\n".join(records).encode()
+    (folder / "in" / "b.jsonl").write_bytes(text)
+    (folder / "in" / "c.jsonl.gz").write_bytes(compress(text, "gzip"))
+    table = pa.table({"text": [f"row {idx} " * 60 for idx in range(500)]})
+    pq.write_table(table, folder / "in" / "d.parquet", row_group_size=40, compression="none")
+    for idx in range(40):
+        (folder / "in" / f"e{idx:02}.txt").write_text(f"file {idx} " * idx)
+    penstock.tokenize(folder / "in", folder / "local", **SHAPING, **SMALL)
+    return folder
+
+
+def do_part(corpus: Path, output: Path, part: int, num_parts: int, **more: Any) -> None:
+    settings = {**SHAPING, **SMALL, "task_bytes": TASK_BYTES, "workers": 1, **more}
+    penstock.tokenize_part(corpus / "in", output, part, num_parts, **settings)
+
+
+def command_of(corpus: Path, output: Path, part: str, *flags: str) -> tuple[str | Path, ...]:
+    shaping = ("--val-fraction", "0.5", "--on-error", "skip", "--task-size", str(TASK_BYTES))
+    return ("tokenize", corpus / "in", "-o", output, *shaping, "--part", part, "-j", "1", *flags)
+
+
+def check(corpus: Path, output: Path) -> None:
+    """Finish, and compare with the output of one run."""
+    manifest = penstock.finish(output)
+    expected = penstock.open(corpus / "local").manifest
+    for split in ("train", "val"):
+        shards = sorted(output.glob(f"{split}_shard_*.bin"))
+        assert len(shards) == NUM_TASKS
+        data = b"".join(path.read_bytes() for path in shards)
+        assert data == (corpus / "local" / f"{split}.bin").read_bytes()
+    assert manifest.counts == expected.counts
+    assert manifest.inputs == expected.inputs
+    skipped = [folder / "skipped.jsonl" for folder in (output, corpus / "local")]
+    assert skipped[0].read_bytes() == skipped[1].read_bytes()
+    assert not (output / ".penstock").exists()
+    assert penstock.verify(output, full=True).is_whole
+
+
+def num_done(output: Path) -> int:
+    return len(list(output.glob(".penstock/tasks/*.jsonl")))
+
+
+def test_parts_in_any_order_make_the_same_bytes(corpus: Path, tmp_path: Path) -> None:
+    for part in (2, 3, 1):
+        do_part(corpus, tmp_path / "out", part, 3)
+    check(corpus, tmp_path / "out")
+    assert penstock.verify(tmp_path / "out", full=True, source=True).is_whole
+
+
+def test_more_parts_than_tasks(corpus: Path, tmp_path: Path) -> None:
+    for part in random.Random(1).sample(range(1, 31), 30):
+        do_part(corpus, tmp_path / "out", part, 30, task_bytes=800_000)
+    manifest = penstock.finish(tmp_path / "out")
+    assert manifest.run["tasks"] == 3
+    assert manifest.counts == penstock.open(corpus / "local").manifest.counts
+
+
+def test_what_is_left_may_be_divided_another_way(corpus: Path, tmp_path: Path) -> None:
+    do_part(corpus, tmp_path / "out", 2, 3)
+    with pytest.raises(DamageError, match="7 of 10 tasks are not done: parts 1/3, 3/3 are missing"):
+        penstock.finish(tmp_path / "out")
+    exit_code, said = run(*command_of(corpus, tmp_path / "out", "1/2"))
+    assert exit_code == 0
+    assert "part 1/2 is done: 5 tasks, 2 of them before" in said
+    do_part(corpus, tmp_path / "out", 2, 2)
+    check(corpus, tmp_path / "out")
+
+
+def test_parts_at_once_some_of_them_killed(corpus: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    processes = [start(*command_of(corpus, output, f"{part}/3")) for part in (1, 2, 3)]
+    wait_for(lambda: num_done(output) >= 2)
+    for process in processes[:2]:
+        process.kill()
+    for process in processes:
+        process.communicate(timeout=120)
+    assert processes[2].returncode == 0
+    for part in (1, 2):
+        assert run(*command_of(corpus, output, f"{part}/3"))[0] == 0
+    exit_code, said = run("finish", output)
+    assert exit_code == 3
+    assert "in 10 tasks" in said
+    exit_code, said = run("finish", output)
+    assert exit_code == 3
+    assert "nothing to do" in said
+    check(corpus, output)
+
+
+def test_a_killed_worker_is_replaced(corpus: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    process = start(*command_of(corpus, output, "1/1"))
+    wait_for(lambda: num_done(output) >= 1)
+    for worker in workers_of(process):
+        worker.send_signal(signal.SIGKILL)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 0, said
+    check(corpus, output)
+
+
+def test_the_same_part_twice_at_once(corpus: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    processes = [start(*command_of(corpus, output, "1/1")) for _ in range(2)]
+    for process in processes:
+        _, said = process.communicate(timeout=120)
+        assert process.returncode == 0, said
+    check(corpus, output)
+
+
+def test_a_task_twice_at_once_counts_once(corpus: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    do_part(corpus, output, 2, 2)
+    job = prepare(
+        JobSettings(
+            inputs=(str(corpus / "in"),),
+            output=output,
+            part=(1, 2),
+            task_bytes=TASK_BYTES,
+            **SHAPING,
+            **SMALL,
+        )
+    )
+    place = open_place(str(output))
+    job_file = read_job_file(place)
+    assert job_file is not None
+    spec = TaskSpec(job.worker_spec(), str(output), job_file.digest, "normal")
+    tasks = divide_tasks(job.plan, TASK_BYTES)[:5]
+
+    def do_all(order: list[int]) -> None:
+        with TaskRunner(spec) as runner:
+            for number in order:
+                runner.run(tasks[number], plan_of_task(job.plan, tasks[number]))
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(do_all, [[0, 1, 2, 3, 4], [0, 1, 4, 3, 2]]))
+    assert num_done(output) == 15
+    check(corpus, output)
+
+
+def test_one_that_is_late_disturbs_nothing(corpus: Path, tmp_path: Path) -> None:
+    """It is stopped in the middle of a task, and goes on when others have finished the job."""
+    output = tmp_path / "out"
+    late = start(*command_of(corpus, output, "1/1"))
+    wait_for(lambda: num_done(output) >= 1)
+    family = [late.pid, *(worker.pid for worker in workers_of(late))]
+    for pid in family:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        do_part(corpus, output, 1, 1)
+        check(corpus, output)
+    finally:
+        for pid in family:
+            os.kill(pid, signal.SIGCONT)
+    _, said = late.communicate(timeout=120)
+    # What it had begun may be gone; running it again says that all is done.
+    assert late.returncode in (0, 8), said
+    assert run(*command_of(corpus, output, "1/1"))[0] == 0
+    check(corpus, output)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"seed": 5}, "seed: 0 there, 5 here"),
+        ({"task_bytes": 300_000}, "task_bytes: 100000 there, 300000 here"),
+        ({"unit_bytes": 100_000}, "units of 200000 bytes there, 100000 here"),
+    ],
+)
+def test_a_part_of_another_job_is_refused(
+    corpus: Path, tmp_path: Path, change: dict[str, Any], told: str
+) -> None:
+    do_part(corpus, tmp_path / "out", 12, 12)
+    with pytest.raises(ConflictError, match=told):
+        do_part(corpus, tmp_path / "out", 2, 3, **change)
+
+
+def test_a_part_with_a_changed_input_is_refused(corpus: Path, tmp_path: Path) -> None:
+    shutil.copytree(corpus / "in", tmp_path / "in")
+    do_part(tmp_path, tmp_path / "out", 12, 12)
+    with (tmp_path / "in" / "a.txt").open("a") as file:
+        file.write("more")
+    exit_code, said = run(*command_of(tmp_path, tmp_path / "out", "1/3"))
+    assert exit_code == 5
+    assert "an input was changed, or is another one" in said
+    (tmp_path / "in" / "z.txt").write_text("new")
+    with pytest.raises(ConflictError, match="44 inputs there, 45 here"):
+        do_part(tmp_path, tmp_path / "out", 1, 3)
+
+
+def test_tasks_of_an_input_that_changes_are_forgotten(corpus: Path, tmp_path: Path) -> None:
+    shutil.copytree(corpus / "in", tmp_path / "in")
+    output, text = tmp_path / "out", tmp_path / "in" / "a.txt"
+    before = text.stat()
+    process = start(*command_of(tmp_path, output, "1/1"))
+    wait_for(lambda: num_done(output) >= 1)
+    os.utime(text)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 4
+    assert "the file changed while the job ran" in said
+    with pytest.raises(DamageError, match="5 of 10 tasks are not done"):
+        penstock.finish(output)
+    os.utime(text, ns=(before.st_atime_ns, before.st_mtime_ns))
+    do_part(tmp_path, output, 1, 1)
+    assert penstock.finish(output).counts == penstock.open(corpus / "local").manifest.counts
+
+
+def spoil_receipt(work: Path) -> str:
+    path = sorted(work.glob("tasks/*.jsonl"))[4]
+    path.write_bytes(path.read_bytes()[:-30])
+    return "the receipt of a task is damaged"
+
+
+def lose_tokens(work: Path) -> str:
+    path = sorted(work.glob("tasks/*/train_shard_00004.bin.partial"))[0]
+    path.unlink()
+    return "are no longer there, or not whole"
+
+
+@pytest.mark.parametrize("harm", [spoil_receipt, lose_tokens])
+def test_a_task_that_was_harmed_is_done_anew(
+    corpus: Path, tmp_path: Path, harm: Callable[[Path], str]
+) -> None:
+    output = tmp_path / "out"
+    do_part(corpus, output, 1, 1)
+    told = harm(output / ".penstock")
+    with pytest.raises(DamageError, match=told) as caught:
+        penstock.finish(output)
+    if harm is spoil_receipt:
+        assert "delete it" in caught.value.next_step
+        Path(caught.value.where).unlink()
+    do_part(corpus, output, 1, 1)
+    check(corpus, output)
+
+
+def test_finish_finds_no_job(corpus: Path, tmp_path: Path) -> None:
+    exit_code, said = run("finish", tmp_path / "nothing")
+    assert exit_code == 6
+    assert "there is no job here to finish" in said
+    assert not (tmp_path / "nothing").exists()
+    shutil.copytree(corpus / "local", tmp_path / "whole")
+    exit_code, said = run("finish", tmp_path / "whole")
+    assert exit_code == 3
+    assert "nothing to do" in said
+
+
+def test_parts_without_a_document_are_told(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.txt").write_text("   \n")
+    do_part(tmp_path, tmp_path / "out", 1, 1, strip=True)
+    with pytest.raises(InputError, match="no document in the input: 1 empty ones were dropped"):
+        penstock.finish(tmp_path / "out")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_jobs_of_both_kinds_keep_out_of_each_others_way(corpus: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    whole = ("tokenize", corpus / "in", "-o", output, "--on-error", "skip", "--val-fraction", "0.5")
+    # A part where a whole job is unfinished, then where it is finished.
+    process = start(*whole)
+    wait_for(lambda: b'{"unit"' in read(output / ".penstock" / "ledger.jsonl"))
+    process.kill()
+    process.communicate()
+    exit_code, said = run(*command_of(corpus, output, "1/1"))
+    assert exit_code == 5
+    assert "`.penstock/ledger.jsonl` exists and is not of this job" in said
+    assert run(*whole)[0] == 3
+    exit_code, said = run(*command_of(corpus, output, "1/1"))
+    assert exit_code == 5
+    assert "the output was made by another job" in said
+    assert run(*command_of(corpus, output, "1/1", "--overwrite"))[0] == 2
+    # A whole job where parts are unfinished.
+    shutil.rmtree(output)
+    do_part(corpus, output, 1, 12)
+    exit_code, said = run(*whole)
+    assert exit_code == 5
+    assert "another job is unfinished here, whose tasks make shards of their own" in said
+    assert run(*whole, "--overwrite")[0] == 3
+    assert (output / "train.bin").read_bytes() == (corpus / "local" / "train.bin").read_bytes()
+    assert not (output / ".penstock").exists()
+
+
+def read(path: Path) -> bytes:
+    return path.read_bytes() if path.exists() else b""
+
+
+def test_an_interrupted_part_leaves_what_is_done(corpus: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    process = start(*command_of(corpus, output, "1/1"))
+    wait_for(lambda: num_done(output) >= 1)
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130, said
+    do_part(corpus, output, 1, 1)
+    check(corpus, output)
