@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import os
@@ -10,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,9 +21,10 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from clusters import Nodes, ray_cluster
+from clusters import Nodes, processes_in, ray_cluster
 from compressed import compress
 from processes import SMALL_UNITS, wait_for, write_corpus
+from support import ROOT
 
 import penstock
 from penstock.manifest import Manifest
@@ -93,9 +96,16 @@ def command_of(nodes: Nodes, inputs: Path, output: Path, *flags: str) -> list[st
     return [sys.executable, "-c", SMALL_UNITS, *job]
 
 
-def start(command: list[str]) -> subprocess.Popen[str]:
+def start(
+    command: list[str], folder: Path = ROOT, environment: dict[str, str] | None = None
+) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=Path("/")
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+        env={**os.environ, **(environment or {})},
     )
 
 
@@ -106,8 +116,8 @@ def end(process: subprocess.Popen[str], exit_code: int = 0) -> tuple[str, str]:
     return given, said
 
 
-def run(command: list[str], exit_code: int = 0) -> tuple[str, str]:
-    return end(start(command), exit_code)
+def run(command: list[str], exit_code: int = 0, **how: Any) -> tuple[str, str]:
+    return end(start(command, **how), exit_code)
 
 
 def joined(output: Path, split: str) -> bytes:
@@ -165,17 +175,10 @@ def test_a_limit_and_records_only(nodes: Nodes, corpus: Path, tmp_path: Path) ->
     penstock.tokenize(folder, tmp_path / "local", on_error="skip", limit_bytes=900_000, **SMALL)
     flags = ("--on-error", "skip", "--limit", "900000", "--task-size", "200K")
     command = command_of(nodes, Path("in"), Path("out"), *flags)
-    with start_in(command, tmp_path) as process:
-        end(process, 3)
+    run(command, 3, folder=tmp_path)
     for split in ("train", "val"):
         expected = (tmp_path / "local" / f"{split}.bin").read_bytes()
         assert joined(tmp_path / "out", split) == expected
-
-
-def start_in(command: list[str], folder: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder
-    )
 
 
 def num_done(output: Path) -> int:
@@ -246,17 +249,18 @@ def test_a_driver_killed_in_mid_job_goes_on(nodes: Nodes, plain: Path, tmp_path:
     assert "nothing to do" in said
 
 
-@pytest.fixture
-def blind(nodes: Nodes, tmp_path: Path) -> Iterator[Path]:
-    """A node that sees nothing of a folder, which is returned."""
+@contextlib.contextmanager
+def blind_node(nodes: Nodes, hidden: Path, num_cores: int) -> Iterator[None]:
+    """Add a node that sees nothing of a folder."""
     if os.geteuid() != 0 or shutil.which("unshare") is None:
         pytest.skip("needs to mount")
-    hidden = tmp_path / "hidden"
     hidden.mkdir()
-    node = ("--num-cpus", "1", "--node-name", "blind", "--object-store-memory", str(80 << 20))
+    name = ("--node-name", "blind", "--num-cpus", str(num_cores))
+    node = (*name, "--object-store-memory", str(80 << 20))
     ray = [sys.executable, "-m", "ray.scripts.scripts", "start", "--address", nodes.address]
     script = 'mount -t tmpfs none "$0" && exec "$@"'
-    with (tmp_path / "blind.log").open("w") as log:
+    said = hidden.with_name("blind.log")
+    with said.open("w") as log:
         process = subprocess.Popen(
             ["unshare", "-m", "sh", "-c", script, str(hidden), *ray, *node, "--block"],
             stdout=log,
@@ -264,30 +268,62 @@ def blind(nodes: Nodes, tmp_path: Path) -> Iterator[Path]:
             env={**os.environ, "RAY_USAGE_STATS_ENABLED": "0"},
             start_new_session=True,
         )
-    wait_for(lambda: "Ray runtime started" in (tmp_path / "blind.log").read_text())
-    yield hidden
-    below = psutil.Process(process.pid).children(recursive=True)
-    process.terminate()
-    process.wait(timeout=30)
-    for each in psutil.wait_procs(below, timeout=10)[1]:
-        each.kill()
+    try:
+        wait_for(lambda: "Ray runtime started" in said.read_text())
+        yield
+    finally:
+        below = psutil.Process(process.pid).children(recursive=True)
+        process.terminate()
+        process.wait(timeout=30)
+        for each in psutil.wait_procs(below, timeout=10)[1]:
+            each.kill()
 
 
 def test_what_one_node_does_not_see_is_told_with_its_name(
-    nodes: Nodes, plain: Path, tmp_path: Path, blind: Path
+    nodes: Nodes, plain: Path, tmp_path: Path
 ) -> None:
     nodes.set_number(1)
-    text = blind / "text.txt"
-    shutil.copy(plain / "text.txt", text)
-    _, said = run(command_of(nodes, text, tmp_path / "out"), 4)
-    assert f"the input `{text}` is not there" in said
-    assert "node blind" in said
-    _, said = run(command_of(nodes, plain / "text.txt", blind / "out"), 8)
-    assert "the output is not the one that the other nodes see" in said
-    assert f"node blind: {blind / 'out'}" in said
-    for output in (tmp_path / "out", blind / "out"):
+    hidden = tmp_path / "hidden"
+    text = hidden / "text.txt"
+    with blind_node(nodes, hidden, num_cores=1):
+        shutil.copy(plain / "text.txt", text)
+        _, said = run(command_of(nodes, text, tmp_path / "out"), 4)
+        assert f"the input `{text}` is not there" in said
+        assert "node blind" in said
+        _, said = run(command_of(nodes, plain / "text.txt", hidden / "out"), 8)
+        assert "the output is not the one that the other nodes see" in said
+        assert f"node blind: {hidden / 'out'}" in said
+    for output in (tmp_path / "out", hidden / "out"):
         assert list(output.iterdir()) == [output / ".penstock"]
         assert num_done(output) == 0
+    # Without that node the same command goes on.
+    run(command_of(nodes, text, tmp_path / "out"))
+    assert joined(tmp_path / "out", "train") == (plain / "local" / "train.bin").read_bytes()
+
+
+def test_a_node_without_a_core_need_not_see_anything(
+    nodes: Nodes, plain: Path, tmp_path: Path
+) -> None:
+    """As the head of many a cluster."""
+    nodes.set_number(1)
+    hidden = tmp_path / "hidden"
+    with blind_node(nodes, hidden, num_cores=0):
+        shutil.copy(plain / "text.txt", hidden)
+        run(command_of(nodes, hidden / "text.txt", hidden / "out"))
+    manifest = penstock.open(hidden / "out").manifest
+    assert [node["name"] for node in manifest.run["nodes"]] == ["one"]
+
+
+def test_without_a_cluster_one_is_started_here_and_ended(plain: Path, tmp_path: Path) -> None:
+    folder = Path(tempfile.mkdtemp(prefix="ray-"))
+    # What a cluster leaves that was killed.
+    (folder / "ray_current_cluster").write_text("127.0.0.1:1")
+    flags = ("--executor", "ray", "--task-size", "600K", "-o", str(tmp_path / "out"))
+    command = [sys.executable, "-c", SMALL_UNITS, "tokenize", str(plain / "text.txt"), *flags]
+    run(command, environment={"RAY_TMPDIR": str(folder)})
+    assert joined(tmp_path / "out", "train") == (plain / "local" / "train.bin").read_bytes()
+    wait_for(lambda: processes_in(folder) == [])
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def test_more_memory_than_any_node_has_is_refused(
