@@ -104,7 +104,10 @@ class Store:
         """Delete what an unfinished run left."""
         with write_errors(self.work):
             for path in self.work.iterdir():
-                if path.name != "lock":
+                if path.is_dir():
+                    # Of a job of tasks.
+                    shutil.rmtree(path)
+                elif path.name != "lock":
                     path.unlink()
 
     def reopen(self) -> None:
@@ -147,11 +150,7 @@ class Store:
                 next_step="run the command that was started here, choose another `-o`, or pass "
                 "`--overwrite` to drop what is done and start again",
             )
-        with write_errors(self.work):
-            for path in self.work.iterdir():
-                if path.is_dir():
-                    shutil.rmtree(path)
-            (self.work / JOB).unlink()
+        self.clear()
 
     def check_room(self, needed_bytes: int, *, adds: bool = False) -> None:
         """Refuse to start what cannot fit; what is written already needs no more room.

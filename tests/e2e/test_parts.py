@@ -324,6 +324,13 @@ def test_jobs_of_both_kinds_keep_out_of_each_others_way(corpus: Path, tmp_path: 
     assert not (output / ".penstock").exists()
 
 
+def test_a_whole_job_where_parts_were_half_deleted(corpus: Path, tmp_path: Path) -> None:
+    do_part(corpus, tmp_path / "out", 1, 12)
+    (tmp_path / "out" / ".penstock" / "job.jsonl").unlink()
+    penstock.tokenize(corpus / "in" / "e39.txt", tmp_path / "out", **SMALL)
+    assert not (tmp_path / "out" / ".penstock").exists()
+
+
 def read(path: Path) -> bytes:
     return path.read_bytes() if path.exists() else b""
 

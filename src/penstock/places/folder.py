@@ -164,8 +164,9 @@ class FolderPlace:
     def clear(self, kept: Iterable[str]) -> None:
         """Delete the folders of attempts that have no receipt."""
         wanted = set(kept)
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            for path in (self._folder / WORK / _TASKS).iterdir():
+        work = self._folder / WORK / _TASKS
+        with write_errors(work), contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            for path in work.iterdir():
                 if path.is_dir() and path.name not in wanted:
                     _drop(path)
 
