@@ -103,7 +103,7 @@ def refuse_missing(place: Place, job: JobFile, chosen: dict[int, str]) -> None:
     more = "" if len(parts) <= _MAX_NAMED else f" and {len(parts) - _MAX_NAMED} more"
     raise DamageError(
         f"{len(missing)} of {job.num_tasks} tasks are not done"
-        + (f": parts {named}{more} are missing or not finished" if parts else ""),
+        + (f"; missing or unfinished parts: {named}{more}" if parts else ""),
         where=place.name,
         next_step=f"run them: the same `penstock tokenize ... -o {place.name}` with "
         f"`--part {parts[0][0]}/{parts[0][1]}`"

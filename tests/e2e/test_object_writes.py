@@ -123,7 +123,7 @@ def test_parts_of_a_job_meet_in_a_bucket(s3: Any, url: str, made: Path) -> None:
         assert process.returncode == 0, said
     exit_code, said = run("finish", url)
     assert exit_code == 6
-    assert "parts 2/3 are missing" in said
+    assert "unfinished parts: 2/3" in said
     assert run(*job(made, url, "--part", "2/3"))[0] == 0
     assert run("finish", url)[0] == 3
     check_same(s3, url, made)

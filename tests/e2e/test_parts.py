@@ -103,7 +103,9 @@ def test_more_parts_than_tasks(corpus: Path, tmp_path: Path) -> None:
 
 def test_what_is_left_may_be_divided_another_way(corpus: Path, tmp_path: Path) -> None:
     do_part(corpus, tmp_path / "out", 2, 3)
-    with pytest.raises(DamageError, match="7 of 10 tasks are not done: parts 1/3, 3/3 are missing"):
+    with pytest.raises(
+        DamageError, match="7 of 10 tasks are not done; missing or unfinished parts: 1/3, 3/3"
+    ):
         penstock.finish(tmp_path / "out")
     exit_code, said = run(*command_of(corpus, tmp_path / "out", "1/2"))
     assert exit_code == 0
