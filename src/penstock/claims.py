@@ -16,7 +16,7 @@ from penstock.layout import LEDGER, MANIFEST, WORK, is_final_name
 from penstock.manifest import Manifest
 from penstock.receipts import TASKS
 from penstock.resume import find_finished
-from penstock.tasks import tasks_of_part
+from penstock.tasks import part_of_task
 
 if TYPE_CHECKING:
     from penstock.places.base import Place
@@ -135,9 +135,6 @@ def _missing_parts(place: Place, num_tasks: int, missing: list[int]) -> list[tup
     counts = Counter(int(words[1]) for words in seen if len(words) == 2 and words[1].isdecimal())
     if not counts:
         return []
-    num_parts, wanted = counts.most_common(1)[0][0], set(missing)
-    return [
-        (part, num_parts)
-        for part in range(1, num_parts + 1)
-        if not wanted.isdisjoint(tasks_of_part(num_tasks, part, num_parts))
-    ]
+    num_parts = counts.most_common(1)[0][0]
+    parts = {part_of_task(num_tasks, task, num_parts) for task in missing}
+    return [(part, num_parts) for part in sorted(parts)]

@@ -12,7 +12,14 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.claims import find_manifest, find_whole, make_room, note_part, refuse_missing
-from penstock.errors import DamageError, InputError, LockedError, UsageError
+from penstock.errors import (
+    DamageError,
+    InputError,
+    LockedError,
+    PenstockError,
+    UsageError,
+    WriteError,
+)
 from penstock.executors import RayExecutor, SlotExecutor, TaskSpec, load_ray
 from penstock.finishing import drop_lost, finish_job, tidy_finished
 from penstock.job_files import JOB, JobFile, claim_job, read_job_file
@@ -129,6 +136,15 @@ def run_by_task(job: Job, progress: Progress) -> Outcome:
 
 def run_part(job: Job, progress: Progress) -> PartOutcome:
     """Do the tasks of one part of a job; others may do theirs at the same time."""
+    try:
+        return _run_part(job, progress)
+    except PenstockError as error:
+        if "--overwrite" in error.next_step:
+            error.next_step = "choose another `-o`, or delete what is there, and do all parts again"
+        raise
+
+
+def _run_part(job: Job, progress: Progress) -> PartOutcome:
     started = time.monotonic()
     part = job.settings.part or (1, 1)
     place, tasks = _begin(job)
@@ -142,12 +158,14 @@ def run_part(job: Job, progress: Progress) -> PartOutcome:
     note_part(place, part)
     done = choose_receipts(place.iter_names(TASKS))
     kept = {number: name for number, name in done.items() if number in numbers}
-    work = _do_tasks(job, place, job_file, mine, kept, progress)
+    try:
+        work = _do_tasks(job, place, job_file, mine, kept, progress)
+    except WriteError:
+        if not _was_finished(place, job):
+            raise
+        return PartOutcome(part, len(mine), len(mine), 0, 0, 0.0, job.hints)
     _refuse_changed_inputs(place, job.plan, mine)
-    if place.read(JOB) is None and _find_whole(place, job) is not None:
-        # Others did the same and have finished the job meanwhile.
-        place.clear(())
-        place.tidy()
+    _was_finished(place, job)
     return PartOutcome(
         part,
         len(mine),
@@ -156,7 +174,17 @@ def run_part(job: Job, progress: Progress) -> PartOutcome:
         work.watch.num_tokens,
         round(time.monotonic() - started, 3),
         job.hints,
+        work.watch.num_skipped,
     )
+
+
+def _was_finished(place: Place, job: Job) -> bool:
+    """Tell whether others did the same and have finished the job; leave nothing of ours then."""
+    if place.read(JOB) is not None or _find_whole(place, job) is None:
+        return False
+    place.clear(())
+    place.tidy()
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,12 +348,11 @@ def _check_before_start(place: Place, job: Job, executor: TaskExecutor) -> None:
 
 
 def _refuse_standard_input(job: Job) -> None:
-    is_piped = STANDARD_INPUT in [source.path for source in job.plan.sources]
-    if is_piped and (job.settings.executor == "ray" or job.settings.part is not None):
+    if STANDARD_INPUT in [source.path for source in job.plan.sources]:
         raise UsageError(
-            "standard input can be read on this machine only, and once",
+            "standard input can be read once, which is too little for a job of tasks",
             where=f"INPUT `{STANDARD_INPUT}`",
-            next_step="pass files or URLs that every node can read",
+            next_step="write it to a file first, or choose a folder of this machine as `-o`",
         )
 
 

@@ -28,7 +28,7 @@ from penstock.ledger_lines import (
 from penstock.manifest import make_manifest
 from penstock.offsets import Offsets
 from penstock.places.base import LostShardError
-from penstock.receipts import TaskReceipt
+from penstock.receipts import TASKS, TaskReceipt, choose_receipts
 from penstock.types import SPLITS
 
 if TYPE_CHECKING:
@@ -43,6 +43,8 @@ __all__ = ["Sums", "drop_lost", "finish_job", "iter_receipts", "tidy_finished"]
 
 # Receipts that are fetched ahead: from an object store each takes some hundredths of a second.
 _AHEAD = 16
+# What an older job left, while it is deleted.
+_OLDER = f"{WORK}/older"
 
 
 @dataclass(slots=True)
@@ -128,24 +130,24 @@ def iter_receipts(place: Place, chosen: Mapping[int, str], job: str) -> Iterator
 
 
 def drop_lost(place: Place, layout: Layout, chosen: dict[int, str], job: str) -> None:
-    """Forget receipts whose tokens are gone, and drop tokens that no receipt names.
-
-    The tasks of such receipts are done anew.
-    """
+    """Forget receipts whose tokens are gone: their tasks are done anew."""
     of_shard: dict[str, int] = {}
-    keys: dict[int, list[str]] = {}
 
-    def shards() -> Iterator[tuple[str, Shard, int]]:
+    def shards(names: Mapping[int, str]) -> Iterator[tuple[str, Shard, int]]:
         # One at a time: a petabyte of objects is tens of millions of parts, which shards name.
-        for receipt in iter_receipts(place, chosen, job):
-            keys[receipt.task] = [place.key(shard) for shard in receipt.shards.values()]
+        for receipt in iter_receipts(place, names, job):
             for name, shard, num_bytes in _shards(layout, receipt):
                 of_shard[name] = receipt.task
                 yield name, shard, num_bytes
 
-    lost = {of_shard[name] for name in place.find_lost(shards())}
-    place.delete([chosen.pop(task) for task in sorted(lost)])
-    place.clear(key for task in chosen for key in keys[task])
+    doubtful = dict(chosen)
+    while doubtful:
+        lost = {of_shard[name] for name in place.find_lost(shards(doubtful))}
+        place.delete([chosen.pop(task) for task in sorted(lost)])
+        # Another attempt at the same task may be whole.
+        others = choose_receipts(place.iter_names(TASKS)) if lost else {}
+        doubtful = {task: others[task] for task in lost if task in others}
+        chosen |= doubtful
 
 
 def finish_job(
@@ -171,7 +173,7 @@ def finish_job(
     layout = Layout.of_job(place.name, job.job)
     if place.read(MANIFEST) is not None:
         _look_at_all(place, chosen, job.digest)
-    place.delete(_older(place, layout, job.num_tasks))
+    _delete_older(place, layout, job.num_tasks)
     sums, endings = Sums(), list[Ending]()
 
     def lines() -> Iterator[bytes]:
@@ -236,17 +238,31 @@ def _shards(layout: Layout, receipt: TaskReceipt) -> Iterator[tuple[str, Shard, 
         yield layout.file_name(split, receipt.task), receipt.shards[split], num_bytes
 
 
-def _older(place: Place, layout: Layout, num_tasks: int) -> list[str]:
-    """List what an older job left under final names, its manifest first.
+def _delete_older(place: Place, layout: Layout, num_tasks: int) -> None:
+    """Delete what an older job left under final names, its manifest first.
 
-    Without that, what has a name of this job may be its own: it was being finished when it was
-    killed.
+    They are written down before: after a kill in the middle they can be told from files of somebody
+    else, and from those of this job.
+
+    Raises:
+        ConflictError: If a name that a job would use is taken by somebody else's file.
     """
     names = [name for name in place.iter_names("") if is_final_name(name)]
+    older = (place.read(_OLDER) or b"").decode().split()
     if MANIFEST in names:
-        return sorted(names, key=lambda name: name != MANIFEST)
+        older = sorted(names, key=lambda name: name != MANIFEST)
+        place.write(_OLDER, "\n".join(older).encode())
     own = {layout.file_name(split, shard) for split in SPLITS for shard in range(num_tasks)}
-    return [name for name in names if name not in own]
+    own |= {SEGMENTS, SKIPPED}
+    foreign = [name for name in names if name not in own and name not in older]
+    if foreign:
+        raise ConflictError(
+            f"`{foreign[0]}` is not of this job",
+            where=place.name,
+            next_step="move it away, then run the same command again",
+        )
+    is_begun = MANIFEST not in names
+    place.delete(name for name in older if not (is_begun and name in own))
 
 
 def _note_input(line: bytes, sums: Sums) -> None:

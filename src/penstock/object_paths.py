@@ -160,6 +160,12 @@ def output_path(place: str | os.PathLike[str] | ObjectPath) -> OutputPath:
         raise UsageError(
             "a URL without a bucket", where=f"OUT `{text}`", next_step="pass `s3://BUCKET/NAME`"
         )
+    if not {"", ".", ".."}.isdisjoint(path.split("/")):
+        raise UsageError(
+            "a URL with `//`, `/./` or `/../` in it, which services do not take alike",
+            where=f"OUT `{text}`",
+            next_step="pass `s3://BUCKET/NAME`",
+        )
     return ObjectPath(f"{scheme.lower()}://{path}")
 
 

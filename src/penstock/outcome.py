@@ -35,6 +35,7 @@ class PartOutcome:
         num_tokens: How many tokens that gave.
         seconds: How long it took.
         hints: What would make it faster.
+        num_skipped: How many records this run left out.
     """
 
     part: tuple[int, int]
@@ -44,3 +45,4 @@ class PartOutcome:
     num_tokens: int
     seconds: float
     hints: list[str]
+    num_skipped: int = 0

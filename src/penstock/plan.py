@@ -15,6 +15,7 @@ from penstock.errors import InputError, UsageError
 from penstock.feed import feed_needs
 from penstock.inputs import open_unit
 from penstock.layout import is_own_name
+from penstock.object_paths import output_path
 from penstock.remote import REMOTE_BYTES, is_url
 from penstock.row_files import RowFile, divide_rows, row_needs
 from penstock.sources import find_sources
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from penstock.errors import PenstockError
+    from penstock.object_paths import OutputPath
     from penstock.settings import JobSettings
     from penstock.types import Source
 
@@ -208,9 +210,7 @@ def make_plan(settings: JobSettings) -> Plan:
 
     sources = find_sources(
         settings.inputs,
-        is_output=lambda path: (
-            isinstance(settings.output, Path) and is_own_name(path, settings.output)
-        ),
+        is_output=lambda path: _is_own(path, settings.output),
         on_unusable=on_unusable,
         input_format=None if settings.input_format == "auto" else settings.input_format,
         text_key=settings.text_key,
@@ -231,6 +231,19 @@ def make_plan(settings: JobSettings) -> Plan:
         settings.limit_bytes,
         settings.text_key,
     )
+
+
+def _is_own(path: str, output: Path | str) -> bool:
+    """Tell whether an input is a file that the job itself writes."""
+    if isinstance(output, Path):
+        return not is_url(path) and is_own_name(Path(path), output)
+    is_object = path.lower().startswith(("s3://", "s3a://"))
+    return is_object and is_own_name(_plain(path), _plain(output))
+
+
+def _plain(url: str) -> OutputPath:
+    """Write the two spellings of one kind of URL alike."""
+    return output_path("s3://" + url.partition("://")[2])
 
 
 def _choose_rule(settings: JobSettings, sources: list[Source]) -> tuple[DocumentRule, bool]:

@@ -109,6 +109,8 @@ def make_preview(settings: JobSettings) -> Preview:
     spec = replace(
         job.worker_spec(),
         share=MemoryShare(1 << 62, 0),
+        # Nothing is written: all of it goes to one place.
+        layout=replace(job.layout, shard_tokens=None, starts=None),
         sink="digest",
         ring=None if feed is None else feed.ring.file,
     )

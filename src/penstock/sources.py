@@ -43,7 +43,7 @@ _NUM_LOOKS = 8
 def find_sources(
     inputs: Sequence[str],
     *,
-    is_output: Callable[[Path], bool],
+    is_output: Callable[[str], bool],
     on_unusable: Callable[[str, PenstockError], None],
     input_format: InputFormat | None = None,
     text_key: str = "text",
@@ -77,7 +77,7 @@ def find_sources(
                     next_step="name each input once",
                 )
             seen[real] = path
-            if not is_url(path) and is_output(Path(path)):
+            if is_output(path):
                 if path == argument:
                     raise _own_output(path)
                 continue

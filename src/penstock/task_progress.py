@@ -106,6 +106,7 @@ class TaskWatch:
         self.num_running = 0
         self.text_bytes = 0
         self.num_tokens = 0
+        self.num_skipped = 0
         self.nodes_alive: int | None = None
         self._progress = progress
         self._bytes_of = {task.number: task.num_bytes for task in tasks}
@@ -145,6 +146,7 @@ class TaskWatch:
         self._done_bytes += self._bytes_of[receipt.task]
         self.text_bytes += text_bytes
         self.num_tokens += num_tokens
+        self.num_skipped += sum(counts.skipped_records for counts in totals.sources.values())
         self._num_documents += sum(totals.documents.values())
         self.peak_bytes = max(self.peak_bytes, receipt.peak_bytes)
         before = self._nodes.get(receipt.node, NodeStatus(receipt.node, 0, 0, 0, 0.0))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from penstock.plan import Plan
     from penstock.types import Source
 
-__all__ = ["choose_task_bytes", "divide_tasks", "plan_of_task", "tasks_of_part"]
+__all__ = ["choose_task_bytes", "divide_tasks", "part_of_task", "plan_of_task", "tasks_of_part"]
 
 # Small enough that no node waits long for the last one, large enough that starting one is nothing.
 _LEAST_TASK_BYTES = 64 << 20
@@ -82,6 +82,11 @@ def plan_of_task(plan: Plan, task: Task) -> Plan:
 def tasks_of_part(num_tasks: int, part: int, num_parts: int) -> range:
     """Return the tasks of one part of a job, counted from 1."""
     return range(num_tasks * (part - 1) // num_parts, num_tasks * part // num_parts)
+
+
+def part_of_task(num_tasks: int, task: int, num_parts: int) -> int:
+    """Return the part that a task belongs to: the one whose `tasks_of_part` has it."""
+    return ((task + 1) * num_parts - 1) // num_tasks + 1
 
 
 @dataclass(frozen=True, slots=True)

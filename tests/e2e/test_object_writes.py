@@ -120,11 +120,11 @@ def test_parts_of_a_job_meet_in_a_bucket(s3: Any, url: str, made: Path) -> None:
     running = [start(*job(made, url, "--part", f"{part}/3")) for part in (3, 1)]
     for process in running:
         _, said = process.communicate(timeout=120)
-        assert process.returncode == 0, said
+        assert process.returncode in (0, 3), said
     exit_code, said = run("finish", url)
     assert exit_code == 6
     assert "unfinished parts: 2/3" in said
-    assert run(*job(made, url, "--part", "2/3"))[0] == 0
+    assert run(*job(made, url, "--part", "2/3"))[0] in (0, 3)
     assert run("finish", url)[0] == 3
     check_same(s3, url, made)
     assert "nothing to do" in run("finish", url)[1]
@@ -199,6 +199,42 @@ def test_another_job_is_refused_and_overwriting_keeps_the_old_one_until_the_end(
     check_same(s3, url, made)
 
 
+def test_what_is_somebody_elses_stays(s3: Any, url: str, made: Path) -> None:
+    prefix = url.removeprefix(f"s3://{BUCKET}/")
+    begun = [f"{prefix}/backup.tar", f"{prefix}/sub/train_shard_00000.bin"]
+    for key in begun:
+        s3.create_multipart_upload(Bucket=BUCKET, Key=key)
+    assert run(*job(made, url))[0] == 3
+    assert sorted(uploads(s3, url)) == begun
+    for each in s3.list_multipart_uploads(Bucket=BUCKET, Prefix=f"{prefix}/")["Uploads"]:
+        s3.abort_multipart_upload(Bucket=BUCKET, Key=each["Key"], UploadId=each["UploadId"])
+    check_same(s3, url, made)
+
+
+@pytest.mark.crash
+def test_an_output_inside_its_input_is_no_input(s3: Any, url: str, made: Path) -> None:
+    prefix = url.removeprefix(f"s3://{BUCKET}/")
+    for name in ("a.txt", "b.txt", "c.jsonl"):
+        data = (made / "in" / name).read_bytes()
+        s3.put_object(Bucket=BUCKET, Key=f"{prefix}/{name}", Body=data)
+    command = ("tokenize", f"{url}/", "-o", f"{url}/tokens/", "--on-error", "skip", *FLAGS)
+    assert run(*command, fault="one upload completed:3")[0] == -signal.SIGKILL
+    exit_code, said = run(*command)
+    assert exit_code == 3, said
+    exit_code, said = run(*command)
+    assert "nothing to do" in said
+    found = objects(s3, f"{url}/tokens")
+    shards = [found[name] for name in sorted(found) if name.startswith("train_shard_")]
+    assert b"".join(shards) == (made / "local" / "train.bin").read_bytes()
+
+
+def test_plans_of_jobs_of_tasks_are_shown(s3: Any, url: str, made: Path) -> None:
+    for flags in (("-o", url), ("--part", "1/2"), ("--executor", "ray")):
+        exit_code, said = run("plan", made / "in", "--on-error", "skip", *flags)
+        assert exit_code == 0, said
+    assert objects(s3, url) == {}
+
+
 def test_one_job_at_a_time(s3: Any, url: str, made: Path) -> None:
     first = start(*job(made, url, "--engine", "tiktoken"))
     deadline = time.monotonic() + 60
@@ -240,6 +276,8 @@ def test_a_shard_of_several_pieces(s3: Any, url: str, tmp_path: Path) -> None:
     [
         ("gs://bucket/run", (), 2, "s3://"),
         ("s3:///run", (), 2, "s3://BUCKET"),
+        (f"s3://{BUCKET}/a//b", (), 2, "s3://BUCKET"),
+        (f"s3://{BUCKET}/../b", (), 2, "s3://BUCKET"),
         (f"s3://{BUCKET}/x", ("--shard-tokens", "1M"), 2, "--task-size"),
     ],
 )

@@ -122,9 +122,9 @@ def test_parts_at_once_some_of_them_killed(corpus: Path, tmp_path: Path) -> None
         process.kill()
     for process in processes:
         process.communicate(timeout=120)
-    assert processes[2].returncode == 0
+    assert processes[2].returncode in (0, 3)
     for part in (1, 2):
-        assert run(*command_of(corpus, output, f"{part}/3"))[0] == 0
+        assert run(*command_of(corpus, output, f"{part}/3"))[0] in (0, 3)
     exit_code, said = run("finish", output)
     assert exit_code == 3
     assert "in 10 tasks" in said
@@ -141,7 +141,7 @@ def test_a_killed_worker_is_replaced(corpus: Path, tmp_path: Path) -> None:
     for worker in workers_of(process):
         worker.send_signal(signal.SIGKILL)
     _, said = process.communicate(timeout=120)
-    assert process.returncode == 0, said
+    assert process.returncode in (0, 3), said
     check(corpus, output)
 
 
@@ -150,7 +150,7 @@ def test_the_same_part_twice_at_once(corpus: Path, tmp_path: Path) -> None:
     processes = [start(*command_of(corpus, output, "1/1")) for _ in range(2)]
     for process in processes:
         _, said = process.communicate(timeout=120)
-        assert process.returncode == 0, said
+        assert process.returncode in (0, 3), said
     check(corpus, output)
 
 
@@ -200,7 +200,7 @@ def test_one_that_is_late_disturbs_nothing(corpus: Path, tmp_path: Path) -> None
             os.kill(pid, signal.SIGCONT)
     _, said = late.communicate(timeout=120)
     # What it had begun may be gone; running it again says that all is done.
-    assert late.returncode in (0, 8), said
+    assert late.returncode in (0, 3), said
     assert run(*command_of(corpus, output, "1/1"))[0] == 0
     check(corpus, output)
 

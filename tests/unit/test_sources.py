@@ -18,7 +18,7 @@ def stop(path: str, error: PenstockError) -> None:
 def names(folder: Path, *inputs: str) -> list[str]:
     sources = find_sources(
         inputs or (str(folder),),
-        is_output=lambda path: is_own_name(path, folder / "out"),
+        is_output=lambda path: is_own_name(Path(path), folder / "out"),
         on_unusable=stop,
     )
     return [str(Path(source.path).relative_to(folder)) for source in sources]

@@ -120,10 +120,13 @@ def part_lines(outcome: PartOutcome, settings: JobSettings) -> list[str]:
     """Say what was done of a job, and how it is finished."""
     part, of = outcome.part
     kept = f", {outcome.num_kept} of them before" if outcome.num_kept else ""
+    skipped = f"  {outcome.num_skipped:,} records were skipped"
     return [
-        f"part {part}/{of} is done: {outcome.num_tasks} tasks{kept}, "
+        f"part {part}/{of} is done: {outcome.num_tasks} "
+        f"task{'' if outcome.num_tasks == 1 else 's'}{kept}, "
         f"{format_bytes(outcome.text_bytes)} of text, {format_count(outcome.num_tokens)} tokens "
         f"in {format_seconds(outcome.seconds)}",
+        *([skipped] if outcome.num_skipped else []),
         *(f"  hint: {hint}" for hint in outcome.hints),
         f"next: when all {of} parts are done, penstock finish {settings.output}",
     ]

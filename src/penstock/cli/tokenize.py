@@ -301,6 +301,8 @@ def _run_part(settings: JobSettings, *, as_json: bool, quiet: bool, no_progress:
         typer.echo(json.dumps(part_json(outcome, settings)))
     if not quiet:
         say("\n".join(part_lines(outcome, settings)))
+    if outcome.num_skipped:
+        raise typer.Exit(_EXIT_SKIPPED)
 
 
 def choose_progress(as_json: bool, silent: bool, title: str = "tokenizing") -> Progress:

@@ -250,5 +250,5 @@ def _lost(name: str, partial: Path) -> LostShardError:
     return LostShardError(
         f"the tokens of `{name}` are no longer there, or not whole",
         where=str(partial),
-        next_step="run the same command again: the task is done anew",
+        next_step="run the same command again: the task is done anew, or its part is named",
     )

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.faults import fault_point
-from penstock.layout import WORK
+from penstock.layout import WORK, is_final_name
 from penstock.object_paths import output_path
 from penstock.places.base import PIECE_BYTES, LostShardError
 from penstock.remote.s3_folder import LostUploadError, S3Folder, join_etags
@@ -253,7 +253,7 @@ class ObjectPlace:
             raise LostShardError(
                 f"the upload of `{name}` is no longer there: {error.what}",
                 where=error.where,
-                next_step="run the same command again: the task is done anew",
+                next_step="run the same command again: the task is done anew, or its part is named",
             ) from error
         fault_point("one upload completed")
 
@@ -275,10 +275,10 @@ class ObjectPlace:
         return str(shard.get("upload", ""))
 
     def clear(self, kept: Iterable[str]) -> None:
-        """Abort uploads that no receipt names."""
+        """Abort uploads of an output's files that no receipt names; others are not ours."""
         wanted = set(kept)
         for name, upload in list(self._folder.iter_uploads()):
-            if upload not in wanted:
+            if is_final_name(name) and upload not in wanted:
                 self._folder.abort_upload(name, upload)
 
     def tidy(self) -> None:
