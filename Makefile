@@ -20,7 +20,7 @@ check: $(VENV)/.installed-dev
 bench: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/run.py
 
-# The driver of a job of ten million units, real but for the work: some twenty minutes, 10 GB of disk.
+# The driver of a job of ten million units, real but for the work: half an hour or more, 10 GB of disk.
 simulate: $(VENV)/.installed
 	$(BIN)/python benchmarks/simulate.py
 
