@@ -253,8 +253,8 @@ def _delete_older(place: Place, layout: Layout, num_tasks: int) -> None:
         older = sorted(names, key=lambda name: name != MANIFEST)
         place.write(_OLDER, "\n".join(older).encode())
     own = {layout.file_name(split, shard) for split in SPLITS for shard in range(num_tasks)}
-    own |= {SEGMENTS, SKIPPED}
-    foreign = [name for name in names if name not in own and name not in older]
+    known = {*own, *older, SEGMENTS, SKIPPED}
+    foreign = [name for name in names if name not in known]
     if foreign:
         raise ConflictError(
             f"`{foreign[0]}` is not of this job",
