@@ -38,6 +38,7 @@ soak: $(VENV)/.installed-dev $(VENV)/.installed-bench
 	build/sanitized/src/penstock/kernel/tests/fuzz_json --rounds 2000000
 	build/sanitized/src/penstock/kernel/tests/fuzz_csv --rounds 2000000
 	PENSTOCK_TEST_KILLS=2000 $(BIN)/python -m pytest tests/crash -k kills_at_random
+	PENSTOCK_TEST_THOROUGH=1 $(BIN)/python -m pytest tests/crash tests/parity/test_kernel_sanitized.py
 	$(BIN)/python benchmarks/run.py --quick --flat 8
 
 clean:

@@ -31,6 +31,8 @@ from penstock.types import SPLITS, Counts, EotPlace, Unit
 from penstock.worker import Worker, WorkerSpec
 
 ROOT = Path(__file__).resolve().parent.parent
+# `make soak` asks for all of what `make test` has a part of.
+IS_THOROUGH = "PENSTOCK_TEST_THOROUGH" in os.environ
 EXAMPLES = ROOT / "examples" / "corpus"
 EOT = 50256
 HEAD_BYTES = 65536

@@ -201,8 +201,9 @@ def test_a_killed_node_and_killed_workers_change_nothing(
     output = tmp_path / "out"
     command = command_of(nodes, plain / "text.txt", output, "--engine", "tiktoken")
     process = start(command)
-    wait_for(lambda: num_done(output) >= 1)
+    wait_for((output / ".penstock" / "job.jsonl").exists)
     second = start(command)
+    wait_for(lambda: num_done(output) >= 1)
     nodes.kill("three")
     wait_for(lambda: workers_below(nodes.raylet("two")) != [])
     worker = workers_below(nodes.raylet("two"))[0]

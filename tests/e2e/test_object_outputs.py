@@ -337,11 +337,11 @@ def test_what_cannot_be_done_with_a_url_is_refused(s3: Any) -> None:
 def test_an_output_path_is_a_folder_or_objects() -> None:
     assert output_path("tokens/") == Path("tokens")
     assert output_path(Path("a/b")) == Path("a/b")
-    path = output_path("S3://bucket/a//run/")
-    assert str(path) == "s3://bucket/a//run"
+    path = output_path("S3://bucket/a/run/")
+    assert str(path) == "s3://bucket/a/run"
     assert output_path(path) is path
     assert isinstance(path, ObjectPath)
-    assert path / "x.bin" == ObjectPath("s3://bucket/a//run/x.bin")
+    assert path / "x.bin" == ObjectPath("s3://bucket/a/run/x.bin")
     assert ((path / "x.bin").name, (path / "x.bin").parent) == ("x.bin", path)
     assert str(ObjectPath("s3://bucket").parent) == "s3://bucket"
     assert str(output_path("s3a://bucket/run")) == "s3a://bucket/run"

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support import EXAMPLES, ROOT
+from support import EXAMPLES, IS_THOROUGH, ROOT
 
 pytestmark = pytest.mark.slow
 
@@ -37,6 +37,7 @@ def build(folder: Path, *options: str) -> None:
 
 
 @needs_compiler
+@pytest.mark.skipif(not IS_THOROUGH, reason="three minutes: `make soak` runs it")
 def test_no_read_or_write_outside_a_buffer(tmp_path: Path) -> None:
     build(tmp_path, "-DPENSTOCK_KERNEL_SANITIZE=ON")
     fuzzers = tmp_path / "src" / "penstock" / "kernel" / "tests"
