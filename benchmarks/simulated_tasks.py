@@ -27,6 +27,7 @@ from made_up import Phases, make_plan, peak_bytes
 
 from penstock.layout import SEGMENTS
 from penstock.ledger_lines import InputLines, format_task, format_unit, line_body, renumber_unit
+from penstock.offsets import TaskTotals
 from penstock.pipeline import run_job
 from penstock.places import open_place
 from penstock.plan import Start
@@ -43,7 +44,6 @@ from penstock.types import (
     Receipt,
     Segment,
     Source,
-    TaskTotals,
     Unit,
 )
 
@@ -57,7 +57,8 @@ if TYPE_CHECKING:
     from penstock.layout import Layout
     from penstock.plan import Plan
     from penstock.task_progress import TaskWatch
-    from penstock.types import Split, Task
+    from penstock.tasks import Task
+    from penstock.types import Split
 
 # What 16 MiB of English come to with GPT-2, about.
 TOKENS: dict[Split, int] = {"train": 3_650_000, "val": 1_825}

@@ -71,8 +71,9 @@ def make_room(place: Place, job: JobFile, *, overwrite: bool, is_alone: bool) ->
     if overwrite or (is_alone and not _has_done_anything(place)):
         if not _is_begun(place, job):
             work = [name for prefix in (_PARTS, TASKS) for name in place.iter_names(prefix)]
-            place.delete([JOB, *([f"{WORK}/{LEDGER}"] if overwrite else []), *work])
-            place.clear(())
+            # The job goes last: until then it is what a run of it would go on with.
+            place.delete([*work, *([f"{WORK}/{LEDGER}"] if overwrite else []), JOB])
+            place.clear()
         if overwrite:
             return
     if place.read(JOB) is not None:

@@ -8,13 +8,13 @@ any run of the same job goes on from what others have done, at any time, from an
 from __future__ import annotations
 
 import time
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.claims import find_manifest, find_whole, make_room, note_part, refuse_missing
 from penstock.errors import (
     DamageError,
-    InputError,
     LockedError,
     PenstockError,
     UsageError,
@@ -27,14 +27,13 @@ from penstock.manifest import Manifest, digest_inputs, host_facts
 from penstock.outcome import Outcome, PartOutcome
 from penstock.places import open_place
 from penstock.receipts import TASKS, choose_receipts, list_receipts
-from penstock.sources import find_changed
+from penstock.sources import changed_meanwhile, find_changed
 from penstock.streams import STANDARD_INPUT
 from penstock.task_progress import TaskWatch
 from penstock.tasks import divide_tasks, tasks_of_part
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-    from types import TracebackType
 
     from penstock.finishing import Sums
     from penstock.job import Job
@@ -42,30 +41,19 @@ if TYPE_CHECKING:
     from penstock.plan import Plan
     from penstock.progress import Progress
     from penstock.receipts import TaskReceipt
-    from penstock.types import Task, Unit
+    from penstock.tasks import Task
+    from penstock.types import Unit
 
 __all__ = ["finish_output", "run_by_task", "run_part"]
 
-# What the estimate of the output's size is raised by: text is not even.
-_ROOM_MARGIN = 1.1
 
-
-class TaskExecutor(Protocol):
+class TaskExecutor(AbstractContextManager[Any], Protocol):
     """Does tasks somewhere; used in a `with`."""
 
     nodes_alive: int | None
     num_running: int
     num_retried: int
     num_slots: int
-
-    def __enter__(self) -> TaskExecutor: ...
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None: ...
 
     def pids(self) -> list[int]:
         """Return the process ids of its workers on this machine."""
@@ -182,7 +170,6 @@ def _was_finished(place: Place, job: Job) -> bool:
     """Tell whether others did the same and have finished the job; leave nothing of ours then."""
     if place.read(JOB) is not None or _find_whole(place, job) is None:
         return False
-    place.clear(())
     place.tidy()
     return True
 
@@ -343,8 +330,7 @@ def _tick(watch: TaskWatch, executor: TaskExecutor, *, now: bool = False) -> Non
 def _check_before_start(place: Place, job: Job, executor: TaskExecutor) -> None:
     """See that everyone can do the work, and that the output fits."""
     num_bytes, num_tokens = executor.check(job.plan.samples(), job.plan)
-    estimate = round(job.plan.input_bytes * num_tokens / max(num_bytes, 1) * _ROOM_MARGIN)
-    place.check_room(estimate * job.layout.token_bytes)
+    place.check_room(job.plan.estimate_tokens(num_bytes, num_tokens) * job.layout.token_bytes)
 
 
 def _refuse_standard_input(job: Job) -> None:
@@ -369,11 +355,7 @@ def _refuse_changed_inputs(place: Place, plan: Plan, tasks: Sequence[Task]) -> N
     }
     receipts = list_receipts(place.iter_names(TASKS))
     place.delete([name for task, name in receipts if task in spoilt])
-    raise InputError(
-        "the file changed while the job ran",
-        where=plan.sources[changed[0]].path,
-        next_step="wait until nothing writes to it, then pass `--overwrite` to start again",
-    )
+    raise changed_meanwhile(plan.sources[changed[0]])
 
 
 def _hints(job: Job, work: _Work, num_tasks: int) -> list[str]:

@@ -1,7 +1,7 @@
 """From the receipts of all tasks to a finished job: one ledger, final names, the manifest last.
 
-It reads receipts in the order of the tasks and holds one or two at a time; no token passes through
-it. Killed anywhere, it can be run again. `distributed` calls it when all tasks are done.
+It reads receipts in the order of the tasks, sixteen at a time; no token passes through it. Killed
+anywhere, it can be run again. `distributed` calls it when all tasks are done.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import ConflictError, InputError, LockedError
+from penstock.errors import ConflictError, LockedError
 from penstock.faults import fault_point
 from penstock.job_files import read_job_file
 from penstock.layout import MANIFEST, SEGMENTS, SKIPPED, WORK, Layout, is_final_name
-from penstock.ledger import list_skipped_inputs
+from penstock.ledger import list_skipped, list_skipped_inputs
 from penstock.ledger_lines import (
     INPUT_START,
     Ending,
@@ -24,15 +24,17 @@ from penstock.ledger_lines import (
     format_job,
     line_body,
     read_input,
+    read_unit,
 )
 from penstock.manifest import make_manifest
 from penstock.offsets import Offsets
 from penstock.places.base import LostShardError
+from penstock.plan import nothing_found
 from penstock.receipts import TASKS, TaskReceipt, choose_receipts
 from penstock.types import SPLITS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from penstock.job_files import JobFile
     from penstock.manifest import Manifest
@@ -43,6 +45,8 @@ __all__ = ["Sums", "drop_lost", "finish_job", "iter_receipts", "tidy_finished"]
 
 # Receipts that are fetched ahead: from an object store each takes some hundredths of a second.
 _AHEAD = 16
+# Only as a name: in a text the quotes would be escaped.
+_HAS_SKIPPED = b'"skipped":['
 # What an older job left, while it is deleted.
 _OLDER = f"{WORK}/older"
 
@@ -199,10 +203,9 @@ def finish_job(
     _refuse_nothing(place, sums, [SEGMENTS])
     _publish(place, layout, chosen, job.digest)
     if manifest.counts["skipped_records"]:
-        place.write_lines(SKIPPED, _skipped_lines(place, chosen, job))
+        place.write_lines(SKIPPED, _iter_skipped(place, chosen, job, sums.sources))
     place.write(MANIFEST, manifest.to_json().encode())
     fault_point("manifest of tasks written")
-    place.clear(())
     place.tidy()
     return manifest
 
@@ -218,7 +221,6 @@ def tidy_finished(place: Place, manifest: Manifest) -> None:
         return
     # If another run has the lock, it does this itself.
     with contextlib.suppress(LockedError), place.lock():
-        place.clear(())
         place.tidy()
 
 
@@ -272,9 +274,19 @@ def _note_input(line: bytes, sums: Sums) -> None:
             sums.sources.append(read_input(body)[1])
 
 
-def _skipped_lines(place: Place, chosen: Mapping[int, str], job: JobFile) -> Iterator[bytes]:
+def _iter_skipped(
+    place: Place, chosen: Mapping[int, str], job: JobFile, sources: Sequence[Source]
+) -> Iterator[bytes]:
+    """List what was left out, from the lines of units that left something out; no others are read.
+
+    `ledger.iter_skipped` gives the same from a ledger, unit by unit.
+    """
     for receipt in iter_receipts(place, chosen, job.digest):
-        yield receipt.skipped
+        for line in receipt.ledger.splitlines(keepends=True):
+            if _HAS_SKIPPED in line:
+                unit = read_unit(line_body(line) or b"")
+                listed = list_skipped(sources[unit.input].path, unit.end, unit.encoded())
+                yield "".join(listed).encode()
     yield "".join(list_skipped_inputs(job.skipped)).encode()
 
 
@@ -292,10 +304,4 @@ def _refuse_nothing(place: Place, sums: Sums, written: list[str]) -> None:
     if sums.offsets.counts.documents == 0:
         place.delete(written)
         place.tidy()
-        num_empty = sums.offsets.counts.empty_documents
-        num_empty += sum(1 for source in sums.sources if source.is_empty)
-        raise InputError(
-            f"no document in the input: {num_empty} empty ones were dropped",
-            where=f"{len(sums.sources)} files, from {sums.sources[0].path}",
-            next_step="check the text and `--doc-separator`",
-        )
+        raise nothing_found(sums.sources, sums.offsets.counts.empty_documents)

@@ -15,6 +15,7 @@ import xxhash
 from penstock import layout
 from penstock.errors import ConflictError, DamageError
 from penstock.ledger_lines import format_job, format_line, line_body, read_job
+from penstock.settings import settings_differences
 from penstock.types import JobRecord  # noqa: TC001 msgspec reads annotations
 
 if TYPE_CHECKING:
@@ -90,12 +91,7 @@ class JobFile:
 
     def differences(self, other: JobFile) -> list[str]:
         """Say how another job differs from this one, which is there."""
-        there, here = self.job.settings, other.job.settings
-        found = [
-            f"{name}: {there.get(name)} there, {here.get(name)} here"
-            for name in sorted(there.keys() | here.keys())
-            if there.get(name) != here.get(name)
-        ]
+        found = settings_differences(self.job.settings, other.job.settings)
         if self.job.unit_bytes != other.job.unit_bytes:
             found.append(f"units of {self.job.unit_bytes} bytes there, {other.job.unit_bytes} here")
         if self.num_inputs != other.num_inputs:

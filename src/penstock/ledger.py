@@ -248,17 +248,16 @@ def iter_skipped(path: OutputPath) -> Iterator[str]:
     """Yield what a finished ledger says was left out, a line of JSON each: records, then inputs."""
     reader = LedgerReader(path)
     for finished in reader.iter_units():
-        yield from list_skipped(finished)
+        yield from list_skipped(finished.unit.source.path, finished.unit.end, finished.encoded)
     yield from list_skipped_inputs(reader.ending.skipped if reader.ending else {})
 
 
-def list_skipped(finished: Finished) -> list[str]:
-    """List the records of a unit that were left out, a line of JSON each."""
-    path, encoded = finished.unit.source.path, finished.encoded
+def list_skipped(path: str, end: int, encoded: Encoded) -> list[str]:
+    """List the records that were left out of a unit that ends there, a line of JSON each."""
     lines = [_skipped_line(path, record.position, record.reason) for record in encoded.skipped]
     num_more = encoded.counts.skipped_records - len(encoded.skipped)
     if num_more:
-        reason = f"{num_more} more records up to {finished.unit.end} are counted, not listed"
+        reason = f"{num_more} more records up to {end} are counted, not listed"
         lines.append(_skipped_line(path, None, reason))
     return lines
 

@@ -6,22 +6,46 @@ writes nothing; the executor passes its grants to the workers.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.errors import ConflictError
-from penstock.types import SPLITS, Counts, Grant, Split, TaskTotals
+from penstock.types import SPLITS, Counts, Grant, Split
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from penstock.types import Encoded, Finished, Unit
 
-__all__ = ["GivesPlaces", "Offsets", "RecordedOffsets"]
+__all__ = ["GivesPlaces", "Offsets", "RecordedOffsets", "TaskTotals"]
 
 
 # Of an input, in the manifest; `skipped.jsonl` has all.
 _MAX_REASONS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class TaskTotals:
+    """What a task came to, for `Offsets` to add up.
+
+    Attributes:
+        tokens: For each split.
+        documents: For each split, those that begin in it.
+        sources: What was seen in each input, by its number.
+        reasons: Why the first records of an input were skipped.
+        carried_special: Whether what goes on from the task before holds the end-of-text string;
+            that document is not counted here.
+        open_split: The split of the document that began here last and went on into another unit.
+        open_special: Whether that one holds the end-of-text string.
+    """
+
+    tokens: dict[Split, int]
+    documents: dict[Split, int]
+    sources: dict[int, Counts]
+    reasons: dict[int, list[str]]
+    carried_special: bool
+    open_split: Split | None
+    open_special: bool
 
 
 class GivesPlaces(Protocol):

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from penstock.checkpoints import Checkpoints
 from penstock.distributed import run_by_task
-from penstock.errors import InputError
 from penstock.executors import LocalExecutor
 from penstock.feed import make_feed
 from penstock.job import prepare
@@ -22,7 +21,7 @@ from penstock.offsets import RecordedOffsets
 from penstock.outcome import Outcome
 from penstock.progress import Watch
 from penstock.resume import find_finished, keep_units
-from penstock.sources import find_changed
+from penstock.sources import changed_meanwhile, find_changed
 from penstock.store import Store, tidy
 
 if TYPE_CHECKING:
@@ -34,9 +33,6 @@ if TYPE_CHECKING:
     from penstock.settings import JobSettings
 
 __all__ = ["run_job"]
-
-# What the estimate of the output's size is raised by: text is not even.
-_ROOM_MARGIN = 1.1
 
 
 def run_job(settings: JobSettings, progress: Progress) -> Outcome:
@@ -134,7 +130,7 @@ def _check_before_start(
 ) -> None:
     """Compare the engine with the reference on the user's text, and see that the output fits."""
     num_bytes, num_tokens = executor.check(plan.samples())
-    estimate = round(plan.input_bytes * num_tokens / max(num_bytes, 1) * _ROOM_MARGIN)
+    estimate = plan.estimate_tokens(num_bytes, num_tokens)
     store.check_room(estimate * layout.token_bytes, adds=kept.is_finished)
     layout.check_shards(estimate)
 
@@ -158,8 +154,4 @@ def _refuse_nothing(store: Store, offsets: Offsets, plan: Plan) -> None:
 def _refuse_changed_inputs(plan: Plan) -> None:
     changed = find_changed(plan.sources)
     if changed is not None:
-        raise InputError(
-            "the file changed while the job ran",
-            where=changed.path,
-            next_step="wait until nothing writes to it, then pass `--overwrite` to start again",
-        )
+        raise changed_meanwhile(changed)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from penstock.settings import JobSettings
     from penstock.types import Source
 
-__all__ = ["Plan", "Start", "input_needs", "make_plan"]
+__all__ = ["Plan", "Start", "input_needs", "make_plan", "nothing_found"]
 
 _DEFAULT_SEPARATOR = b"<|endoftext|>"
 _HEAD_BYTES = 4 << 20
@@ -38,6 +38,8 @@ _HEAD_SOURCES = 16
 _SAMPLE_BYTES = 32 << 10
 _SAMPLE_ROWS = 16
 _SAMPLE_SOURCES = 4
+# What an estimate of the output's size is raised by: text is not even.
+_ROOM_MARGIN = 1.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,18 +80,13 @@ class Plan:
         planned = total if self.limit_bytes is None else min(total, self.limit_bytes)
         object.__setattr__(self, "input_bytes", planned)
 
-    @property
-    def num_empty(self) -> int:
-        """How many inputs hold nothing: documents that are empty before they are read."""
-        return sum(1 for source in self.sources if source.is_empty)
-
     def nothing_found(self, num_empty: int) -> InputError:
         """Say that no input has a document, after so many empty ones."""
-        return InputError(
-            f"no document in the input: {num_empty + self.num_empty} empty ones were dropped",
-            where=f"{len(self.sources)} files, from {self.sources[0].path}",
-            next_step="check the text and `--doc-separator`",
-        )
+        return nothing_found(self.sources, num_empty)
+
+    def estimate_tokens(self, num_bytes: int, num_tokens: int) -> int:
+        """Return how many tokens there may be at most, if so many bytes of input gave so many."""
+        return round(self.input_bytes * num_tokens / max(num_bytes, 1) * _ROOM_MARGIN)
 
     @property
     def num_units(self) -> int | None:
@@ -185,6 +182,16 @@ def _sample_starts(source: Source, size: int) -> list[int]:
     middle = source.size // 2
     is_cheap = not source.is_stream and not source.num_rows and middle >= size
     return [0, middle] if is_cheap else [0]
+
+
+def nothing_found(sources: Sequence[Source], num_empty: int) -> InputError:
+    """Say that no input has a document, after so many empty ones in those that hold something."""
+    num_empty += sum(1 for source in sources if source.is_empty)
+    return InputError(
+        f"no document in the input: {num_empty} empty ones were dropped",
+        where=f"{len(sources)} files, from {sources[0].path}",
+        next_step="check the text and `--doc-separator`",
+    )
 
 
 def input_needs(sources: Sequence[Source], unit_bytes: int) -> list[MemoryNeeds]:

@@ -35,6 +35,7 @@ __all__ = [
     "Status",
     "TerminalProgress",
     "Watch",
+    "seconds_left",
 ]
 
 _PLAIN_SECONDS = 30.0
@@ -71,8 +72,7 @@ class Status:
     def line(self) -> str:
         """Say it in one line."""
         seconds = max(self.elapsed_seconds, 1e-6)
-        rate = (self.done_bytes - self.kept_bytes) / seconds
-        left = max(self.total_bytes - self.done_bytes, 0) / rate if rate else None
+        left = seconds_left(self.done_bytes, self.kept_bytes, self.total_bytes, seconds)
         of_all = "" if self.num_units is None else f"/{self.num_units}"
         is_known = self.total_bytes > 0
         return "  ".join(
@@ -85,6 +85,12 @@ class Status:
                 f"ETA {format_seconds(left) if is_known and left is not None else '?'}",
             )
         )
+
+
+def seconds_left(done: int, kept: int, total: int, seconds: float) -> float | None:
+    """Tell how long the rest takes, if what is not `kept` took so long; None if nobody can tell."""
+    rate = (done - kept) / seconds
+    return max(total - done, 0) / rate if rate else None
 
 
 class Showable(Protocol):

@@ -7,7 +7,6 @@ writes text only; `places` keeps it, `executors.tasks` makes it, `finishing` joi
     {"task": 3}                        then the lines for the ledger; units are counted from 0
     {"input": 7, ...}
     {"unit": 0, ...}
-    {"path": ..., "reason": ...}       then what was skipped, as it will stand in the list
 """
 
 from __future__ import annotations
@@ -22,7 +21,8 @@ import msgspec
 from penstock.errors import DamageError
 from penstock.layout import WORK
 from penstock.ledger_lines import UNIT_START, format_line, line_body, renumber_unit
-from penstock.types import Split, TaskTotals  # noqa: TC001 msgspec reads annotations
+from penstock.offsets import TaskTotals  # noqa: TC001 msgspec reads annotations
+from penstock.types import Split  # noqa: TC001 msgspec reads annotations
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -59,7 +59,7 @@ class TaskReceipt:
         peak_bytes: How much memory it took.
         num_replaced: How many workers were replaced.
         ledger_bytes: How long its lines for the ledger are.
-        skipped_bytes: How long its list of what was skipped is.
+        ledger: Those lines.
     """
 
     receipt: int
@@ -76,22 +76,20 @@ class TaskReceipt:
     peak_bytes: int = 0
     num_replaced: int = 0
     ledger_bytes: int = 0
-    skipped_bytes: int = 0
     ledger: bytes = field(default=b"", repr=False)
-    skipped: bytes = field(default=b"", repr=False)
 
     def to_bytes(self) -> bytes:
         """Write it."""
         content = asdict(self)
-        del content["ledger"], content["skipped"]
+        del content["ledger"]
         totals = content["totals"]
         totals["sources"] = {
             idx: {name: count for name, count in counts.items() if count}
             for idx, counts in totals["sources"].items()
             if any(counts.values())
         }
-        content["ledger_bytes"], content["skipped_bytes"] = len(self.ledger), len(self.skipped)
-        return format_line(content) + self.ledger + self.skipped
+        content["ledger_bytes"] = len(self.ledger)
+        return format_line(content) + self.ledger
 
     @classmethod
     def from_bytes(cls, data: bytes, where: str) -> TaskReceipt:
@@ -105,11 +103,9 @@ class TaskReceipt:
             receipt = _decoder.decode(line_body(data[:end]) or b"")
         except ValueError as error:
             raise _damaged(where, str(error)) from error
-        middle = end + receipt.ledger_bytes
-        if receipt.receipt != 1 or len(data) != middle + receipt.skipped_bytes:
+        if receipt.receipt != 1 or len(data) != end + receipt.ledger_bytes:
             raise _damaged(where, "it ends too early, or is of another version")
-        ledger, skipped = data[end:middle], data[middle:]
-        return replace(receipt, ledger=ledger, skipped=skipped)
+        return replace(receipt, ledger=data[end:])
 
     def iter_lines(self, first_unit: int, where: str) -> Iterator[bytes]:
         """Yield its lines for the ledger, with units counted on from `first_unit`.

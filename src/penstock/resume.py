@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.errors import ConflictError, DamageError
 from penstock.layout import MANIFEST, SEGMENTS
@@ -19,6 +19,7 @@ from penstock.manifest import Manifest, digest_inputs
 from penstock.offsets import Offsets
 from penstock.plan import Start
 from penstock.segments import SegmentReader, write_errors
+from penstock.settings import settings_differences
 from penstock.streams import STANDARD_INPUT
 from penstock.types import SPLITS
 
@@ -97,7 +98,7 @@ def find_finished(folder: OutputPath, job: JobRecord, plan: Plan) -> Manifest | 
             where=error.where,
             next_step="choose another `-o`, or pass `--overwrite` to delete what is there",
         ) from error
-    differing = _settings_differences(manifest.settings, job.settings)
+    differing = settings_differences(manifest.settings, job.settings)
     if not differing:
         _refuse_missing_files(folder, manifest)
         if STANDARD_INPUT in [source.path for source in plan.sources]:
@@ -186,7 +187,7 @@ _START_AGAIN = (
 
 
 def _refuse_other_job(store: Store, reader: LedgerReader, job: JobRecord, plan: Plan) -> None:
-    differing = _settings_differences(reader.job.settings, job.settings)
+    differing = settings_differences(reader.job.settings, job.settings)
     if not differing:
         for _ in reader.iter_units():
             pass
@@ -212,15 +213,6 @@ def _recorded_sources(folder: OutputPath) -> list[Source]:
         where=str(folder / SEGMENTS),
         next_step=f"`penstock verify {folder} --repair`, then run the same command again",
     )
-
-
-def _settings_differences(there: dict[str, Any], here: dict[str, Any]) -> list[str]:
-    """Say what shapes the bytes and differs."""
-    return [
-        f"{name}: {there.get(name)} there, {here.get(name)} here"
-        for name in sorted(there.keys() | here.keys())
-        if there.get(name) != here.get(name)
-    ]
 
 
 def _input_differences(there: Sequence[Source], here: Sequence[Source]) -> list[str]:

@@ -16,7 +16,7 @@ from penstock.types import EotPlace, InvalidUtf8, OnError
 if TYPE_CHECKING:
     from penstock.types import DocumentRule
 
-__all__ = ["JobSettings", "parse_output", "parse_part"]
+__all__ = ["JobSettings", "parse_output", "parse_part", "settings_differences"]
 
 DocsBy = Literal["auto", "separator", "line", "file"]
 EngineChoice = Literal["auto", "kernel", "fastokens", "tiktoken", "tokenizers", "sentencepiece"]
@@ -225,6 +225,15 @@ def parse_part(text: str) -> tuple[int, int]:
             next_step="pass it as in `--part 3/16`",
         )
     return int(words[0]), int(words[1])
+
+
+def settings_differences(there: dict[str, Any], here: dict[str, Any]) -> list[str]:
+    """Say what shapes the bytes and differs."""
+    return [
+        f"{name}: {there.get(name)} there, {here.get(name)} here"
+        for name in sorted(there.keys() | here.keys())
+        if there.get(name) != here.get(name)
+    ]
 
 
 def _flag(name: str) -> str:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from penstock.types import InputFormat, Source
 
 __all__ = [
+    "changed_meanwhile",
     "find_changed",
     "find_sources",
     "look_at_source",
@@ -267,6 +268,15 @@ def find_changed(sources: Sequence[Source]) -> Source | None:
         if (status.st_size, status.st_mtime_ns) != (source.num_bytes, source.mtime_ns):
             return source
     return None
+
+
+def changed_meanwhile(source: Source) -> InputError:
+    """Say that an input is no longer what it was when the job began."""
+    return InputError(
+        "the file changed while the job ran",
+        where=source.path,
+        next_step="wait until nothing writes to it, then pass `--overwrite` to start again",
+    )
 
 
 def look_at_source(path: str, input_format: InputFormat, text_key: str | None = None) -> Source:

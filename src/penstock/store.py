@@ -40,7 +40,15 @@ if TYPE_CHECKING:
     from penstock.object_paths import OutputPath
     from penstock.types import Split
 
-__all__ = ["Store", "finish_file", "is_unfinished", "sync_file", "tidy", "write_file"]
+__all__ = [
+    "Store",
+    "check_free",
+    "finish_file",
+    "is_unfinished",
+    "sync_file",
+    "tidy",
+    "write_file",
+]
 
 _RENAMING = "renaming"
 _REPAIRING = "repairing"
@@ -159,14 +167,7 @@ class Store:
         """
         paths = [*self.work.glob("*.partial"), *(self._own_names() if adds else ())]
         written = sum(path.stat().st_blocks * 512 for path in paths)
-        free = shutil.disk_usage(self.folder).free
-        if free < needed_bytes - written:
-            raise WriteError(
-                f"too little disk: about {format_bytes(needed_bytes - written)} needed, "
-                f"{format_bytes(free)} free",
-                where=str(self.folder),
-                next_step="make room, or choose another `-o`",
-            )
+        check_free(self.folder, needed_bytes - written)
 
     def sync(self, files: Iterable[tuple[Split, int]], *, give_back: bool) -> None:
         """Push the written tokens of some files to disk; give their pages back if asked."""
@@ -372,6 +373,18 @@ def write_file(path: Path, text: str, check: Callable[[Path], None]) -> None:
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+def check_free(folder: Path, needed_bytes: int) -> None:
+    """Refuse to write more to a folder than its disk has room for."""
+    free = shutil.disk_usage(folder).free
+    if free < needed_bytes:
+        raise WriteError(
+            f"too little disk: about {format_bytes(needed_bytes)} needed, "
+            f"{format_bytes(free)} free",
+            where=str(folder),
+            next_step="make room, or choose another `-o`",
+        )
 
 
 def finish_file(path: Path, num_bytes: int) -> None:

@@ -12,6 +12,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from penstock.memory import tree_bytes
+from penstock.progress import seconds_left
 from penstock.quantities import format_bytes, format_count, format_seconds
 
 if TYPE_CHECKING:
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 
     from penstock.progress import Progress
     from penstock.receipts import TaskReceipt
-    from penstock.types import Finished, Task
+    from penstock.tasks import Task
+    from penstock.types import Finished
 
 __all__ = ["NodeStatus", "TaskStatus", "TaskWatch"]
 
@@ -77,8 +79,7 @@ class TaskStatus:
     def line(self) -> str:
         """Say it in one line."""
         seconds = max(self.elapsed_seconds, 1e-6)
-        rate = (self.done_bytes - self.kept_bytes) / seconds
-        left = max(self.total_bytes - self.done_bytes, 0) / rate if rate else None
+        left = seconds_left(self.done_bytes, self.kept_bytes, self.total_bytes, seconds)
         where = f"memory {format_bytes(self.memory_bytes)}"
         if self.nodes_alive is not None:
             where = f"{self.nodes_alive} node{'' if self.nodes_alive == 1 else 's'}"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from penstock.errors import UsageError
 from penstock.layout import MAX_SHARDS
 from penstock.quantities import format_bytes
-from penstock.types import UNKNOWN_END, Task
+from penstock.types import UNKNOWN_END
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +21,14 @@ if TYPE_CHECKING:
     from penstock.plan import Plan
     from penstock.types import Source
 
-__all__ = ["choose_task_bytes", "divide_tasks", "part_of_task", "plan_of_task", "tasks_of_part"]
+__all__ = [
+    "Task",
+    "choose_task_bytes",
+    "divide_tasks",
+    "part_of_task",
+    "plan_of_task",
+    "tasks_of_part",
+]
 
 # Small enough that no node waits long for the last one, large enough that starting one is nothing.
 _LEAST_TASK_BYTES = 64 << 20
@@ -29,6 +36,31 @@ _LEAST_TASK_BYTES = 64 << 20
 _MOST_TASKS = 1 << 14
 # Each costs a task a line or two in its receipt, which it holds in memory.
 _MOST_INPUTS = 1 << 12
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Consecutive units that one worker does together, to shards of their own.
+
+    It is known without a look into the inputs, so it names none of its units.
+
+    Attributes:
+        number: Its place among the tasks, and the number of its shards.
+        first_source: The input in which it begins.
+        start: Where in it.
+        last_source: The input in which it ends.
+        stop: Where in it; no unit of the task begins there or behind.
+        left_bytes: What a limit leaves of the job at the start of its first input.
+        num_bytes: About how much of the inputs it covers, as they are stored.
+    """
+
+    number: int
+    first_source: int
+    start: int
+    last_source: int
+    stop: int
+    left_bytes: int
+    num_bytes: int
 
 
 def choose_task_bytes(plan: Plan) -> int:

@@ -40,8 +40,6 @@ __all__ = [
     "SkippedRecord",
     "Source",
     "Split",
-    "Task",
-    "TaskTotals",
     "TokenizerRecord",
     "Unit",
     "Window",
@@ -244,31 +242,6 @@ class Unit:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
-    """Consecutive units that one worker does together, to shards of their own.
-
-    It is known without a look into the inputs, so it names none of its units.
-
-    Attributes:
-        number: Its place among the tasks, and the number of its shards.
-        first_source: The input in which it begins.
-        start: Where in it.
-        last_source: The input in which it ends.
-        stop: Where in it; no unit of the task begins there or behind.
-        left_bytes: What a limit leaves of the job at the start of its first input.
-        num_bytes: About how much of the inputs it covers, as they are stored.
-    """
-
-    number: int
-    first_source: int
-    start: int
-    last_source: int
-    stop: int
-    left_bytes: int
-    num_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
 class Block:
     """Pieces of text handed to the engine at once: whole documents, or parts of a long one.
 
@@ -387,30 +360,6 @@ class Grant:
     unit_idx: int
     carried_split: Split
     offsets: dict[Split, int]
-
-
-@dataclass(frozen=True, slots=True)
-class TaskTotals:
-    """What a task came to, for `Offsets` to add up.
-
-    Attributes:
-        tokens: For each split.
-        documents: For each split, those that begin in it.
-        sources: What was seen in each input, by its number.
-        reasons: Why the first records of an input were skipped.
-        carried_special: Whether what goes on from the task before holds the end-of-text string;
-            that document is not counted here.
-        open_split: The split of the document that began here last and went on into another unit.
-        open_special: Whether that one holds the end-of-text string.
-    """
-
-    tokens: dict[Split, int]
-    documents: dict[Split, int]
-    sources: dict[int, Counts]
-    reasons: dict[int, list[str]]
-    carried_special: bool
-    open_split: Split | None
-    open_special: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from penstock.errors import UsageError
 from penstock.plan import Plan, Start
 from penstock.sources import find_sources
-from penstock.tasks import choose_task_bytes, divide_tasks, plan_of_task, tasks_of_part
-from penstock.types import DocumentRule, Source, Task
+from penstock.tasks import Task, choose_task_bytes, divide_tasks, plan_of_task, tasks_of_part
+from penstock.types import DocumentRule, Source
 
 Place = tuple[int, int, int, int]
 # No end of an input that is known lies so far.

@@ -6,10 +6,12 @@ import json
 from dataclasses import asdict, replace
 from types import TracebackType
 
+from penstock.offsets import TaskTotals
 from penstock.progress import Showable
 from penstock.receipts import TaskReceipt
 from penstock.task_progress import TaskStatus, TaskWatch
-from penstock.types import Counts, Task, TaskTotals
+from penstock.tasks import Task
+from penstock.types import Counts
 
 STATUS = TaskStatus(
     elapsed_seconds=10.0,

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from penstock.executors.tasks import TaskSpec
     from penstock.plan import Plan
     from penstock.receipts import TaskReceipt
-    from penstock.types import Task, Unit
+    from penstock.tasks import Task
+    from penstock.types import Unit
 
 __all__ = ["RayExecutor"]
 

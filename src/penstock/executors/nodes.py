@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from penstock.places.base import Place
     from penstock.plan import Plan
     from penstock.receipts import TaskReceipt
-    from penstock.types import Source, Task, Unit
+    from penstock.tasks import Task
+    from penstock.types import Source, Unit
 
 __all__ = ["Probe", "describe_nodes", "do_task", "load_ray", "probe_node"]
 
@@ -92,7 +93,7 @@ def do_task(spec_ref: list[Any], task: Task, plan: Plan, folder: str) -> TaskRec
     with _NodeErrors():
         _enter(folder)
         receipt = _get_runner(spec_ref).run(task, plan)
-        return replace(receipt, ledger=b"", skipped=b"", shards={}, digests={})
+        return replace(receipt, ledger=b"", shards={}, digests={})
 
 
 def probe_node(spec_ref: list[Any], probe: Probe, folder: str) -> tuple[int, int]:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from penstock.executors.tasks import TaskSpec
     from penstock.plan import Plan
     from penstock.receipts import TaskReceipt
-    from penstock.types import Finished, Task, Unit
+    from penstock.tasks import Task
+    from penstock.types import Finished, Unit
 
 __all__ = ["SlotExecutor"]
 
@@ -39,7 +40,6 @@ class SlotExecutor(Resource):
         spec: TaskSpec,
         num_slots: int,
         on_unit: Callable[[int, Finished], None],
-        node: str = "",
     ) -> None:
         """Prepare to run tasks.
 
@@ -47,7 +47,6 @@ class SlotExecutor(Resource):
             spec: What each is made from.
             num_slots: How many at a time.
             on_unit: Called from any thread with a task's number and a unit of it that is done.
-            node: What this machine is called in receipts.
         """
         self.num_slots = num_slots
         self.num_running = 0
@@ -56,7 +55,7 @@ class SlotExecutor(Resource):
         self._on_unit = on_unit
         self._is_stopping = False
         self._runners: SimpleQueue[TaskRunner] = SimpleQueue()
-        self._all = [TaskRunner(spec, node) for _ in range(num_slots)]
+        self._all = [TaskRunner(spec) for _ in range(num_slots)]
         for runner in self._all:
             self._runners.put(runner)
         self._pool = ThreadPoolExecutor(num_slots, "slot")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from penstock.executors.local import LocalExecutor
 from penstock.feed import make_feed
-from penstock.ledger import Digests, list_skipped
+from penstock.ledger import Digests
 from penstock.ledger_lines import InputLines, format_task, format_unit
 from penstock.memory import tree_bytes
 from penstock.offsets import Offsets
@@ -26,10 +26,12 @@ from penstock.types import SPLITS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from penstock.offsets import TaskTotals
     from penstock.places.base import TaskFiles
     from penstock.plan import Plan
     from penstock.settings import Priority
-    from penstock.types import Finished, Split, Task, TaskTotals, Unit
+    from penstock.tasks import Task
+    from penstock.types import Finished, Split, Unit
     from penstock.worker import WorkerSpec
 
 __all__ = ["TaskRunner", "TaskSpec"]
@@ -114,7 +116,6 @@ class TaskRunner(Resource):
                 peak_bytes=self._peak_bytes,
                 num_replaced=executor.num_replaced - num_replaced,
                 ledger=record.ledger(),
-                skipped=record.skipped(),
             )
             self._place.write(receipt_name(task.number, attempt), receipt.to_bytes())
         except BaseException:
@@ -186,7 +187,6 @@ class _Record:
         # The line of an input stands where its first unit is: before this task, perhaps.
         self._inputs = InputLines(plan.sources, int(task.start > 0), task.first_source)
         self._lines = [format_task(task.number)]
-        self._skipped: list[str] = []
         self._carried_special = False
         self._has_begun = False
 
@@ -197,7 +197,6 @@ class _Record:
         source_idx = self._first_source + finished.unit.source_idx
         unit = replace(finished.unit, source_idx=source_idx)
         self._lines.append(format_unit(replace(finished, unit=unit)))
-        self._skipped += list_skipped(finished)
         self.digests.add(finished.receipt)
         self.num_units += 1
         for segment in finished.receipt.segments:
@@ -218,10 +217,6 @@ class _Record:
     def ledger(self) -> bytes:
         """Return the lines for the ledger."""
         return b"".join([*self._lines, *self._inputs.rest()])
-
-    def skipped(self) -> bytes:
-        """Return the list of what was skipped."""
-        return "".join(self._skipped).encode()
 
 
 def _find_open_split(executor: LocalExecutor, task: Task, plan: Plan) -> Split:

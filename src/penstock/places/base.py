@@ -121,16 +121,12 @@ class Place(Protocol):
         """Return the names of shards that are no longer there to publish."""
         ...
 
-    def key(self, shard: Shard) -> str:
-        """Return what `clear` knows a shard by: short, however large the shard is."""
-        ...
-
-    def clear(self, kept: Iterable[str]) -> None:
-        """Drop what attempts left that did not finish: all but the shards with these keys."""
+    def clear(self) -> None:
+        """Drop the tokens of all attempts."""
         ...
 
     def tidy(self) -> None:
-        """Delete everything that only an unfinished job needs."""
+        """Delete everything that only an unfinished job needs: its tokens, then its records."""
         ...
 
     def lock(self) -> AbstractContextManager[HeldLock]:

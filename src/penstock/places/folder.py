@@ -14,14 +14,12 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.errors import WriteError
 from penstock.faults import fault_point
 from penstock.layout import JOB, WORK
 from penstock.lock import take_lock
 from penstock.places.base import LostShardError
-from penstock.quantities import format_bytes
 from penstock.segments import write_errors
-from penstock.store import finish_file, sync_file
+from penstock.store import check_free, finish_file, sync_file
 from penstock.types import SPLITS
 
 if TYPE_CHECKING:
@@ -157,17 +155,12 @@ class FolderPlace:
             if num_bytes not in (_size(self._folder / shard["path"]), _size(self._folder / name))
         }
 
-    def key(self, shard: Shard) -> str:
-        """Return the name of its attempt's folder."""
-        return Path(shard["path"]).parent.name
-
-    def clear(self, kept: Iterable[str]) -> None:
-        """Delete the folders of attempts that have no receipt."""
-        wanted = set(kept)
+    def clear(self) -> None:
+        """Delete the folders of all attempts."""
         work = self._folder / WORK / _TASKS
         with write_errors(work), contextlib.suppress(FileNotFoundError, NotADirectoryError):
             for path in work.iterdir():
-                if path.is_dir() and path.name not in wanted:
+                if path.is_dir():
                     _drop(path)
 
     def tidy(self) -> None:
@@ -201,14 +194,7 @@ class FolderPlace:
         written = sum(
             path.stat().st_blocks * 512 for path in (self._folder / WORK).glob(f"{_TASKS}/*/*")
         )
-        free = shutil.disk_usage(self._folder).free
-        if free < num_bytes - written:
-            raise WriteError(
-                f"too little disk: about {format_bytes(num_bytes - written)} needed, "
-                f"{format_bytes(free)} free",
-                where=self.name,
-                next_step="make room, or choose another `-o`",
-            )
+        check_free(self._folder, num_bytes - written)
 
     def _write_aside(self, path: Path, lines: Iterable[bytes]) -> Path:
         """Write a file in the work folder, of a name that no other process uses."""

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.faults import fault_point
-from penstock.layout import WORK, is_final_name
+from penstock.layout import JOB, WORK, is_final_name
 from penstock.object_paths import output_path
 from penstock.places.base import PIECE_BYTES, LostShardError
 from penstock.remote.s3_folder import LostUploadError, S3Folder, join_etags
@@ -146,8 +146,9 @@ def _make_scratch() -> tuple[Path, int]:
     with write_errors(parent):
         for left in parent.glob(f"{_SCRATCH}*"):
             with contextlib.suppress(OSError):
-                os.close(_lock_scratch(left))
+                lock = _lock_scratch(left)
                 shutil.rmtree(left, ignore_errors=True)
+                os.close(lock)
         while True:
             folder = Path(tempfile.mkdtemp(prefix=_SCRATCH))
             # Another process may take it for one that was left, before it is locked.
@@ -217,9 +218,8 @@ class ObjectPlace:
 
     def iter_names(self, prefix: str) -> Iterator[str]:
         """List the objects that begin so, with no further slash."""
-        for name, _ in self._folder.iter_names(prefix):
-            if "/" not in name.removeprefix(prefix):
-                yield name
+        for name, _ in self._folder.iter_names(prefix, is_deep=False):
+            yield name
 
     def delete(self, names: Iterable[str]) -> None:
         """Delete objects; the first one before the others."""
@@ -270,21 +270,19 @@ class ObjectPlace:
         found = self._folder.look(name)
         return found is not None and found[1].strip('"') == join_etags(shard["parts"])
 
-    def key(self, shard: Shard) -> str:
-        """Return the id of its upload; an empty shard has none."""
-        return str(shard.get("upload", ""))
-
-    def clear(self, kept: Iterable[str]) -> None:
-        """Abort uploads of an output's files that no receipt names; others are not ours."""
-        wanted = set(kept)
+    def clear(self) -> None:
+        """Abort the uploads of an output's files; others are not ours."""
         for name, upload in list(self._folder.iter_uploads()):
-            if is_final_name(name) and upload not in wanted:
+            if is_final_name(name):
                 self._folder.abort_upload(name, upload)
 
     def tidy(self) -> None:
-        """Delete the objects of the work folder; the lock goes with its owner."""
+        """Abort uploads, then delete the work folder's objects; the lock goes with its owner."""
+        self.clear()
+        last = f"{WORK}/{JOB}"
         names = [name for name, _ in self._folder.iter_names(f"{WORK}/")]
-        self._folder.delete(name for name in names if name != LOCK_NAME)
+        self._folder.delete(name for name in names if name not in (LOCK_NAME, last))
+        self._folder.delete([last])
 
     def lock(self) -> S3Lock:
         """Lock an object of the work folder."""

@@ -109,13 +109,17 @@ class S3Folder:
         """
         return self._put_if(name, data, IfMatch=etag)
 
-    def iter_names(self, prefix: str = "") -> Iterator[tuple[str, int]]:
+    def iter_names(self, prefix: str = "", *, is_deep: bool = True) -> Iterator[tuple[str, int]]:
         """Yield names and sizes of the objects that begin with `prefix`, in the service's order.
+
+        If it is not deep, names with a slash behind the prefix are left out, and not asked for.
 
         That is the order of keys, but for services that keep a tree: SeaweedFS sorts `a/b` before
         `a-b`.
         """
         wanted: dict[str, Any] = {"Prefix": self._prefix + prefix, "MaxKeys": _MAX_LISTED}
+        if not is_deep:
+            wanted["Delimiter"] = "/"
         while True:
             page = self._ask("list_objects_v2", purpose=_LOOKING, **wanted)
             for entry in page.get("Contents", ()):

@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from penstock.ledger_lines import UnitLine
     from penstock.progress import Progress
     from penstock.store import Store
-    from penstock.types import Encoded, JobRecord, Source, Task, Unit
+    from penstock.tasks import Task
+    from penstock.types import Encoded, JobRecord, Source, Unit
     from penstock.verification.look import VerifySettings
 
 __all__ = ["rebuild_ledger"]
