@@ -31,14 +31,14 @@ GB ?= 10
 soak: $(VENV)/.installed-dev $(VENV)/.installed-bench
 	$(BIN)/python tests/soak/stream_worker.py --gb $(GB)
 	$(BIN)/python tests/soak/fuzz_kernel.py --minutes $(MINUTES)
-	$(BIN)/cmake -S . -B build/sanitized -DPENSTOCK_KERNEL_TESTS=ON -DPENSTOCK_KERNEL_SANITIZE=ON \
-	  -DPENSTOCK_KERNEL_PYTHON=OFF -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja -G Ninja
+	$(BIN)/cmake -S . -B build/sanitized -DPENSTOK_KERNEL_TESTS=ON -DPENSTOK_KERNEL_SANITIZE=ON \
+	  -DPENSTOK_KERNEL_PYTHON=OFF -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja -G Ninja
 	$(BIN)/cmake --build build/sanitized
-	build/sanitized/src/penstock/kernel/tests/fuzz_kernel src/penstock/vocab/gpt2.tiktoken --rounds 20000
-	build/sanitized/src/penstock/kernel/tests/fuzz_json --rounds 2000000
-	build/sanitized/src/penstock/kernel/tests/fuzz_csv --rounds 2000000
-	PENSTOCK_TEST_KILLS=2000 $(BIN)/python -m pytest tests/crash -k kills_at_random
-	PENSTOCK_TEST_THOROUGH=1 $(BIN)/python -m pytest tests/crash tests/parity/test_kernel_sanitized.py
+	build/sanitized/src/penstok/kernel/tests/fuzz_kernel src/penstok/tokenizers/vocab/gpt2.tiktoken --rounds 20000
+	build/sanitized/src/penstok/kernel/tests/fuzz_json --rounds 2000000
+	build/sanitized/src/penstok/kernel/tests/fuzz_csv --rounds 2000000
+	PENSTOK_TEST_KILLS=2000 $(BIN)/python -m pytest tests/crash -k kills_at_random
+	PENSTOK_TEST_THOROUGH=1 $(BIN)/python -m pytest tests/crash tests/parity/test_kernel_sanitized.py
 	$(BIN)/python benchmarks/run.py --quick --flat 8
 
 clean:

@@ -44,7 +44,7 @@ def ray_cluster(num_nodes: int) -> Iterator[str]:
 
 def run(text: Path, output: Path, *flags: str) -> dict[str, Any]:
     """Run the program; return how it ran."""
-    command = [sys.executable, "-m", "penstock", "tokenize", str(text), "-o", str(output)]
+    command = [sys.executable, "-m", "penstok", "tokenize", str(text), "-o", str(output)]
     subprocess.run([*command, "-q", "--overwrite", "--priority", "normal", *flags], check=True)
     facts: dict[str, Any] = json.loads((output / "manifest.json").read_text())["run"]
     return facts

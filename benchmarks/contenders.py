@@ -20,12 +20,12 @@ GIGATOKEN = "gigatoken in memory"
 FASTOKENS = "fastokens in memory"
 KERNEL = "kernel in memory"
 PORTABLE = "kernel, portable"
-ONE_WORKER = "penstock -j 1"
-TWO_WORKERS = "penstock -j 2"
-FASTOKENS_WORKER = "penstock -j 1, fastokens"
+ONE_WORKER = "penstok -j 1"
+TWO_WORKERS = "penstok -j 2"
+FASTOKENS_WORKER = "penstok -j 1, fastokens"
 # The same with no more cores than workers: what parent and readers do is not done beside them.
-ONE_CORE = "penstock, one core"
-TWO_CORES = "penstock, two cores"
+ONE_CORE = "penstok, one core"
+TWO_CORES = "penstok, two cores"
 
 _HERE = Path(__file__).resolve().parent
 
@@ -87,12 +87,12 @@ def _in_memory(engine: str) -> Callable[[Path, Path], list[str]]:
     return command
 
 
-def _penstock(num_workers: int, engine: str = "auto") -> Callable[[Path, Path], list[str]]:
+def _penstok(num_workers: int, engine: str = "auto") -> Callable[[Path, Path], list[str]]:
     def command(text: Path, output: Path) -> list[str]:
         job = ["tokenize", str(text), "-o", str(output / "tokens"), "-j", str(num_workers)]
         job += ["--engine", engine]
         manners = ["--priority", "normal", "--no-progress", "--json"]
-        return [sys.executable, "-m", "penstock", *job, *manners]
+        return [sys.executable, "-m", "penstok", *job, *manners]
 
     return command
 
@@ -103,11 +103,11 @@ _COMMANDS: dict[str, Callable[[Path, Path], list[str]]] = {
     FASTOKENS: _in_memory("fastokens"),
     KERNEL: _in_memory("kernel"),
     PORTABLE: _in_memory("portable"),
-    FASTOKENS_WORKER: _penstock(1, "fastokens"),
-    ONE_WORKER: _penstock(1),
-    TWO_WORKERS: _penstock(2),
-    ONE_CORE: _penstock(1),
-    TWO_CORES: _penstock(2),
+    FASTOKENS_WORKER: _penstok(1, "fastokens"),
+    ONE_WORKER: _penstok(1),
+    TWO_WORKERS: _penstok(2),
+    ONE_CORE: _penstok(1),
+    TWO_CORES: _penstok(2),
 }
 _NUM_CORES = {ONE_CORE: 1, TWO_CORES: 2}
 CONTENDERS = tuple(name for name in _COMMANDS if name not in _NUM_CORES)

@@ -125,7 +125,7 @@ def _change(text: bytes, copy: int) -> bytes:
 
 def corpus_path(name: str) -> Path:
     """Return where a corpus would be."""
-    folder = os.environ.get("PENSTOCK_CORPUS") or _ROOT.parent / "shared" / "corpus"
+    folder = os.environ.get("PENSTOK_CORPUS") or _ROOT.parent / "shared" / "corpus"
     return Path(folder) / f"bench-{name}.jsonl.zst"
 
 

@@ -1,6 +1,6 @@
 """From runs to figures: best of the repeats, start-up taken away, ratios against the marks.
 
-The marks are those the project has set itself: for the kernel, which `penstock tokenize` uses, and
+The marks are those the project has set itself: for the kernel, which `penstok tokenize` uses, and
 for fastokens, which it uses where the kernel is not built.
 """
 
@@ -22,7 +22,7 @@ from contenders import (
     TWO_WORKERS,
 )
 
-from penstock.engines.native import available_isas
+from penstok.engines.kernel import available_isas
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from measure import limited_cores
 
-import penstock
-from penstock.engines.native import NativeEngine
-from penstock.engines.respelled import huggingface_json
-from penstock.tokenizer import ByteLevel, load_tokenizer
-from penstock.types import Block
+import penstok
+from penstok.engines.kernel import KernelEngine
+from penstok.engines.respelled import huggingface_json
+from penstok.tokenizers import ByteLevel, load_tokenizer
+from penstok.types import Block
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from penstock.tokenizer import Tokenizer
+    from penstok.tokenizers import Tokenizer
 
 EOT = b"<|endoftext|>"
 # The size at which both engines are fastest: what they write stays in the cache.
@@ -57,7 +57,7 @@ def iter_blocks(text: bytes) -> Iterator[bytes]:
 def chosen_tokenizer() -> tuple[Path, str, Tokenizer]:
     """Return the file of ranks, the name of its pattern, and the two as a tokenizer."""
     if len(sys.argv) <= 3:
-        path = Path(penstock.__file__).parent / "vocab" / "gpt2.tiktoken"
+        path = Path(penstok.__file__).parent / "tokenizers" / "vocab" / "gpt2.tiktoken"
         return path, "gpt2", load_tokenizer("gpt2")
     path, pattern = Path(sys.argv[3]), sys.argv[4]
     num_ranks = len(path.read_bytes().splitlines())
@@ -87,7 +87,7 @@ def load_gigatoken(text: bytes) -> tuple[list[Any], Callable[[Any], int]]:
 
 
 def load_fastokens(text: bytes) -> tuple[list[Any], Callable[[Any], int]]:
-    """Take lists of `str`; decoding is Penstock's cost, so it is done before the clock starts."""
+    """Take lists of `str`; decoding is Penstok's cost, so it is done before the clock starts."""
     import fastokens
 
     _, _, chosen = chosen_tokenizer()
@@ -108,7 +108,7 @@ def load_fastokens(text: bytes) -> tuple[list[Any], Callable[[Any], int]]:
 
 def load_kernel(text: bytes, isa: str | None = None) -> tuple[list[Any], Callable[[Any], int]]:
     """Take documents as ranges of bytes; end-of-text ids in place, as they are written."""
-    engine = NativeEngine(chosen_tokenizer()[2], "append", isa=isa)
+    engine = KernelEngine(chosen_tokenizer()[2], "append", isa=isa)
 
     def encode(block: Block) -> int:
         return len(engine.encode(block))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _ROOT = Path(__file__).resolve().parent.parent
-_PACKAGES = ("penstock", "fastokens", "gigatoken", "tiktoken", "numpy")
+_PACKAGES = ("penstok", "fastokens", "gigatoken", "tiktoken", "numpy")
 
 
 def machine_facts() -> dict[str, Any]:

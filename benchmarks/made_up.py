@@ -17,8 +17,8 @@ from unittest import mock
 
 import psutil
 
-from penstock.plan import Plan
-from penstock.types import DocumentRule, Source
+from penstok.jobs.plan import Plan
+from penstok.types import DocumentRule, Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True, slots=True)
 class MadeUpJob:
-    """How large a job is; without `task_bytes`, Penstock chooses the size of its tasks."""
+    """How large a job is; without `task_bytes`, Penstok chooses the size of its tasks."""
 
     num_units: int
     num_sources: int
@@ -89,7 +89,7 @@ class Phases:
 
     @contextmanager
     def watch(self, functions: dict[str, str]) -> Iterator[None]:
-        """Put functions of Penstock on clocks: where each is called from, and which clock."""
+        """Put functions of Penstok on clocks: where each is called from, and which clock."""
         with ExitStack() as stack:
             for target, name in functions.items():
                 timed = self._timed(name, resolve_name(target))

@@ -49,7 +49,7 @@ def measure(command: list[str], num_cores: int | None = None) -> Measurement:
         with limited_cores(num_cores):
             process = subprocess.Popen(command, stdout=output, stderr=errors, env=_environment())
         with process, _PeakWatch(process.pid) as watch:
-            # The times cover every descendant that was waited for, which Penstock does.
+            # The times cover every descendant that was waited for, which Penstok does.
             _, status, usage = os.wait4(process.pid, 0)
             wall_seconds = time.perf_counter() - started
             process.returncode = os.waitstatus_to_exitcode(status)
@@ -77,8 +77,8 @@ def limited_cores(num_cores: int | None) -> Iterator[None]:
 
 
 def _environment() -> dict[str, str]:
-    """Leave out variables that would change the flags of `penstock`."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
+    """Leave out variables that would change the flags of `penstok`."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("PENSTOK_")}
 
 
 class _PeakWatch:

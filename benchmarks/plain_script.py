@@ -1,6 +1,6 @@
 """The script people write today, in its careful form: tiktoken in one process, text streamed.
 
-It knows nothing of Penstock but where the GPT-2 ranks are (tiktoken itself would fetch them). It
+It knows nothing of Penstok but where the GPT-2 ranks are (tiktoken itself would fetch them). It
 leaves out what would slow it further: no train and val, no checks, no fsync.
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 import tiktoken
 from tiktoken_ext.openai_public import r50k_pat_str
 
-from penstock.tokenizer import load_tokenizer
+from penstok.tokenizers import load_tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

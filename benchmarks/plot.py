@@ -14,7 +14,7 @@ import matplotlib as mpl
 from contenders import FASTOKENS, GIGATOKEN, KERNEL, ONE_WORKER, PLAIN
 
 mpl.use("svg")
-mpl.rcParams["svg.hashsalt"] = "penstock"
+mpl.rcParams["svg.hashsalt"] = "penstok"
 mpl.rcParams["svg.fonttype"] = "none"
 mpl.rcParams["font.family"] = "sans-serif"
 
@@ -32,8 +32,8 @@ _TITLES = {
     PLAIN: "plain script, tiktoken",
     GIGATOKEN: "gigatoken, in memory, nothing written",
     FASTOKENS: "fastokens, in memory, nothing written",
-    KERNEL: "penstock's kernel, in memory, nothing written",
-    ONE_WORKER: "penstock tokenize, end to end, one core",
+    KERNEL: "penstok's kernel, in memory, nothing written",
+    ONE_WORKER: "penstok tokenize, end to end, one core",
 }
 _BAR_WIDTH = 0.8 / len(_COLOURS)
 

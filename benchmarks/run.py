@@ -63,7 +63,7 @@ def main() -> int:
     """Run the benchmark; exit 1 if any contender's tokens differ."""
     options = _parse_options()
     date, commit, facts = datetime.now(timezone.utc), find_commit(), machine_facts()
-    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as name:
+    with tempfile.TemporaryDirectory(prefix="penstok-bench-") as name:
         folder = Path(name)
         texts = _write_corpora(options, folder)
         long_texts = _write_long(options, texts, folder)
@@ -99,7 +99,7 @@ def main() -> int:
 
 
 def _parse_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Measure Penstock against other ways.")
+    parser = argparse.ArgumentParser(description="Measure Penstok against other ways.")
     parser.add_argument(
         "--repeats",
         type=_whole_number,
@@ -142,7 +142,7 @@ def _write_corpora(options: argparse.Namespace, folder: Path) -> list[Text]:
     names = find_corpora(wanted)
     if len(names) < len(wanted):
         missing = ", ".join(name for name in wanted if name not in names)
-        _say(f"not present: bench corpus {missing}; PENSTOCK_CORPUS can name their folder")
+        _say(f"not present: bench corpus {missing}; PENSTOK_CORPUS can name their folder")
     if not names:
         _say("using the sources of the Python standard library instead")
         names = [STAND_IN]
@@ -200,7 +200,7 @@ def _repeats(options: argparse.Namespace, text: Text) -> int:
 
 
 def _run_long(options: argparse.Namespace, texts: list[Text], folder: Path) -> list[Run]:
-    """Run Penstock alone on long texts: what a second worker gives, and whether memory is flat."""
+    """Run Penstok alone on long texts: what a second worker gives, and whether memory is flat."""
     both, large = texts[:2], texts[2:]
     runs = _run_in_turn(both, (ONE_WORKER, TWO_WORKERS), options.repeats, folder)
     return runs + _run_in_turn(large, (TWO_WORKERS,), options.repeats, folder)
@@ -209,7 +209,7 @@ def _run_long(options: argparse.Namespace, texts: list[Text], folder: Path) -> l
 def _run_formats(
     options: argparse.Namespace, formats: list[Text], long_texts: list[Text], folder: Path
 ) -> list[Run]:
-    """Run Penstock on all formats of each corpus in turn, then one worker and two on long ones."""
+    """Run Penstok on all formats of each corpus in turn, then one worker and two on long ones."""
     runs: list[Run] = []
     group = 1 + len(FORMATS)
     for first in range(0, len(formats), group):
@@ -287,7 +287,7 @@ def _print_ratios(ratios: list[Ratio], differences: list[str], options: argparse
     for difference in differences:
         print(f"DIFFERENT: {difference}")
     if not differences:
-        print("all contenders gave the same number of tokens, all Penstock runs the same bytes")
+        print("all contenders gave the same number of tokens, all Penstok runs the same bytes")
 
 
 def _say(message: str) -> None:

@@ -84,7 +84,7 @@ def _parse_options() -> argparse.Namespace:
 
 def _run(name: str, num_units: int, *, quick: bool) -> dict[str, Any]:
     """Simulate a job: killed on its way, then run to its end."""
-    with tempfile.TemporaryDirectory(prefix="penstock-simulation-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="penstok-simulation-") as scratch:
         command = [sys.executable, __file__, "--only", name, "--units", str(num_units)]
         command += ["--folder", str(Path(scratch, "out"))]
         command += ["--inputs", str(num_units // 100 if quick else _NUM_SOURCES)]

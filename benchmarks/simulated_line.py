@@ -19,12 +19,12 @@ from unittest import mock
 import xxhash
 from made_up import Phases, make_plan, peak_bytes
 
-from penstock.executors.batches import Batch, Order, iter_batches
-from penstock.layout import SEGMENTS
-from penstock.pipeline import run_job
-from penstock.progress import SilentProgress
-from penstock.settings import JobSettings
-from penstock.types import SPLITS, Counts, Encoded, Receipt, Segment
+from penstok.executors.batches import Batch, Order, iter_batches
+from penstok.jobs.progress import SilentProgress
+from penstok.jobs.run import run_job
+from penstok.jobs.settings import JobSettings
+from penstok.output.layout import SEGMENTS
+from penstok.types import SPLITS, Counts, Encoded, Receipt, Segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
     from made_up import MadeUpJob
 
-    from penstock.offsets import GivesPlaces
-    from penstock.types import Finished, Grant, Split, Unit
-    from penstock.worker import WorkerSpec
+    from penstok.output.offsets import GivesPlaces
+    from penstok.types import Finished, Grant, Split, Unit
+    from penstok.worker.worker import WorkerSpec
 
 # Few, so that all of them fit one file: no file system takes one of 70 TB.
 TOKENS: dict[Split, int] = {"train": 1_000, "val": 1}
@@ -58,9 +58,9 @@ def simulate_line(folder: Path, made_up: MadeUpJob, kill_after: float | None) ->
     settings = JobSettings(inputs=("s3://made-up/crawl/",), output=folder)
     started, cpu = time.monotonic(), time.process_time()
     with (
-        mock.patch("penstock.job.make_plan", return_value=plan),
-        mock.patch("penstock.pipeline.LocalExecutor", make_executor),
-        phases.watch({"penstock.pipeline.keep_units": "look"}),
+        mock.patch("penstok.jobs.job.make_plan", return_value=plan),
+        mock.patch("penstok.jobs.run.ProcessExecutor", make_executor),
+        phases.watch({"penstok.jobs.run.keep_units": "look"}),
     ):
         outcome = run_job(settings, SilentProgress())
     manifest, executor = outcome.manifest, executors[0]

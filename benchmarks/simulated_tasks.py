@@ -25,18 +25,24 @@ from unittest import mock
 import xxhash
 from made_up import Phases, make_plan, peak_bytes
 
-from penstock.layout import SEGMENTS
-from penstock.ledger_lines import InputLines, format_task, format_unit, line_body, renumber_unit
-from penstock.offsets import TaskTotals
-from penstock.pipeline import run_job
-from penstock.places import open_place
-from penstock.plan import Start
-from penstock.progress import SilentProgress
-from penstock.receipts import TaskReceipt, new_attempt, receipt_name
-from penstock.resources import Resource
-from penstock.settings import JobSettings
-from penstock.tasks import plan_of_task
-from penstock.types import (
+from penstok.jobs.plan import Start
+from penstok.jobs.progress import SilentProgress
+from penstok.jobs.receipts import TaskReceipt, new_attempt, receipt_name
+from penstok.jobs.run import run_job
+from penstok.jobs.settings import JobSettings
+from penstok.jobs.tasks import plan_of_task
+from penstok.output.layout import SEGMENTS
+from penstok.output.ledger.lines import (
+    InputLines,
+    format_task,
+    format_unit,
+    line_body,
+    renumber_unit,
+)
+from penstok.output.offsets import TaskTotals
+from penstok.output.store import open_place
+from penstok.resources import Resource
+from penstok.types import (
     Counts,
     Encoded,
     Finished,
@@ -53,12 +59,12 @@ if TYPE_CHECKING:
 
     from made_up import MadeUpJob
 
-    from penstock.job import Job
-    from penstock.layout import Layout
-    from penstock.plan import Plan
-    from penstock.task_progress import TaskWatch
-    from penstock.tasks import Task
-    from penstock.types import Split
+    from penstok.jobs.job import Job
+    from penstok.jobs.plan import Plan
+    from penstok.jobs.task_progress import TaskWatch
+    from penstok.jobs.tasks import Task
+    from penstok.output.layout import Layout
+    from penstok.types import Split
 
 # What 16 MiB of English come to with GPT-2, about.
 TOKENS: dict[Split, int] = {"train": 3_650_000, "val": 1_825}
@@ -72,13 +78,13 @@ _FIFTY, _LOST, _UNHEARD = 50, 7, 23
 _IN_WORK = 8
 _MARK = 10**17
 _PHASES = {
-    "penstock.job.choose_task_bytes": "divide",
-    "penstock.distributed.divide_tasks": "divide",
-    "penstock.distributed.claim_job": "look",
-    "penstock.distributed.choose_receipts": "look",
-    "penstock.distributed.drop_lost": "look",
-    "penstock.distributed._do_tasks": "give out",
-    "penstock.distributed.finish_job": "finish",
+    "penstok.jobs.job.choose_task_bytes": "divide",
+    "penstok.jobs.distributed.divide_tasks": "divide",
+    "penstok.jobs.distributed.claim_job": "look",
+    "penstok.jobs.distributed.choose_receipts": "look",
+    "penstok.jobs.distributed.drop_lost": "look",
+    "penstok.jobs.distributed._do_tasks": "give out",
+    "penstok.jobs.distributed.finish_job": "finish",
 }
 _NO_SOURCE = Source("", 0, 0, "")
 
@@ -100,8 +106,8 @@ def simulate_tasks(folder: Path, made_up: MadeUpJob, kill_after: float | None) -
     )
     started, cpu = time.monotonic(), time.process_time()
     with (
-        mock.patch("penstock.job.make_plan", return_value=plan),
-        mock.patch("penstock.distributed._make_executor", make_executor),
+        mock.patch("penstok.jobs.job.make_plan", return_value=plan),
+        mock.patch("penstok.jobs.distributed._make_executor", make_executor),
         phases.watch(_PHASES),
     ):
         outcome = run_job(settings, SilentProgress())

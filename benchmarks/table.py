@@ -1,4 +1,4 @@
-"""The printed result: what each contender did, and how Penstock stands against the marks."""
+"""The printed result: what each contender did, and how Penstok stands against the marks."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def without_blanks(name: str) -> bytes:
 
 
 def run(path: Path, tokenizer: str, folder: Path) -> Measurement:
-    command = [sys.executable, "-m", "penstock", "tokenize", str(path), "-t", tokenizer]
+    command = [sys.executable, "-m", "penstok", "tokenize", str(path), "-t", tokenizer]
     flags = ["-o", str(folder / "out"), "--docs-by", "file", "-j", "1", "--overwrite", "--json"]
     return measure([*command, *flags, "--no-progress"], num_cores=1)
 
@@ -68,7 +68,7 @@ def main() -> None:
     tokenizers = sys.argv[1:] or ["gpt2"]
     print("| text | tokenizer | MB | MB/s | peak memory | forced cuts |")
     print("|---|---|---|---|---|---|")
-    with tempfile.TemporaryDirectory(prefix="penstock-unspaced-") as name:
+    with tempfile.TemporaryDirectory(prefix="penstok-unspaced-") as name:
         folder = Path(name)
         for text in (*SCRIPTS, "base64", "minified"):
             content = without_blanks(text)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 def run(*command: str) -> None:
     """Show a command, then run it."""
-    print(f"\n$ {shlex.join(('penstock', *command))}", flush=True)
-    subprocess.run([sys.executable, "-m", "penstock", *command], check=True)
+    print(f"\n$ {shlex.join(('penstok', *command))}", flush=True)
+    subprocess.run([sys.executable, "-m", "penstok", *command], check=True)
 
 
 def library_globs() -> list[str]:
@@ -32,9 +32,9 @@ def main(folder: Path) -> None:
     run("show", examples, "--split", "val", "--at", "0", "--tokens", "60")
     print("\nand the sources of the Python library, one document a file:")
     sources = library_globs()
-    print(f"\n$ penstock tokenize {sources[0]} ... -o {library} --overwrite", flush=True)
+    print(f"\n$ penstok tokenize {sources[0]} ... -o {library} --overwrite", flush=True)
     command = ["tokenize", *sources, "-o", library, "--docs-by", "file", "--overwrite"]
-    subprocess.run([sys.executable, "-m", "penstock", *command], check=True)
+    subprocess.run([sys.executable, "-m", "penstok", *command], check=True)
     print(f"\nboth are yours: {examples}/ and {library}/")
 
 

@@ -11,8 +11,8 @@ import sys
 
 import lz4.frame
 
-from penstock.decompress import DecompressedStream
-from penstock.types import Compression
+from penstok.inputs.compression import DecompressedStream
+from penstok.types import Compression
 
 if sys.version_info >= (3, 14):
     from compression import zstd

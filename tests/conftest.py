@@ -11,8 +11,8 @@ from typing import Protocol
 import pytest
 
 
-class RunPenstock(Protocol):
-    """Runs `penstock ARGUMENTS` in the test's folder and checks the exit code."""
+class RunPenstok(Protocol):
+    """Runs `penstok ARGUMENTS` in the test's folder and checks the exit code."""
 
     def __call__(
         self, *arguments: str | Path, exit_code: int = 0
@@ -37,17 +37,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture
-def penstock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunPenstock:
+def penstok(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunPenstok:
     """Return the program; most tests use its reference engine, which starts fastest."""
     monkeypatch.chdir(tmp_path)
     environment = {
-        name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")
+        name: value for name, value in os.environ.items() if not name.startswith("PENSTOK_")
     }
-    environment |= {"PENSTOCK_ENGINE": "tiktoken", "COLUMNS": "100"}
+    environment |= {"PENSTOK_ENGINE": "tiktoken", "COLUMNS": "100"}
 
     def run(*arguments: str | Path, exit_code: int = 0) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
-            [sys.executable, "-m", "penstock", *map(str, arguments)],
+            [sys.executable, "-m", "penstok", *map(str, arguments)],
             capture_output=True,
             text=True,
             env=environment,

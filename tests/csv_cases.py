@@ -7,9 +7,9 @@ import io
 from dataclasses import dataclass
 from random import Random
 
-from penstock import _kernel
-from penstock.csv_records import CsvExtracted, CsvRecords
-from penstock.csv_scan import CsvScanner
+from penstok import _kernel
+from penstok.readers.csv.records import CsvExtracted, CsvRecords
+from penstok.readers.csv.scan import CsvScanner
 
 SPICE = [
     b'"',

@@ -9,8 +9,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from penstock import _kernel
-from penstock.json_lines import Extracted, JsonLines, RecordCode
+from penstok import _kernel
+from penstok.readers.jsonl.lines import Extracted, JsonLines, RecordCode
 
 KEYS = ("text", "meta.text", "a.b.c", "", ".", 'q"\\\n')
 

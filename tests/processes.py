@@ -18,15 +18,15 @@ import psutil
 # checkpoints every 0.05 s instead of every second, so that there are several. With TEST_BY_TASK a
 # job in a folder is divided into tasks, as on a cluster, and this machine does them.
 SMALL_UNITS = """
-import os, sys, penstock.checkpoints, penstock.settings as s
-from penstock.cli import main
-penstock.checkpoints._SYNC_SECONDS = 0.05
+import os, sys, penstok.jobs.checkpoints, penstok.jobs.settings as s
+from penstok.cli import main
+penstok.jobs.checkpoints._SYNC_SECONDS = 0.05
 defaults = s.JobSettings.__init__.__kwdefaults__
 defaults["unit_bytes"] = int(os.environ.get("TEST_UNIT_BYTES", 200_000))
 defaults["block_bytes"] = 50_000
 if os.environ.get("TEST_BY_TASK"):
     s.JobSettings.is_by_task = property(lambda self: True)
-sys.argv[0] = "penstock"
+sys.argv[0] = "penstok"
 main()
 """
 
@@ -54,7 +54,7 @@ def start(
             stdin=reading,
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, "PENSTOCK_FAULT": fault},
+            env={**os.environ, "PENSTOK_FAULT": fault},
         )
     finally:
         os.close(reading)

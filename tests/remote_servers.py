@@ -24,7 +24,7 @@ from typing import Any
 
 import pytest
 
-from penstock.remote import close_connections
+from penstok.storage import close_connections
 
 HOST = "127.0.0.1"
 S3_KEY, S3_SECRET = "test-key", "test-secret"

@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.engines.native import find_native
-from penstock.inputs import open_unit
-from penstock.readers.base import TextOptions
-from penstock.readers.rows import RowReader
-from penstock.row_files import RowFile, divide_rows, open_rows
-from penstock.types import Counts, InputFormat, OnError, SkippedRecord, Source, Unit
+from penstok.engines.kernel import find_kernel_function
+from penstok.inputs.files import open_unit
+from penstok.readers.base import TextOptions
+from penstok.readers.columnar import RowFile, divide_rows, open_rows
+from penstok.readers.columnar.reader import RowReader
+from penstok.types import Counts, InputFormat, OnError, SkippedRecord, Source, Unit
 
 
 class SpaceCuts:
@@ -61,7 +61,7 @@ def make_reader(
     options = TextOptions(
         lambda unit: open_unit(unit, None),
         block_bytes, b"", strip=False, give_back=False, on_error=on_error,
-        find_all=find_native("find_all"),
+        find_all=find_kernel_function("find_all"),
     )  # fmt: skip
     return RowReader(key, SpaceCuts(), options)
 

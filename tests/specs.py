@@ -5,13 +5,13 @@ Apart from `support`, whose imports would count in a test that watches a worker'
 
 from __future__ import annotations
 
-from penstock.layout import Layout
-from penstock.memory import MemoryShare
-from penstock.plan import make_plan
-from penstock.segments import SinkKind
-from penstock.settings import JobSettings
-from penstock.tokenizer import load_tokenizer
-from penstock.worker import WorkerSpec
+from penstok.jobs.plan import make_plan
+from penstok.jobs.settings import JobSettings
+from penstok.output.layout import Layout
+from penstok.output.segments import SinkKind
+from penstok.tokenizers import load_tokenizer
+from penstok.worker.memory import MemoryShare
+from penstok.worker.worker import WorkerSpec
 
 UNLIMITED = MemoryShare(1 << 40, 0)
 

@@ -18,21 +18,21 @@ import tiktoken
 import xxhash
 from specs import worker_spec
 
-from penstock.cuts import ByteLevelCuts
-from penstock.engines import load_engine
-from penstock.engines.base import Engine
-from penstock.feed import Feed, make_feed
-from penstock.offsets import Offsets
-from penstock.plan import Plan, make_plan
-from penstock.settings import JobSettings
-from penstock.store import Store
-from penstock.tokenizer import load_tokenizer
-from penstock.types import SPLITS, Counts, EotPlace, Unit
-from penstock.worker import Worker, WorkerSpec
+from penstok.engines import load_engine
+from penstok.engines.base import Engine
+from penstok.inputs.feed import Feed, make_feed
+from penstok.jobs.plan import Plan, make_plan
+from penstok.jobs.settings import JobSettings
+from penstok.output.offsets import Offsets
+from penstok.output.store.local import Store
+from penstok.tokenizers import load_tokenizer
+from penstok.tokenizers.cuts import ByteLevelCuts
+from penstok.types import SPLITS, Counts, EotPlace, Unit
+from penstok.worker.worker import Worker, WorkerSpec
 
 ROOT = Path(__file__).resolve().parent.parent
 # `make soak` asks for all of what `make test` has a part of.
-IS_THOROUGH = "PENSTOCK_TEST_THOROUGH" in os.environ
+IS_THOROUGH = "PENSTOK_TEST_THOROUGH" in os.environ
 EXAMPLES = ROOT / "examples" / "corpus"
 EOT = 50256
 HEAD_BYTES = 65536
@@ -94,8 +94,8 @@ def expected_splits(
 def make_worker(spec: WorkerSpec) -> Worker:
     """Make a worker with the tables of the last: a law tries hundreds of jobs."""
     with (
-        mock.patch("penstock.worker.load_engine", lambda name, _, eot: _engine(name, eot)),
-        mock.patch("penstock.worker.find_cuts", return_value=_cuts()),
+        mock.patch("penstok.worker.worker.load_engine", lambda name, _, eot: _engine(name, eot)),
+        mock.patch("penstok.worker.worker.find_cuts", return_value=_cuts()),
     ):
         return Worker(spec)
 

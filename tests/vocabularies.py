@@ -22,9 +22,9 @@ import tokenizers
 from support import EXAMPLES
 from tokenizers import models, pre_tokenizers, trainers
 
-from penstock.engines.respelled import huggingface_json
-from penstock.tokenizer import ByteLevel, load_tokenizer
-from penstock.vocabulary import GPT2_PATTERN
+from penstok.engines.respelled import huggingface_json
+from penstok.tokenizers import ByteLevel, load_tokenizer
+from penstok.tokenizers.vocabulary import GPT2_PATTERN
 
 EOT_TEXT = "<|endoftext|>"
 
@@ -85,7 +85,7 @@ def all_pairs(*, most_ids: int = 1 << 21) -> dict[bytes, int]:
 
 
 def _cache_of(package: str) -> Path:
-    cache = Path(os.environ.get("PENSTOCK_TEST_CACHE", Path.home() / ".cache" / "penstock-tests"))
+    cache = Path(os.environ.get("PENSTOK_TEST_CACHE", Path.home() / ".cache" / "penstok-tests"))
     return cache / package.replace("/", "_").replace("@", "")
 
 

@@ -18,7 +18,7 @@ from support import IS_THOROUGH, ROOT
 pytestmark = [pytest.mark.crash, pytest.mark.slow]
 
 # `make soak` asks for more.
-NUM_KILLS = int(os.environ.get("PENSTOCK_TEST_KILLS", "40"))
+NUM_KILLS = int(os.environ.get("PENSTOK_TEST_KILLS", "40"))
 # Each scenario leads a run to the fault points below it; `NAME:3` is the third time.
 FRESH = [
     "worker wrote some tokens",
@@ -111,11 +111,11 @@ def test_a_kill_here_costs_nothing(folder: Path, tmp_path: Path, scenario: str, 
     exit_code, said = run(*command)
     assert exit_code == 3, said
     assert contents(output) == contents(folder / "unbroken")
-    assert not (output / ".penstock").exists()
+    assert not (output / ".penstok").exists()
 
 
 def test_every_fault_point_is_tested() -> None:
-    sources = (ROOT / "src" / "penstock").rglob("*.py")
+    sources = (ROOT / "src" / "penstok").rglob("*.py")
     named = {
         name
         for path in sources

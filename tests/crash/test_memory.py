@@ -15,15 +15,15 @@ import psutil
 import pytest
 from specs import worker_spec
 
-from penstock.errors import EngineError
-from penstock.executors import LocalExecutor
-from penstock.memory import MemoryShare
-from penstock.offsets import Offsets
-from penstock.plan import make_plan
-from penstock.quantities import parse_bytes
-from penstock.settings import JobSettings
-from penstock.store import Store
-from penstock.types import Finished
+from penstok.errors import EngineError
+from penstok.executors import ProcessExecutor
+from penstok.jobs.plan import make_plan
+from penstok.jobs.settings import JobSettings
+from penstok.output.offsets import Offsets
+from penstok.output.store.local import Store
+from penstok.quantities import parse_bytes
+from penstok.types import Finished
+from penstok.worker.memory import MemoryShare
 
 pytestmark = pytest.mark.slow
 
@@ -46,7 +46,7 @@ def peak_bytes(process: subprocess.Popen[bytes]) -> int:
 
 
 def run(path: Path, output: Path, *flags: str) -> int:
-    command = [sys.executable, "-m", "penstock", "tokenize", str(path), "-o", str(output), "-q"]
+    command = [sys.executable, "-m", "penstok", "tokenize", str(path), "-o", str(output), "-q"]
     return peak_bytes(subprocess.Popen([*command, *flags]))
 
 
@@ -112,7 +112,7 @@ def run_with_share(path: Path, output: Path, limit_bytes: int) -> tuple[list[Fin
     spec = worker_spec(job, "fastokens", share=share, give_back=True)
     offsets = Offsets()
     with Store(spec.layout) as store:
-        executor = LocalExecutor(
+        executor = ProcessExecutor(
             spec,
             num_workers=2,
             batch_bytes=job.unit_bytes,

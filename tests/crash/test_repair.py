@@ -14,19 +14,19 @@ from pathlib import Path
 
 import pytest
 
-import penstock as library
-from penstock.layout import WORK
-from penstock.lock import take_lock
+import penstok as library
+from penstok.output.layout import WORK
+from penstok.output.store.lock import take_lock
 
 pytestmark = [pytest.mark.crash, pytest.mark.slow]
 
 # The program with units of 200 kB instead of 16 MiB.
 SMALL_UNITS = """
-import sys, penstock.settings as s
-from penstock.cli import main
+import sys, penstok.jobs.settings as s
+from penstok.cli import main
 defaults = s.JobSettings.__init__.__kwdefaults__
 defaults["unit_bytes"], defaults["block_bytes"] = 200_000, 50_000
-sys.argv[0] = "penstock"
+sys.argv[0] = "penstok"
 main()
 """
 # Every place at which a repair can be killed and something would be half.
@@ -44,12 +44,12 @@ FAULTS = [
 ]
 
 
-def penstock(*arguments: str | Path, fault: str = "", shell: str = "") -> tuple[int, str]:
+def penstok(*arguments: str | Path, fault: str = "", shell: str = "") -> tuple[int, str]:
     """Run the program; return its exit code and all it said."""
     command = [sys.executable, "-c", SMALL_UNITS, *map(str, arguments)]
     if shell:
         command = ["sh", "-c", f'{shell}; exec "$@"', "sh", *command]
-    environment = {**os.environ, "PENSTOCK_FAULT": fault}
+    environment = {**os.environ, "PENSTOK_FAULT": fault}
     done = subprocess.run(
         command, capture_output=True, text=True, env=environment, timeout=120, check=False
     )
@@ -69,7 +69,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "picture.txt").write_bytes(b"\x89PNG")
     inputs = [folder / "corpus.txt", folder / "picture.txt"]
     flags = ["--val-fraction", "0.2", "--on-error", "skip", "-j", "1"]
-    code, said = penstock("tokenize", *inputs, "-o", folder / "out", *flags)
+    code, said = penstok("tokenize", *inputs, "-o", folder / "out", *flags)
     assert code == 3, said
     return folder
 
@@ -99,14 +99,14 @@ def lose_lines(output: Path) -> None:
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_killed_repair_is_finished_by_the_next(made: Path, output: Path, fault: str) -> None:
     damage_all(output)
-    code, said = penstock("verify", output, "--repair", "-j", "1", fault=fault)
+    code, said = penstok("verify", output, "--repair", "-j", "1", fault=fault)
     # A worker that is killed is replaced; one that is killed again stops the repair.
     assert code == (1 if fault.startswith("worker") else -signal.SIGKILL), said
     for name in ("train.bin", "val.bin"):
         if (output / name).exists() and fault != "one damaged file taken aside":
             assert (output / name).read_bytes() == (made / "out" / name).read_bytes()
     assert not library.verify(output).is_whole
-    code, said = penstock("verify", output, "--repair", "-j", "1")
+    code, said = penstok("verify", output, "--repair", "-j", "1")
     assert code == 0, said
     assert contents(output) == contents(made / "out")
     assert not (output / WORK).exists()
@@ -116,7 +116,7 @@ def test_a_repair_killed_before_its_mark_goes_is_finished(made: Path, output: Pa
     (output / WORK).mkdir()
     (output / WORK / "repairing").touch()
     (output / "train.bin").rename(output / WORK / "train.bin.partial")
-    code, said = penstock("verify", output, "--repair", "--json")
+    code, said = penstok("verify", output, "--repair", "--json")
     assert code == 0, said
     # What was mended before the kill is not mended again.
     assert '"units_repaired": 0' in said
@@ -127,12 +127,12 @@ def test_a_killed_rebuild_of_the_ledger_is_finished_by_the_next(made: Path, outp
     lose_lines(output)
     damaged = contents(output)
     fault = "finished ledger rebuilt"
-    code, said = penstock("verify", output, "--repair", "-j", "1", fault=fault)
+    code, said = penstok("verify", output, "--repair", "-j", "1", fault=fault)
     assert code == -signal.SIGKILL, said
     assert contents(output) == damaged
     with (output / "train.bin").open("r+b") as file:
         file.write(b"\x01\x02")
-    code, said = penstock("verify", output, "--repair", "-j", "1")
+    code, said = penstok("verify", output, "--repair", "-j", "1")
     assert code == 0, said
     assert "segments.jsonl, train.bin" in said
     assert contents(output) == contents(made / "out")
@@ -147,27 +147,27 @@ def test_random_kills_of_a_repair_lose_nothing(made: Path, output: Path) -> None
         time.sleep(0.4 + chance.random())
         process.kill()
         process.wait()
-    code, said = penstock("verify", output, "--repair", "--full")
+    code, said = penstok("verify", output, "--repair", "--full")
     assert code == 0, said
     assert contents(output) == contents(made / "out")
 
 
 def test_a_full_disk_stops_a_repair_that_the_next_finishes(made: Path, output: Path) -> None:
     (output / "train.bin").unlink()
-    code, said = penstock("verify", output, "--repair", "-j", "1", shell="ulimit -f 512")
+    code, said = penstok("verify", output, "--repair", "-j", "1", shell="ulimit -f 512")
     assert code == 8, said
     assert "make room" in said
     assert not (output / "train.bin").exists()
-    code, said = penstock("verify", output, "--repair", "-j", "1")
+    code, said = penstok("verify", output, "--repair", "-j", "1")
     assert code == 0, said
     assert contents(output) == contents(made / "out")
 
 
 def test_a_repair_waits_for_no_other_run(output: Path) -> None:
     lock = take_lock(output / WORK / "lock")
-    code, said = penstock("verify", output, "--repair")
+    code, said = penstok("verify", output, "--repair")
     assert code == 7, said
-    assert penstock("verify", output, "--full")[0] == 0  # Looking needs no lock.
+    assert penstok("verify", output, "--full")[0] == 0  # Looking needs no lock.
     os.close(lock)
 
 
@@ -176,24 +176,24 @@ def test_a_repair_keeps_out_of_a_job_that_goes_on(made: Path, output: Path) -> N
         file.write(b"\x01\x02")
     flags = ["-o", str(output), "-j", "1", "--overwrite", "--seed", "9"]
     fault = "ledger on disk:2"
-    code, said = penstock("tokenize", made / "corpus.txt", *flags, fault=fault)
+    code, said = penstok("tokenize", made / "corpus.txt", *flags, fault=fault)
     assert code == -signal.SIGKILL, said
     partial = (output / WORK / "train.bin.partial").read_bytes()
-    code, said = penstock("verify", output, "--repair")
+    code, said = penstok("verify", output, "--repair")
     assert code == 5, said
     assert "unfinished" in said
     assert (output / WORK / "train.bin.partial").read_bytes() == partial
-    assert penstock("verify", output, "--full")[0] == 6
+    assert penstok("verify", output, "--full")[0] == 6
 
 
 def test_an_unfinished_job_is_no_pass_and_says_what_to_type(made: Path, tmp_path: Path) -> None:
     for fault in ("ledger on disk:2", "ledger renamed"):
         output = tmp_path / fault[:10]
         flags = ["-o", str(output), "-j", "1"]
-        code, said = penstock("tokenize", made / "corpus.txt", *flags, fault=fault)
+        code, said = penstok("tokenize", made / "corpus.txt", *flags, fault=fault)
         assert code == -signal.SIGKILL, said
         for repair in ([], ["--repair"]):
-            code, said = penstock("verify", output, *repair)
+            code, said = penstok("verify", output, *repair)
             assert code == 6, said
             assert "run the command that was started here again" in said
 
@@ -202,18 +202,18 @@ def test_a_rerun_that_notices_damage_names_a_command_that_works(made: Path, outp
     os.truncate(output / "train.bin", 100)
     inputs = [made / "corpus.txt", made / "picture.txt"]
     flags = ["--val-fraction", "0.2", "--on-error", "skip"]
-    code, said = penstock("tokenize", *inputs, "-o", output, *flags)
+    code, said = penstok("tokenize", *inputs, "-o", output, *flags)
     assert code == 5
-    (command,) = [part for part in said.split("`") if part.startswith("penstock verify")]
-    code, said = penstock(*command.split()[1:])
+    (command,) = [part for part in said.split("`") if part.startswith("penstok verify")]
+    code, said = penstok(*command.split()[1:])
     assert code == 0, said
-    code, said = penstock("tokenize", *inputs, "-o", output, *flags)
+    code, said = penstok("tokenize", *inputs, "-o", output, *flags)
     assert "nothing to do" in said
 
 
 def test_findings_as_json_lines(output: Path) -> None:
     damage_all(output)
-    code, said = penstock("verify", output, "--full", "--json", "-q")
+    code, said = penstok("verify", output, "--full", "--json", "-q")
     assert code == 6
     lines = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
     *findings, summary = [line for line in lines if line["type"] != "status"]
@@ -231,10 +231,10 @@ def test_findings_as_json_lines(output: Path) -> None:
 def test_text_from_a_ledger_reaches_no_terminal_unescaped(tmp_path: Path) -> None:
     name = tmp_path / "a\x1b[31mred\nline.txt"
     name.write_text("some words " * 30)
-    assert penstock("tokenize", name, "-o", tmp_path / "out")[0] == 0
+    assert penstok("tokenize", name, "-o", tmp_path / "out")[0] == 0
     with (tmp_path / "out" / "train.bin").open("r+b") as file:
         file.write(b"\x00\x00")
-    code, said = penstock("verify", tmp_path / "out")
+    code, said = penstok("verify", tmp_path / "out")
     assert code == 6
     assert "\\x1b[31mred" in said
     assert "\x1b" not in said
@@ -244,10 +244,10 @@ def test_a_long_list_is_cut_and_counted(tmp_path: Path) -> None:
     for idx in range(60):
         (tmp_path / f"{idx}.txt").write_text(f"document {idx}")
     inputs = sorted(tmp_path.glob("*.txt"))
-    assert penstock("tokenize", *inputs, "-o", tmp_path / "out")[0] == 0
+    assert penstok("tokenize", *inputs, "-o", tmp_path / "out")[0] == 0
     size = (tmp_path / "out" / "train.bin").stat().st_size
     (tmp_path / "out" / "train.bin").write_bytes(bytes(size))
-    code, said = penstock("verify", tmp_path / "out", "--full")
+    code, said = penstok("verify", tmp_path / "out", "--full")
     assert code == 6
     assert said.count("unit ") == 20
     assert "and 40 more" in said

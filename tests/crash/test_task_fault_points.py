@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from processes import contents, run, write_corpus
 
-import penstock as library
+import penstok as library
 
 pytestmark = [pytest.mark.crash, pytest.mark.slow]
 
@@ -90,7 +90,7 @@ def check(folder: Path, output: Path) -> None:
     assert (output / "skipped.jsonl").read_bytes() == (
         folder / "unbroken" / "skipped.jsonl"
     ).read_bytes()
-    assert not (output / ".penstock").exists()
+    assert not (output / ".penstok").exists()
     assert library.verify(output, full=True).is_whole
 
 

@@ -14,15 +14,15 @@ import pytest
 from support import expected_splits, reference
 
 if TYPE_CHECKING:
-    from conftest import RunPenstock
+    from conftest import RunPenstok
 
 
 def tokenize(
-    penstock: RunPenstock, data: bytes, *flags: str
+    penstok: RunPenstok, data: bytes, *flags: str
 ) -> tuple[list[int], dict[str, Any], str]:
     """Tokenize bytes without val; return the ids, the counts and what was said."""
     Path("text.txt").write_bytes(data)
-    done = penstock("tokenize", "text.txt", "--val-fraction", "0", "--overwrite", *flags)
+    done = penstok("tokenize", "text.txt", "--val-fraction", "0", "--overwrite", *flags)
     manifest = json.loads(Path("tokens/manifest.json").read_text())
     return np.fromfile("tokens/train.bin", "<u2").tolist(), manifest["counts"], done.stderr
 
@@ -67,14 +67,14 @@ def ids_of(*documents: bytes) -> list[int]:
         (["text.txt", "-j", "0"], 2, "`0` is too small"),
         (["text.txt", "--no-such-flag"], 2, "No such option"),
         (["text.txt", "-o", "text.txt/out"], 8, "cannot be written"),
-        (["text.txt", "-o", "/proc/penstock"], 8, "cannot be written"),
+        (["text.txt", "-o", "/proc/penstok"], 8, "cannot be written"),
         (["text.txt", "-o", "foreign"], 5, "`train.bin` exists and is not from a finished job"),
         (["text.txt", "-o", "broken"], 5, "the output folder holds something else"),
     ],
     ids=lambda value: " ".join(value)[-40:] if isinstance(value, list) else None,
 )
 def test_errors_say_what_and_what_next(
-    penstock: RunPenstock, tmp_path: Path, arguments: list[str], exit_code: int, words: str
+    penstok: RunPenstok, tmp_path: Path, arguments: list[str], exit_code: int, words: str
 ) -> None:
     (tmp_path / "text.txt").write_text("some text")
     (tmp_path / "empty.txt").touch()
@@ -88,7 +88,7 @@ def test_errors_say_what_and_what_next(
         (tmp_path / folder).mkdir()
     (tmp_path / "foreign" / "train.bin").write_bytes(b"mine")
     (tmp_path / "broken" / "manifest.json").write_text("{")
-    done = penstock("tokenize", *arguments, exit_code=exit_code)
+    done = penstok("tokenize", *arguments, exit_code=exit_code)
     assert words in done.stderr.replace("│", " ")
     if "No such option" not in words:
         assert "error: " in done.stderr
@@ -97,179 +97,179 @@ def test_errors_say_what_and_what_next(
     assert not (tmp_path / "tokens").exists()
 
 
-def test_unusable_files_can_be_skipped(penstock: RunPenstock, tmp_path: Path) -> None:
+def test_unusable_files_can_be_skipped(penstok: RunPenstok, tmp_path: Path) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
     (folder / "good.txt").write_text("good")
     (folder / "bad.gz").write_bytes(b"\x1f\x8b")
     (folder / "gone.txt").symlink_to("nowhere")
-    done = penstock("tokenize", "in", "--on-error", "skip", "--val-fraction", "0", exit_code=3)
+    done = penstok("tokenize", "in", "--on-error", "skip", "--val-fraction", "0", exit_code=3)
     assert "skipped: in/bad.gz: the gzip data is cut off" in done.stderr
     manifest = json.loads((tmp_path / "tokens" / "manifest.json").read_text())
     assert manifest["counts"]["skipped_records"] == 2
     assert [record["skipped"] for record in manifest["inputs"]] == [0, 1, 1]
 
 
-def test_invalid_utf8_is_replaced_and_counted(penstock: RunPenstock) -> None:
-    ids, counts, said = tokenize(penstock, b"ok \xff\xfe bad \xe2\x82 cut \xef\xbf\xbd kept")
+def test_invalid_utf8_is_replaced_and_counted(penstok: RunPenstok) -> None:
+    ids, counts, said = tokenize(penstok, b"ok \xff\xfe bad \xe2\x82 cut \xef\xbf\xbd kept")
     assert ids == ids_of("ok \ufffd\ufffd bad \ufffd cut \ufffd kept".encode())
     assert counts["invalid_utf8"] == 3
     assert "3 invalid UTF-8 sequences were replaced" in said
 
 
-def test_invalid_utf8_can_be_ignored_or_refused(penstock: RunPenstock) -> None:
-    ids, counts, _ = tokenize(penstock, b"ok \xff\xfe bad", "--invalid-utf8", "ignore")
+def test_invalid_utf8_can_be_ignored_or_refused(penstok: RunPenstok) -> None:
+    ids, counts, _ = tokenize(penstok, b"ok \xff\xfe bad", "--invalid-utf8", "ignore")
     assert ids == ids_of(b"ok  bad")
     assert counts["invalid_utf8"] == 2
-    done = penstock("tokenize", "text.txt", "-o", "other", "--invalid-utf8", "stop", exit_code=4)
+    done = penstok("tokenize", "text.txt", "-o", "other", "--invalid-utf8", "stop", exit_code=4)
     assert "text.txt, byte 3" in done.stderr
     assert not Path("other").exists()
 
 
-def test_nul_bytes_marks_and_line_ends(penstock: RunPenstock) -> None:
-    ids, counts, said = tokenize(penstock, b"\xef\xbb\xbfa\0b\r\nno final newline")
+def test_nul_bytes_marks_and_line_ends(penstok: RunPenstok) -> None:
+    ids, counts, said = tokenize(penstok, b"\xef\xbb\xbfa\0b\r\nno final newline")
     assert ids == ids_of(b"a\0b\r\nno final newline")
     assert counts["nul_bytes"] == 1
     assert counts["byte_order_marks"] == 1
     assert "1 byte order marks were left out" in said
 
 
-def test_a_mark_inside_the_text_is_text(penstock: RunPenstock) -> None:
+def test_a_mark_inside_the_text_is_text(penstok: RunPenstok) -> None:
     text = "a\ufeffb".encode()
-    assert tokenize(penstock, text)[0] == ids_of(text)
+    assert tokenize(penstok, text)[0] == ids_of(text)
 
 
 @pytest.mark.slow
-def test_one_word_of_5_mb_is_cut_and_counted(penstock: RunPenstock) -> None:
-    ids, counts, said = tokenize(penstock, b"before " + b"a" * 5_000_000 + b" after")
+def test_one_word_of_5_mb_is_cut_and_counted(penstok: RunPenstok) -> None:
+    ids, counts, said = tokenize(penstok, b"before " + b"a" * 5_000_000 + b" after")
     assert counts["forced_cuts"] == 3
     assert "3 forced cuts" in said
     assert reference().decode(ids[:-1]) == "before " + "a" * 5_000_000 + " after"
 
 
 @pytest.mark.slow
-def test_a_run_of_1_mib_stays_exact(penstock: RunPenstock) -> None:
+def test_a_run_of_1_mib_stays_exact(penstok: RunPenstok) -> None:
     data = b"x " * 300_000 + b"a" * (1 << 20) + b" end"
-    ids, counts, _ = tokenize(penstock, data)
+    ids, counts, _ = tokenize(penstok, data)
     assert counts["forced_cuts"] == 0
     assert ids == ids_of(data)
 
 
 @pytest.mark.slow
-def test_one_long_line_stays_exact(penstock: RunPenstock) -> None:
+def test_one_long_line_stays_exact(penstok: RunPenstok) -> None:
     data = b" ".join(b"%d words" % number for number in range(1_500_000))
     assert len(data) > 16 << 20
-    ids, counts, _ = tokenize(penstock, data, "--docs-by", "line")
+    ids, counts, _ = tokenize(penstok, data, "--docs-by", "line")
     assert ids == ids_of(data)
     assert counts["documents"] == 1
 
 
-def test_a_separator_across_a_block_border(penstock: RunPenstock) -> None:
+def test_a_separator_across_a_block_border(penstok: RunPenstok) -> None:
     filler = b"word " * 419_430
     data = filler[: (2 << 20) - 5] + b"<|endoftext|>second"
-    ids, counts, _ = tokenize(penstock, data, "--doc-separator", "<|endoftext|>")
+    ids, counts, _ = tokenize(penstok, data, "--doc-separator", "<|endoftext|>")
     assert counts["documents"] == 2
     assert ids[-2:] == ids_of(b"second")
 
 
-def test_extreme_val_fractions(penstock: RunPenstock, tmp_path: Path) -> None:
+def test_extreme_val_fractions(penstok: RunPenstok, tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("one\ntwo\nthree\n")
     for fraction, full, empty in (("0", "train", "val"), ("1", "val", "train")):
-        penstock(
+        penstok(
             "tokenize", "text.txt", "--docs-by", "line", "--val-fraction", fraction, "-o", fraction
         )
         assert (tmp_path / fraction / f"{full}.bin").stat().st_size > 0
         assert (tmp_path / fraction / f"{empty}.bin").stat().st_size == 0
-    done = penstock("tokenize", "text.txt", "--docs-by", "line", "-o", "default")
+    done = penstok("tokenize", "text.txt", "--docs-by", "line", "-o", "default")
     assert "val is empty: too few documents to choose from (3)" in done.stderr
 
 
-def test_another_jobs_output_is_a_conflict(penstock: RunPenstock, tmp_path: Path) -> None:
+def test_another_jobs_output_is_a_conflict(penstok: RunPenstok, tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("some text")
-    penstock("tokenize", "text.txt")
+    penstok("tokenize", "text.txt")
     before = (tmp_path / "tokens" / "train.bin").read_bytes()
-    done = penstock("tokenize", "text.txt", "--seed", "7", exit_code=5)
+    done = penstok("tokenize", "text.txt", "--seed", "7", exit_code=5)
     assert "seed: 0 there, 7 here" in done.stderr
     assert "`--overwrite` to delete 2 files" in done.stderr
     (tmp_path / "text.txt").write_text("some other text")
-    done = penstock("tokenize", "text.txt", exit_code=5)
+    done = penstok("tokenize", "text.txt", exit_code=5)
     assert "input `text.txt`: 9 bytes there, 15 here" in done.stderr
     assert (tmp_path / "tokens" / "train.bin").read_bytes() == before
-    penstock("tokenize", "text.txt", "--overwrite")
+    penstok("tokenize", "text.txt", "--overwrite")
     assert (tmp_path / "tokens" / "train.bin").read_bytes() != before
 
 
-def test_overwriting_shards_leaves_none_behind(penstock: RunPenstock, tmp_path: Path) -> None:
+def test_overwriting_shards_leaves_none_behind(penstok: RunPenstok, tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("some text of a few tokens")
-    penstock("tokenize", "text.txt", "--shard-tokens", "2")
-    penstock("tokenize", "text.txt", "--overwrite")
+    penstok("tokenize", "text.txt", "--shard-tokens", "2")
+    penstok("tokenize", "text.txt", "--overwrite")
     names = sorted(path.name for path in (tmp_path / "tokens").iterdir())
     assert names == ["manifest.json", "segments.jsonl", "train.bin", "val.bin"]
 
 
-def test_nothing_to_look_at_is_damage(penstock: RunPenstock, tmp_path: Path) -> None:
+def test_nothing_to_look_at_is_damage(penstok: RunPenstok, tmp_path: Path) -> None:
     for command in ("info", "show"):
-        assert "no finished job" in penstock(command, tmp_path, exit_code=6).stderr
+        assert "no finished job" in penstok(command, tmp_path, exit_code=6).stderr
     (tmp_path / "text.txt").write_text("some text")
-    penstock("tokenize", "text.txt")
+    penstok("tokenize", "text.txt")
     (tmp_path / "tokens" / "train.bin").write_bytes(b"x")
-    assert "has 1 bytes where" in penstock("info", "tokens", exit_code=6).stderr
+    assert "has 1 bytes where" in penstok("info", "tokens", exit_code=6).stderr
 
 
 def test_a_finished_job_without_its_files_is_a_conflict(
-    penstock: RunPenstock, tmp_path: Path
+    penstok: RunPenstok, tmp_path: Path
 ) -> None:
     (tmp_path / "text.txt").write_text("some text")
-    penstock("tokenize", "text.txt")
+    penstok("tokenize", "text.txt")
     (tmp_path / "tokens" / "train.bin").unlink()
-    assert "is missing" in penstock("tokenize", "text.txt", exit_code=5).stderr
-    penstock("tokenize", "text.txt", "--overwrite")
+    assert "is missing" in penstok("tokenize", "text.txt", exit_code=5).stderr
+    penstok("tokenize", "text.txt", "--overwrite")
 
 
-def test_a_job_does_not_overwrite_its_input(penstock: RunPenstock, tmp_path: Path) -> None:
+def test_a_job_does_not_overwrite_its_input(penstok: RunPenstok, tmp_path: Path) -> None:
     (tmp_path / "train.bin").write_text("precious text")
-    penstock("tokenize", "train.bin", "-o", ".", "--overwrite", exit_code=2)
+    penstok("tokenize", "train.bin", "-o", ".", "--overwrite", exit_code=2)
     assert (tmp_path / "train.bin").read_text() == "precious text"
 
 
-def test_the_output_may_be_the_input_folder(penstock: RunPenstock, tmp_path: Path) -> None:
+def test_the_output_may_be_the_input_folder(penstok: RunPenstok, tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("some text")
-    penstock("tokenize", ".", "-o", ".", "--val-fraction", "0")
+    penstok("tokenize", ".", "-o", ".", "--val-fraction", "0")
     assert json.loads((tmp_path / "manifest.json").read_text())["counts"]["documents"] == 1
 
 
-def test_a_folder_under_an_output_name_is_a_conflict(penstock: RunPenstock, tmp_path: Path) -> None:
+def test_a_folder_under_an_output_name_is_a_conflict(penstok: RunPenstok, tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("some text")
     (tmp_path / "tokens" / "val.bin").mkdir(parents=True)
     for flags in ([], ["--overwrite"]):
-        penstock("tokenize", "text.txt", *flags, exit_code=5)
-        assert not (tmp_path / "tokens" / ".penstock").exists()
+        penstok("tokenize", "text.txt", *flags, exit_code=5)
+        assert not (tmp_path / "tokens" / ".penstok").exists()
 
 
-def test_empty_files_are_counted(penstock: RunPenstock, tmp_path: Path) -> None:
+def test_empty_files_are_counted(penstok: RunPenstok, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("some text")
     (tmp_path / "b.txt").touch()
     (tmp_path / "c.txt").write_bytes(b"\xef\xbb\xbf")
-    penstock("tokenize", "a.txt", "b.txt", "c.txt")
+    penstok("tokenize", "a.txt", "b.txt", "c.txt")
     counts = json.loads((tmp_path / "tokens" / "manifest.json").read_text())["counts"]
     assert counts["empty_documents"] == 2
     assert counts["byte_order_marks"] == 1
 
 
 def test_a_skipped_file_is_said_again_when_nothing_is_to_do(
-    penstock: RunPenstock, tmp_path: Path
+    penstok: RunPenstok, tmp_path: Path
 ) -> None:
     (tmp_path / "a.txt").write_text("some text")
     (tmp_path / "b\n.gz").write_bytes(b"\x1f\x8b")
     for words in ("wrote", "nothing to do"):
-        done = penstock("tokenize", "a.txt", "b\n.gz", "--on-error", "skip", exit_code=3)
+        done = penstok("tokenize", "a.txt", "b\n.gz", "--on-error", "skip", exit_code=3)
         assert words in done.stderr
         assert "skipped: b\\n.gz: the gzip data is cut off" in done.stderr
 
 
-def test_the_reference_says_what_it_cannot_do(penstock: RunPenstock, tmp_path: Path) -> None:
+def test_the_reference_says_what_it_cannot_do(penstok: RunPenstok, tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_bytes(b"a" + b" " * 1_040_000 + b"b")
-    command = [sys.executable, "-m", "penstock", "tokenize", "text.txt", "--engine", "tiktoken"]
+    command = [sys.executable, "-m", "penstok", "tokenize", "text.txt", "--engine", "tiktoken"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "tiktoken cannot encode this text" in done.stderr
@@ -277,23 +277,23 @@ def test_the_reference_says_what_it_cannot_do(penstock: RunPenstock, tmp_path: P
 
 
 def test_a_limit_beside_a_unit_border_closes_the_document(
-    penstock: RunPenstock, tmp_path: Path
+    penstok: RunPenstok, tmp_path: Path
 ) -> None:
     text = b"a few words " * 1_500_000
     (tmp_path / "text.txt").write_bytes(text)
     for rule in (["--docs-by", "file"], ["--doc-separator", "@@"]):
         for limit in ((16 << 20) - 1, 16 << 20, (16 << 20) + 1):
             flags = [*rule, "--limit", str(limit), "--val-fraction", "0", "--overwrite"]
-            penstock("tokenize", "text.txt", *flags, "--engine", "auto")
+            penstok("tokenize", "text.txt", *flags, "--engine", "auto")
             ids = np.fromfile(tmp_path / "tokens" / "train.bin", "<u2")
             assert ids[-1] == 50256
             assert (ids == 50256).sum() == 1
 
 
-def test_short_lines_beside_a_forced_cut_are_quick(penstock: RunPenstock, tmp_path: Path) -> None:
+def test_short_lines_beside_a_forced_cut_are_quick(penstok: RunPenstok, tmp_path: Path) -> None:
     lines = b"x\n" * 500_000
     (tmp_path / "text.txt").write_bytes(lines + b"y" * (2 << 20) + b"\n" + lines)
-    penstock("tokenize", "text.txt", "--docs-by", "line", "--engine", "auto")
+    penstok("tokenize", "text.txt", "--docs-by", "line", "--engine", "auto")
     counts = json.loads((tmp_path / "tokens" / "manifest.json").read_text())["counts"]
     assert counts["documents"] == 1_000_001
     assert counts["forced_cuts"] >= 1
@@ -301,12 +301,12 @@ def test_short_lines_beside_a_forced_cut_are_quick(penstock: RunPenstock, tmp_pa
 
 @pytest.mark.parametrize("size", [1000, 1_500_000])
 def test_a_file_of_white_space_is_an_empty_document_when_stripped(
-    penstock: RunPenstock, tmp_path: Path, size: int
+    penstok: RunPenstok, tmp_path: Path, size: int
 ) -> None:
     (tmp_path / "blank.txt").write_bytes(b" " * size)
     (tmp_path / "text.txt").write_text(" some text ")
     flags = ["--strip", "--docs-by", "file", "--val-fraction", "0"]
-    penstock("tokenize", "blank.txt", "text.txt", *flags)
+    penstok("tokenize", "blank.txt", "text.txt", *flags)
     counts = json.loads((tmp_path / "tokens" / "manifest.json").read_text())["counts"]
     assert (counts["documents"], counts["empty_documents"]) == (1, 1)
     ids = np.fromfile(tmp_path / "tokens" / "train.bin", "<u2").tolist()

@@ -26,8 +26,8 @@ from compressed import compress
 from processes import SMALL_UNITS, wait_for, write_corpus
 from support import ROOT
 
-import penstock
-from penstock.manifest import Manifest
+import penstok
+from penstok.output.manifest import Manifest
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -77,7 +77,7 @@ FLAGS = ("--val-fraction", "0.5", "--on-error", "skip", "--doc-separator", SEPAR
 def local(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same job on this machine alone."""
     output = tmp_path_factory.mktemp("local") / "out"
-    penstock.tokenize(corpus, output, **SHAPING, **SMALL)
+    penstok.tokenize(corpus, output, **SHAPING, **SMALL)
     return output
 
 
@@ -86,7 +86,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Ten megabytes that take a slow engine long enough to be disturbed; `local` is its output."""
     folder = tmp_path_factory.mktemp("plain")
     write_corpus(folder / "text.txt", 5000)
-    penstock.tokenize(folder / "text.txt", folder / "local", engine="tiktoken", **SMALL)
+    penstok.tokenize(folder / "text.txt", folder / "local", engine="tiktoken", **SMALL)
     return folder
 
 
@@ -130,7 +130,7 @@ def check(output: Path, local: Path) -> Manifest:
     """Compare with the output of this machine alone; return the manifest."""
     for split in ("train", "val"):
         assert joined(output, split) == (local / f"{split}.bin").read_bytes()
-    found, expected = penstock.open(output).manifest, penstock.open(local).manifest
+    found, expected = penstok.open(output).manifest, penstok.open(local).manifest
     assert found.counts == expected.counts
     assert found.inputs == expected.inputs
     for split in ("train", "val"):
@@ -138,7 +138,7 @@ def check(output: Path, local: Path) -> Manifest:
     lists = [folder / "skipped.jsonl" for folder in (output, local)]
     assert lists[0].exists() == lists[1].exists()
     assert not lists[0].exists() or lists[0].read_bytes() == lists[1].read_bytes()
-    assert not (output / ".penstock").exists()
+    assert not (output / ".penstok").exists()
     nodes = found.run["nodes"]
     assert sum(node["tasks"] for node in nodes) == found.run["tasks"]
     assert sum(node["tokens"] for node in nodes) == found.counts["tokens"]
@@ -162,7 +162,7 @@ def test_any_number_of_nodes_makes_the_same_bytes(
     for node in summary["run"]["nodes"]:
         assert f"node {node['name']}: {node['tasks']} tasks" in said
     if number == 3:
-        report = penstock.verify(tmp_path / "out", full=True, source=True)
+        report = penstok.verify(tmp_path / "out", full=True, source=True)
         assert report.is_whole, report.findings
 
 
@@ -172,7 +172,7 @@ def test_a_limit_and_records_only(nodes: Nodes, corpus: Path, tmp_path: Path) ->
     folder.mkdir()
     for name in ("b.jsonl", "c.parquet"):
         shutil.copy(corpus / name, folder)
-    penstock.tokenize(folder, tmp_path / "local", on_error="skip", limit_bytes=900_000, **SMALL)
+    penstok.tokenize(folder, tmp_path / "local", on_error="skip", limit_bytes=900_000, **SMALL)
     flags = ("--on-error", "skip", "--limit", "900000", "--task-size", "200K")
     command = command_of(nodes, Path("in"), Path("out"), *flags)
     run(command, 3, folder=tmp_path)
@@ -182,15 +182,15 @@ def test_a_limit_and_records_only(nodes: Nodes, corpus: Path, tmp_path: Path) ->
 
 
 def num_done(output: Path) -> int:
-    return len(list(output.glob(".penstock/tasks/*.jsonl")))
+    return len(list(output.glob(".penstok/tasks/*.jsonl")))
 
 
 def workers_below(process: psutil.Process) -> list[psutil.Process]:
-    """Return penstock's own workers below a process: what does the work."""
+    """Return penstok's own workers below a process: what does the work."""
     return [
         child
         for child in process.children(recursive=True)
-        if "penstock.executors.serve" in " ".join(child.cmdline())
+        if "penstok.executors.worker_process" in " ".join(child.cmdline())
     ]
 
 
@@ -201,7 +201,7 @@ def test_a_killed_node_and_killed_workers_change_nothing(
     output = tmp_path / "out"
     command = command_of(nodes, plain / "text.txt", output, "--engine", "tiktoken")
     process = start(command)
-    wait_for((output / ".penstock" / "job.jsonl").exists)
+    wait_for((output / ".penstok" / "job.jsonl").exists)
     second = start(command)
     wait_for(lambda: num_done(output) >= 1)
     nodes.kill("three")
@@ -295,7 +295,7 @@ def test_what_one_node_does_not_see_is_told_with_its_name(
         assert "the output is not the one that the other nodes see" in said
         assert f"node blind: {hidden / 'out'}" in said
     for output in (tmp_path / "out", hidden / "out"):
-        assert list(output.iterdir()) == [output / ".penstock"]
+        assert list(output.iterdir()) == [output / ".penstok"]
         assert num_done(output) == 0
     # Without that node the same command goes on.
     run(command_of(nodes, text, tmp_path / "out"))
@@ -311,7 +311,7 @@ def test_a_node_without_a_core_need_not_see_anything(
     with blind_node(nodes, hidden, num_cores=0):
         shutil.copy(plain / "text.txt", hidden)
         run(command_of(nodes, hidden / "text.txt", hidden / "out"))
-    manifest = penstock.open(hidden / "out").manifest
+    manifest = penstok.open(hidden / "out").manifest
     assert [node["name"] for node in manifest.run["nodes"]] == ["one"]
 
 
@@ -337,15 +337,15 @@ def test_more_memory_than_any_node_has_is_refused(
 def test_an_address_without_a_cluster_is_refused_at_once(plain: Path, tmp_path: Path) -> None:
     started = time.monotonic()
     flags = ("--executor", "ray", "--ray-address", "127.0.0.1:1", "-o", str(tmp_path / "out"))
-    command = [sys.executable, "-m", "penstock", "tokenize", str(plain / "text.txt"), *flags]
+    command = [sys.executable, "-m", "penstok", "tokenize", str(plain / "text.txt"), *flags]
     _, said = run(command, 2)
     assert "no Ray cluster answers at `127.0.0.1:1`" in said
     assert time.monotonic() - started < 30
 
 
 def test_without_the_package_the_install_is_named(plain: Path, tmp_path: Path) -> None:
-    blocked = "import sys; sys.modules['ray'] = None; from penstock.cli import main; main()"
+    blocked = "import sys; sys.modules['ray'] = None; from penstok.cli import main; main()"
     job = ("tokenize", str(plain / "text.txt"), "-o", str(tmp_path / "out"), "--executor", "ray")
     _, said = run([sys.executable, "-c", blocked, *job], 2)
-    assert "pip install 'penstock[ray]'" in said
+    assert "pip install 'penstok[ray]'" in said
     assert not (tmp_path / "out").exists()

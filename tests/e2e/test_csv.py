@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import RunPenstock
+from conftest import RunPenstok
 from csv_cases import write_csv
 from processes import contents, run
 from support import EXAMPLES
@@ -34,7 +34,7 @@ def table_of(documents: list[str], *, end: str = "\n", delimiter: str = ",") -> 
 
 
 def test_the_same_documents_give_the_same_bytes(
-    tmp_path: Path, penstock: RunPenstock, documents: list[str]
+    tmp_path: Path, penstok: RunPenstok, documents: list[str]
 ) -> None:
     (tmp_path / "a.txt").write_bytes("<|endoftext|>".join(documents).encode())
     lines = [json.dumps({"text": text}) for text in documents]
@@ -44,34 +44,34 @@ def test_the_same_documents_give_the_same_bytes(
     (tmp_path / "c.csv.gz").write_bytes(gzip.compress(table_of(documents)))
     (tmp_path / "d.tsv").write_bytes(table_of(documents, delimiter="\t"))
     for name in ("a.txt", "a.jsonl", "a.csv", "b.csv", "c.csv.gz", "d.tsv"):
-        penstock("tokenize", name, "-o", f"out-{name}", *VAL)
+        penstok("tokenize", name, "-o", f"out-{name}", *VAL)
         assert contents(tmp_path / f"out-{name}") == contents(tmp_path / "out-a.txt")
     manifest = json.loads((tmp_path / "out-b.csv" / "manifest.json").read_text())
     assert manifest["inputs"][0]["format"] == "csv"
     assert manifest["counts"]["byte_order_marks"] == 1
     assert manifest["counts"]["input_bytes"] == (tmp_path / "b.csv").stat().st_size
-    penstock("verify", "out-a.csv", "--full", "--source")
+    penstok("verify", "out-a.csv", "--full", "--source")
 
 
 def test_standard_input_and_another_column(tmp_path: Path, documents: list[str]) -> None:
     (tmp_path / "a.csv").write_bytes(table_of(documents))
     flags = ("--text-key", "id", "--input-format", "csv", *VAL)
     assert run("tokenize", tmp_path / "a.csv", "-o", tmp_path / "file", *flags)[0] == 0
-    command = [sys.executable, "-m", "penstock", "tokenize", "-", "-o", str(tmp_path / "pipe")]
+    command = [sys.executable, "-m", "penstok", "tokenize", "-", "-o", str(tmp_path / "pipe")]
     command += flags
     subprocess.run(command, input=table_of(documents), check=True, capture_output=True)
     assert contents(tmp_path / "pipe") == contents(tmp_path / "file")
 
 
-def test_a_missing_column_names_those_that_exist(tmp_path: Path, penstock: RunPenstock) -> None:
+def test_a_missing_column_names_those_that_exist(tmp_path: Path, penstok: RunPenstok) -> None:
     (tmp_path / "a.csv").write_text('id,"content, full"\n1,words\n')
-    said = penstock("tokenize", "a.csv", exit_code=4).stderr
+    said = penstok("tokenize", "a.csv", exit_code=4).stderr
     assert "column `text` is missing; the header has `id`, `content, full`" in said
     assert "a.csv, the first record" in said
     assert "`--text-key 'content, full'`" in said
     assert not (tmp_path / "tokens").exists()
     (tmp_path / "b.csv").write_text("text\nwords\n")
-    penstock("tokenize", "a.csv", "b.csv", "--on-error", "skip", exit_code=3)
+    penstok("tokenize", "a.csv", "b.csv", "--on-error", "skip", exit_code=3)
     skipped = json.loads((tmp_path / "tokens" / "skipped.jsonl").read_text())
     assert (skipped["path"], "is missing" in skipped["reason"]) == ("a.csv", True)
 
@@ -86,16 +86,16 @@ BAD_ROWS = {
 
 @pytest.mark.parametrize(("row", "reason"), BAD_ROWS.items())
 def test_a_bad_record_stops_with_its_place(
-    tmp_path: Path, penstock: RunPenstock, row: str, reason: str
+    tmp_path: Path, penstok: RunPenstok, row: str, reason: str
 ) -> None:
     (tmp_path / "a.csv").write_text('id,text\n1,"two\nlines"\n\n' + row + "\n")
-    said = penstock("tokenize", "a.csv", "-o", "out", exit_code=4).stderr
+    said = penstok("tokenize", "a.csv", "-o", "out", exit_code=4).stderr
     assert "a.csv, line 5, byte 23" in said
     assert reason in said
     assert not (tmp_path / "out").exists()
 
 
-def test_bad_records_are_skipped_and_listed(tmp_path: Path, penstock: RunPenstock) -> None:
+def test_bad_records_are_skipped_and_listed(tmp_path: Path, penstok: RunPenstok) -> None:
     good = [f'{idx},"document {idx}\nwith some words"' for idx in range(100)]
     rows = list(good)
     for idx, row in enumerate(list(BAD_ROWS)[:3]):
@@ -103,8 +103,8 @@ def test_bad_records_are_skipped_and_listed(tmp_path: Path, penstock: RunPenstoc
     rows.append(list(BAD_ROWS)[3])
     (tmp_path / "good.csv").write_text("\n".join(["id,text", *good]))
     (tmp_path / "bad.csv").write_text("\n".join(["id,text", *rows, "and, more"]))
-    penstock("tokenize", "good.csv", "-o", "good", *VAL)
-    said = penstock("tokenize", "bad.csv", "-o", "bad", "--on-error", "skip", *VAL, exit_code=3)
+    penstok("tokenize", "good.csv", "-o", "good", *VAL)
+    said = penstok("tokenize", "bad.csv", "-o", "bad", "--on-error", "skip", *VAL, exit_code=3)
     assert contents(tmp_path / "bad") == contents(tmp_path / "good")
     assert "4 records were skipped" in said.stderr
     listed = (tmp_path / "bad" / "skipped.jsonl").read_text().splitlines()
@@ -113,7 +113,7 @@ def test_bad_records_are_skipped_and_listed(tmp_path: Path, penstock: RunPenstoc
         entry = json.loads(line)
         assert text[entry["position"] :].startswith(row)
         assert reason in entry["reason"]
-    penstock("verify", "bad", "--full", "--source")
+    penstok("verify", "bad", "--full", "--source")
 
 
 def test_a_kill_in_the_middle_is_resumed(tmp_path: Path, documents: list[str]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import RunPenstock
+from conftest import RunPenstok
 from processes import contents, run
 from support import EXAMPLES
 
@@ -41,22 +41,22 @@ def write_lines(path: Path, documents: list[str], *, ascii_only: bool, end: str 
 
 @pytest.mark.parametrize("flags", [(), ("--strip",), ("--eot", "prepend"), ("-j", "1")])
 def test_the_same_documents_give_the_same_bytes(
-    tmp_path: Path, penstock: RunPenstock, documents: list[str], flags: tuple[str, ...]
+    tmp_path: Path, penstok: RunPenstok, documents: list[str], flags: tuple[str, ...]
 ) -> None:
     text = write_text(tmp_path / "a.txt", documents)
     flags = (*VAL, *flags)
-    penstock("tokenize", text, "-o", "text", *flags)
+    penstok("tokenize", text, "-o", "text", *flags)
     plain = contents(tmp_path / "text")
     for idx, (name, ascii_only, end) in enumerate(
         [("a.jsonl", True, "\n"), ("b.ndjson", False, "\r\n"), ("c.json", False, "\n\n")]
     ):
         lines = write_lines(tmp_path / name, documents, ascii_only=ascii_only, end=end)
-        penstock("tokenize", lines, "-o", str(idx), *flags)
+        penstok("tokenize", lines, "-o", str(idx), *flags)
         assert contents(tmp_path / str(idx)) == plain
 
 
 def test_units_of_any_size_give_the_same_bytes(tmp_path: Path, documents: list[str]) -> None:
-    import penstock as library
+    import penstok as library
 
     lines = write_lines(tmp_path / "a.jsonl", documents * 2, ascii_only=False)
     outputs = []
@@ -74,13 +74,13 @@ def test_units_of_any_size_give_the_same_bytes(tmp_path: Path, documents: list[s
     assert outputs[0] == outputs[1] == outputs[2]
 
 
-def test_a_nested_field_and_another_name(tmp_path: Path, penstock: RunPenstock) -> None:
+def test_a_nested_field_and_another_name(tmp_path: Path, penstok: RunPenstok) -> None:
     (tmp_path / "a.log").write_text('{"doc": {"body": "some words"}}\n')
-    penstock(
+    penstok(
         *("tokenize", "a.log", "--input-format", "jsonl", "--text-key", "doc.body"),
         *("-o", "out", "--val-fraction", "0"),
     )
-    assert "some words" in penstock("show", "out").stdout
+    assert "some words" in penstok("show", "out").stdout
 
 
 BAD_LINES = {
@@ -99,31 +99,31 @@ BAD_LINES = {
 
 @pytest.mark.parametrize(("line", "reason"), BAD_LINES.items())
 def test_a_bad_record_stops_with_its_place(
-    tmp_path: Path, penstock: RunPenstock, line: str, reason: str
+    tmp_path: Path, penstok: RunPenstok, line: str, reason: str
 ) -> None:
     (tmp_path / "a.jsonl").write_text('{"text": "good one"}\n\n' + line + "\n")
-    said = penstock("tokenize", "a.jsonl", "-o", "out", exit_code=4).stderr
+    said = penstok("tokenize", "a.jsonl", "-o", "out", exit_code=4).stderr
     assert "a.jsonl, line 3, byte 22" in said
     assert reason in said
     assert not (tmp_path / "out").exists()
 
 
-def test_a_missing_field_names_those_that_exist(tmp_path: Path, penstock: RunPenstock) -> None:
+def test_a_missing_field_names_those_that_exist(tmp_path: Path, penstok: RunPenstok) -> None:
     (tmp_path / "a.jsonl").write_text('{"id": 1, "content": "words", "meta": {"body": "x"}}\n')
-    said = penstock("tokenize", "a.jsonl", exit_code=4).stderr
+    said = penstok("tokenize", "a.jsonl", exit_code=4).stderr
     assert "text key `text` is missing; this line has `content`, `meta.body`" in said
     assert "pass another `--text-key`" in said
 
 
-def test_bad_records_are_skipped_and_listed(tmp_path: Path, penstock: RunPenstock) -> None:
+def test_bad_records_are_skipped_and_listed(tmp_path: Path, penstok: RunPenstok) -> None:
     good = [json.dumps({"text": f"document {idx} with some words"}) for idx in range(300)]
     lines = list(good)
     for idx, line in enumerate(BAD_LINES):
         lines.insert(idx * 20, line)
     (tmp_path / "bad.jsonl").write_text("\n".join(lines))
     (tmp_path / "good.jsonl").write_text("\n".join(good))
-    penstock("tokenize", "good.jsonl", "-o", "good", *VAL)
-    said = penstock("tokenize", "bad.jsonl", "-o", "bad", "--on-error", "skip", *VAL, exit_code=3)
+    penstok("tokenize", "good.jsonl", "-o", "good", *VAL)
+    said = penstok("tokenize", "bad.jsonl", "-o", "bad", "--on-error", "skip", *VAL, exit_code=3)
     assert contents(tmp_path / "bad") == contents(tmp_path / "good")
     assert f"{len(BAD_LINES)} records were skipped" in said.stderr
     listed = (tmp_path / "bad" / "skipped.jsonl").read_text()
@@ -139,28 +139,28 @@ def test_bad_records_are_skipped_and_listed(tmp_path: Path, penstock: RunPenstoc
     assert manifest["inputs"][0]["skipped"] == len(BAD_LINES)
 
 
-def test_lone_surrogates_are_replaced_and_counted(tmp_path: Path, penstock: RunPenstock) -> None:
+def test_lone_surrogates_are_replaced_and_counted(tmp_path: Path, penstok: RunPenstok) -> None:
     (tmp_path / "a.jsonl").write_text('{"text": "a \\ud800 b"}\n{"text": "\\ud83d\\ude00"}\n')
-    penstock("tokenize", "a.jsonl", "-o", "out", "--val-fraction", "0")
+    penstok("tokenize", "a.jsonl", "-o", "out", "--val-fraction", "0")
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert manifest["counts"]["invalid_utf8"] == 1
-    shown = penstock("show", "out").stdout
+    shown = penstok("show", "out").stdout
     assert "a \ufffd b" in shown
     assert "\U0001f600" in shown
 
 
-def test_lone_surrogates_stop_if_invalid_text_must(tmp_path: Path, penstock: RunPenstock) -> None:
+def test_lone_surrogates_stop_if_invalid_text_must(tmp_path: Path, penstok: RunPenstok) -> None:
     lines = '{"text": "\\ud83d\\ude00", "id": "\\udc00"}\n\n{"text": "a \\ud800 b"}\n'
     (tmp_path / "a.jsonl").write_text(lines)
     flags = ("-o", "out", "--invalid-utf8", "stop", "--on-error", "skip")
-    said = penstock("tokenize", "a.jsonl", *flags, exit_code=4).stderr
+    said = penstok("tokenize", "a.jsonl", *flags, exit_code=4).stderr
     assert "half a surrogate pair" in said
     assert f"a.jsonl, line 3, byte {lines.index('{', 1)}" in said
     assert "`--invalid-utf8 replace`" in said
     assert not (tmp_path / "out").exists()
 
 
-def test_lone_surrogates_are_left_out_and_counted(tmp_path: Path, penstock: RunPenstock) -> None:
+def test_lone_surrogates_are_left_out_and_counted(tmp_path: Path, penstok: RunPenstok) -> None:
     lines = [
         '{"text": "a \\ud800b\\u0000 \\uDFFF<|endoftext|>"}',
         '{"text": "\\ud83d\\ude00 and \ufffd"}',
@@ -175,7 +175,7 @@ def test_lone_surrogates_are_left_out_and_counted(tmp_path: Path, penstock: RunP
     )
     counts = []
     for name in ("a", "b"):
-        penstock("tokenize", f"{name}.jsonl", "-o", name, "--invalid-utf8", "ignore", *VAL)
+        penstok("tokenize", f"{name}.jsonl", "-o", name, "--invalid-utf8", "ignore", *VAL)
         counts.append(json.loads((tmp_path / name / "manifest.json").read_text())["counts"])
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
     assert counts[0]["invalid_utf8"] == 5
@@ -192,22 +192,22 @@ def test_lone_surrogates_are_left_out_and_counted(tmp_path: Path, penstock: RunP
     ],
 )
 def test_what_is_no_json_lines_is_said(
-    tmp_path: Path, penstock: RunPenstock, content: bytes, words: str
+    tmp_path: Path, penstok: RunPenstok, content: bytes, words: str
 ) -> None:
     (tmp_path / "a.jsonl").write_bytes(content)
-    assert words in penstock("tokenize", "a.jsonl", exit_code=4).stderr
+    assert words in penstok("tokenize", "a.jsonl", exit_code=4).stderr
 
 
-def test_flags_for_text_are_refused_for_records(tmp_path: Path, penstock: RunPenstock) -> None:
+def test_flags_for_text_are_refused_for_records(tmp_path: Path, penstok: RunPenstok) -> None:
     (tmp_path / "a.jsonl").write_text('{"text": "a"}\n')
-    said = penstock("tokenize", "a.jsonl", "--docs-by", "line", exit_code=2).stderr
+    said = penstok("tokenize", "a.jsonl", "--docs-by", "line", exit_code=2).stderr
     assert "`--input-format text`" in said
 
 
-def test_text_and_records_in_one_job(tmp_path: Path, penstock: RunPenstock) -> None:
+def test_text_and_records_in_one_job(tmp_path: Path, penstok: RunPenstok) -> None:
     (tmp_path / "a.txt").write_text("one<|endoftext|>two")
     (tmp_path / "b.jsonl").write_text('{"text": "three"}\n')
-    penstock("tokenize", "a.txt", "b.jsonl", "-o", "out", "--val-fraction", "0")
+    penstok("tokenize", "a.txt", "b.jsonl", "-o", "out", "--val-fraction", "0")
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert [record["documents"] for record in manifest["inputs"]] == [2, 1]
 
@@ -228,14 +228,14 @@ def test_a_kill_in_the_middle_is_resumed(tmp_path: Path, documents: list[str]) -
 
 
 def test_a_file_of_bad_records_does_not_fill_the_memory(
-    tmp_path: Path, penstock: RunPenstock
+    tmp_path: Path, penstok: RunPenstok
 ) -> None:
     (tmp_path / "bad.jsonl").write_text('{"text": "good"}\n' + "{}\n" * 400_000)
-    penstock("tokenize", "bad.jsonl", "--on-error", "skip", exit_code=3)
+    penstok("tokenize", "bad.jsonl", "--on-error", "skip", exit_code=3)
     manifest = json.loads((tmp_path / "tokens" / "manifest.json").read_text())
     assert manifest["counts"]["skipped_records"] == 400_000
     listed = (tmp_path / "tokens" / "skipped.jsonl").read_text().splitlines()
     assert len(listed) == 1001
     assert "399000 more records" in listed[-1]
     assert (tmp_path / "tokens" / "segments.jsonl").stat().st_size < 200_000
-    penstock("verify", "tokens", "--full", "--source")
+    penstok("verify", "tokens", "--full", "--source")

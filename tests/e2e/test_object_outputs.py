@@ -20,13 +20,13 @@ import pytest
 from processes import run
 from remote_servers import line_to, s3_client, use_s3
 
-import penstock
-from penstock.dataset import Dataset
-from penstock.errors import DamageError, InputError, UsageError
-from penstock.object_paths import ObjectPath, output_path
-from penstock.remote import close_connections
-from penstock.remote_tokens import RemoteTokens
-from penstock.types import SPLITS
+import penstok
+from penstok.data.dataset import Dataset
+from penstok.data.remote_tokens import RemoteTokens
+from penstok.errors import DamageError, InputError, UsageError
+from penstok.storage import close_connections
+from penstok.storage.object_paths import ObjectPath, output_path
+from penstok.types import SPLITS
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -54,7 +54,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "picture.txt").write_bytes(b"\x89PNG and so on")
     names = [folder / "input0.txt", folder / "input1.txt", folder / "picture.txt"]
     for kind, shard_tokens in KINDS.items():
-        penstock.tokenize(
+        penstok.tokenize(
             names, folder / kind, on_error="skip", shard_tokens=shard_tokens, **SETTINGS
         )
     return folder
@@ -78,7 +78,7 @@ def bucket(s3_gateway: int, made: Path) -> Iterator[Any]:
 
 @pytest.fixture
 def s3(bucket: Any, s3_gateway: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A client for what a test changes; penstock finds the same server by its environment."""
+    """A client for what a test changes; penstok finds the same server by its environment."""
     use_s3(monkeypatch, s3_gateway)
     yield bucket
     close_connections()
@@ -86,7 +86,7 @@ def s3(bucket: Any, s3_gateway: int, monkeypatch: pytest.MonkeyPatch) -> Iterato
 
 def told(*arguments: str | Path) -> tuple[int, str, str]:
     """Run a command; return its exit code, what it gave and what it said."""
-    command = [sys.executable, "-m", "penstock", *map(str, arguments)]
+    command = [sys.executable, "-m", "penstok", *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert "Traceback" not in done.stderr, done.stderr
     return done.returncode, done.stdout, done.stderr
@@ -122,7 +122,7 @@ def test_a_command_says_the_same_of_a_folder_and_of_objects(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_dataset_has_the_same_tokens(s3: Any, made: Path, kind: str) -> None:
-    here, there = penstock.open(made / kind), penstock.open(f"s3://{BUCKET}/{kind}")
+    here, there = penstok.open(made / kind), penstok.open(f"s3://{BUCKET}/{kind}")
     assert there.manifest == here.manifest
     for split in SPLITS:
         for mine, theirs in zip(here.shards(split), there.shards(split), strict=True):
@@ -146,7 +146,7 @@ def test_a_dataset_has_the_same_tokens(s3: Any, made: Path, kind: str) -> None:
 
 
 def test_tokens_are_indexed_like_an_array(s3: Any, made: Path) -> None:
-    mine, theirs = penstock.open(made / "whole").train, penstock.open(f"s3://{BUCKET}/whole").train
+    mine, theirs = penstok.open(made / "whole").train, penstok.open(f"s3://{BUCKET}/whole").train
     assert isinstance(theirs, RemoteTokens)
     for place in (0, 17, -1, -len(mine)):
         assert theirs[place] == mine[place]
@@ -177,8 +177,8 @@ def _read_in_child(tokens: RemoteTokens, number: int, pipe: Any) -> None:
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_tokens_are_read_in_forked_and_in_new_processes(s3: Any, made: Path) -> None:
     """As data loaders do: none speaks on the connections of another."""
-    expected = penstock.open(made / "whole").read("train", 100, 100).tolist()
-    dataset = penstock.open(f"s3://{BUCKET}/whole")
+    expected = penstok.open(made / "whole").read("train", 100, 100).tolist()
+    dataset = penstok.open(f"s3://{BUCKET}/whole")
     tokens = dataset.train
     assert isinstance(tokens, RemoteTokens)
     assert tokens[100:200].tolist() == expected
@@ -192,7 +192,7 @@ def test_tokens_are_read_in_forked_and_in_new_processes(s3: Any, made: Path) -> 
         child.start()
         pipes.append(ours)
         children.append(child)
-    here = penstock.open(made / "whole").train
+    here = penstok.open(made / "whole").train
     for number, pipe in enumerate(pipes):
         assert pipe.poll(60)
         expected_ranges = [
@@ -250,22 +250,22 @@ def test_damage_is_found_and_told_as_in_a_folder(
     if harm is not delete:
         data = s3.get_object(Bucket=BUCKET, Key=f"harmed/{name}")["Body"].read()
         (folder / name).write_bytes(data)
-    report = penstock.verify(url, full=True)
+    report = penstok.verify(url, full=True)
     assert expected in report.findings[0].what
-    assert report.findings == penstock.verify(folder, full=True).findings
+    assert report.findings == penstok.verify(folder, full=True).findings
     exit_code, _, said = told("verify", url, "--full", "--no-progress")
     assert exit_code == 6
     assert expected in said
-    assert f"penstock tokenize INPUT... -o {url} --overwrite" in said
+    assert f"penstok tokenize INPUT... -o {url} --overwrite" in said
     assert f"verify {url}/ --repair" not in said
 
 
 def test_a_very_long_ledger_is_sampled(
     s3: Any, made: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.verification.records._QUICK_LEDGER_BYTES", 1000)
-    here = penstock.verify(made / "sharded", seed=3)
-    there = penstock.verify(f"s3://{BUCKET}/sharded", seed=3)
+    monkeypatch.setattr("penstok.verification.records._QUICK_LEDGER_BYTES", 1000)
+    here = penstok.verify(made / "sharded", seed=3)
+    there = penstok.verify(f"s3://{BUCKET}/sharded", seed=3)
     assert here.is_whole
     assert there.is_whole
     assert "is very long" in there.notes[0]
@@ -276,7 +276,7 @@ def test_a_shard_of_another_job_is_found(s3: Any, made: Path) -> None:
     url = upload(s3, made / "sharded", "strange")
     s3.put_object(Bucket=BUCKET, Key="strange/train_shard_00077.bin", Body=b"ab")
     s3.put_object(Bucket=BUCKET, Key="strange/deeper/train_shard_00078.bin", Body=b"ab")
-    (finding,) = penstock.verify(url).findings
+    (finding,) = penstok.verify(url).findings
     assert (finding.file, finding.what) == (
         "train_shard_00077.bin",
         "this shard is not of this job",
@@ -287,7 +287,7 @@ def test_a_missing_or_short_object_cannot_be_opened(s3: Any, made: Path) -> None
     url = upload(s3, made / "whole", "short")
     truncate(s3, "short/train.bin", 100)
     with pytest.raises(DamageError, match="has 100 bytes") as caught:
-        penstock.open(url).read("train", 0, 5)
+        penstok.open(url).read("train", 0, 5)
     assert "--overwrite" in caught.value.next_step
     delete(s3, "short/train.bin", 0)
     exit_code, _, said = told("show", url)
@@ -298,7 +298,7 @@ def test_a_missing_or_short_object_cannot_be_opened(s3: Any, made: Path) -> None
 
 def test_an_object_that_changes_is_an_error_and_no_mixture(s3: Any, made: Path) -> None:
     url = upload(s3, made / "whole", "changing")
-    dataset = penstock.open(url)
+    dataset = penstok.open(url)
     dataset.read("train", 0, 5)
     flip(s3, "changing/train.bin", 3)
     with pytest.raises(InputError, match="changed while it was read"):
@@ -312,13 +312,13 @@ def test_nothing_there_is_said(s3: Any, command: list[str], place: str) -> None:
     exit_code, _, said = told(verb, f"s3://{place}", *flags)
     assert exit_code == 6
     assert "there is no finished job here" in said
-    assert f"penstock tokenize INPUT... -o s3://{place}" in said
+    assert f"penstok tokenize INPUT... -o s3://{place}" in said
 
 
 def test_an_unfinished_job_is_said(s3: Any) -> None:
-    s3.put_object(Bucket=BUCKET, Key="begun/.penstock/ledger.jsonl", Body=b"{}\n")
+    s3.put_object(Bucket=BUCKET, Key="begun/.penstok/ledger.jsonl", Body=b"{}\n")
     with pytest.raises(DamageError, match="is not finished"):
-        penstock.verify(f"s3://{BUCKET}/begun")
+        penstok.verify(f"s3://{BUCKET}/begun")
 
 
 def test_what_cannot_be_done_with_a_url_is_refused(s3: Any) -> None:
@@ -331,7 +331,7 @@ def test_what_cannot_be_done_with_a_url_is_refused(s3: Any) -> None:
         assert exit_code == 2
         assert "an output cannot lie in `gs://`; known: folders and `s3://`" in said
     with pytest.raises(UsageError, match="without a bucket"):
-        penstock.open("s3://")
+        penstok.open("s3://")
 
 
 def test_an_output_path_is_a_folder_or_objects() -> None:
@@ -350,7 +350,7 @@ def test_an_output_path_is_a_folder_or_objects() -> None:
 def test_busy_servers_and_cut_lines_are_survived(
     s3: Any, s3_gateway: int, made: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = penstock.verify(made / "sharded", full=True, seed=1)
+    expected = penstok.verify(made / "sharded", full=True, seed=1)
     with line_to(s3_gateway) as line:
         use_s3(monkeypatch, line.port)
         line.num_busy, line.num_cuts, line.cut_after_bytes = 2, 4, 3000
@@ -359,9 +359,9 @@ def test_busy_servers_and_cut_lines_are_survived(
         assert f"{sum(expected.tokens.values()):,} tokens" in said
         assert (line.num_busy, line.num_cuts) == (0, 0)
         line.num_busy, line.num_cuts = 1, 2
-        dataset = penstock.open(f"s3://{BUCKET}/sharded")
+        dataset = penstok.open(f"s3://{BUCKET}/sharded")
         found = dataset.read("train", 0, 100_000)
-        assert np.array_equal(found, penstock.open(made / "sharded").read("train", 0, 100_000))
+        assert np.array_equal(found, penstok.open(made / "sharded").read("train", 0, 100_000))
         close_connections()
 
 
@@ -382,7 +382,7 @@ def test_a_range_costs_one_request(
 ) -> None:
     with line_to(s3_gateway) as line:
         use_s3(monkeypatch, line.port)
-        dataset = penstock.open(f"s3://{BUCKET}/sharded")
+        dataset = penstok.open(f"s3://{BUCKET}/sharded")
         dataset.read("train", 0, 50_000)
         line.connections = 0
         dataset.read("train", 10, 500)
@@ -393,7 +393,7 @@ def test_a_range_costs_one_request(
 
 
 def _peak_bytes(*arguments: str) -> int:
-    command = [sys.executable, "-m", "penstock", *arguments]
+    command = [sys.executable, "-m", "penstok", *arguments]
     process, peak = subprocess.Popen(command), 0
     watched = psutil.Process(process.pid)
     while process.poll() is None:
@@ -412,7 +412,7 @@ def test_the_memory_does_not_grow_with_a_shard(
     """A shard of 64 MB in units of 8 MB: few requests, of which a few are held at a time."""
     text = "<|endoftext|>".join(f"document {idx}: " + "some words " * 4000 for idx in range(2000))
     (tmp_path / "input.txt").write_text(text)
-    penstock.tokenize(
+    penstok.tokenize(
         tmp_path / "input.txt", tmp_path / "big", dtype="uint32", val_fraction=0.0, workers=1
     )
     size = (tmp_path / "big" / "train.bin").stat().st_size
@@ -433,11 +433,11 @@ def test_small_units_share_requests(
     text = "\n".join(f"line {idx}: " + "some words " * 20 for idx in range(8000))
     (tmp_path / "input.txt").write_text(text)
     settings = {**SETTINGS, "unit_bytes": 5000, "docs_by": "line"}
-    penstock.tokenize(tmp_path / "input.txt", tmp_path / "many", **settings)
+    penstok.tokenize(tmp_path / "input.txt", tmp_path / "many", **settings)
     url = upload(s3, tmp_path / "many", "many")
     with line_to(s3_gateway) as line:
         use_s3(monkeypatch, line.port)
-        report = penstock.verify(url, full=True, workers=2)
+        report = penstok.verify(url, full=True, workers=2)
         close_connections()
     assert report.is_whole
     assert report.units_read > 300

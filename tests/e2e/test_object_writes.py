@@ -14,7 +14,7 @@ import pytest
 from processes import run, start, write_corpus
 from remote_servers import line_to, s3_client, use_s3
 
-from penstock.remote import close_connections
+from penstok.storage import close_connections
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -95,7 +95,7 @@ def check_same(s3: Any, url: str, made: Path) -> dict[str, Any]:
         shards = [found[name] for name in sorted(found) if name.startswith(f"{split}_shard_")]
         assert b"".join(shards) == (made / "local" / f"{split}.bin").read_bytes()
     assert found["skipped.jsonl"] == (made / "local" / "skipped.jsonl").read_bytes()
-    assert not [name for name in found if name.startswith(".penstock/")]
+    assert not [name for name in found if name.startswith(".penstok/")]
     assert not uploads(s3, url)
     manifest: dict[str, Any] = json.loads(found["manifest.json"])
     local = json.loads((made / "local" / "manifest.json").read_text())
@@ -238,7 +238,7 @@ def test_plans_of_jobs_of_tasks_are_shown(s3: Any, url: str, made: Path) -> None
 def test_one_job_at_a_time(s3: Any, url: str, made: Path) -> None:
     first = start(*job(made, url, "--engine", "tiktoken"))
     deadline = time.monotonic() + 60
-    while ".penstock/lock" not in objects(s3, url) and time.monotonic() < deadline:
+    while ".penstok/lock" not in objects(s3, url) and time.monotonic() < deadline:
         time.sleep(0.02)
     first.send_signal(signal.SIGSTOP)
     try:
@@ -260,14 +260,14 @@ def test_a_shard_of_several_pieces(s3: Any, url: str, tmp_path: Path) -> None:
     words = [f"w{chance.randrange(10**6)}" for _ in range(5000)]
     text = " ".join(chance.choices(words, k=4_000_000))
     (tmp_path / "a.txt").write_text(text)
-    import penstock
+    import penstok
 
-    local = penstock.tokenize(tmp_path / "a.txt", tmp_path / "local", docs_by="file")
-    remote = penstock.tokenize(tmp_path / "a.txt", url, docs_by="file", task_bytes=1 << 30)
+    local = penstok.tokenize(tmp_path / "a.txt", tmp_path / "local", docs_by="file")
+    remote = penstok.tokenize(tmp_path / "a.txt", url, docs_by="file", task_bytes=1 << 30)
     assert remote.splits["train"].tokens == local.splits["train"].tokens > 10_000_000
     found = objects(s3, url)
     assert found["train_shard_00000.bin"] == (tmp_path / "local" / "train.bin").read_bytes()
-    dataset, there = penstock.open(tmp_path / "local"), penstock.open(url)
+    dataset, there = penstok.open(tmp_path / "local"), penstok.open(url)
     assert there.read("train", 9_000_000, 7).tolist() == dataset.train[9_000_000:9_000_007].tolist()
 
 

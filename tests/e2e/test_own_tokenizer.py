@@ -14,16 +14,16 @@ import pytest
 from support import EXAMPLES
 from vocabularies import gpt2_json, train, write_json
 
-import penstock
-from penstock.tokenizer import load_tokenizer
-from penstock.vocabulary import format_ranks
+import penstok
+from penstok.tokenizers import load_tokenizer
+from penstok.tokenizers.vocabulary import format_ranks
 
 pytestmark = pytest.mark.slow
 
 
 def run(*arguments: Any, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "penstock", *map(str, arguments)],
+        [sys.executable, "-m", "penstok", *map(str, arguments)],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -41,7 +41,7 @@ def test_a_large_vocabulary_goes_through_as_uint32(engine: str, tmp_path: Path) 
     write_json(tmp_path, library.to_str())
     done = tokenize(tmp_path, "-t", "tokenizer.json", "--engine", engine, "--val-fraction", 0)
     assert done.returncode == 0, done.stderr
-    output = penstock.open(tmp_path / "out")
+    output = penstok.open(tmp_path / "out")
     assert output.manifest.dtype == "uint32"
     assert output.manifest.run["engine"] == engine
     record = output.manifest.tokenizer

@@ -18,14 +18,14 @@ import pytest
 from compressed import compress
 from processes import run, start, wait_for, workers_of, write_corpus
 
-import penstock
-from penstock.errors import ConflictError, DamageError, InputError
-from penstock.executors.tasks import TaskRunner, TaskSpec
-from penstock.job import prepare
-from penstock.job_files import read_job_file
-from penstock.places import open_place
-from penstock.settings import JobSettings
-from penstock.tasks import divide_tasks, plan_of_task
+import penstok
+from penstok.errors import ConflictError, DamageError, InputError
+from penstok.executors.tasks import TaskRunner, TaskSpec
+from penstok.jobs.job import prepare
+from penstok.jobs.job_files import read_job_file
+from penstok.jobs.settings import JobSettings
+from penstok.jobs.tasks import divide_tasks, plan_of_task
+from penstok.output.store import open_place
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -51,13 +51,13 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pq.write_table(table, folder / "in" / "d.parquet", row_group_size=40, compression="none")
     for idx in range(40):
         (folder / "in" / f"e{idx:02}.txt").write_text(f"file {idx} " * idx)
-    penstock.tokenize(folder / "in", folder / "local", **SHAPING, **SMALL)
+    penstok.tokenize(folder / "in", folder / "local", **SHAPING, **SMALL)
     return folder
 
 
 def do_part(corpus: Path, output: Path, part: int, num_parts: int, **more: Any) -> None:
     settings = {**SHAPING, **SMALL, "task_bytes": TASK_BYTES, "workers": 1, **more}
-    penstock.tokenize_part(corpus / "in", output, part, num_parts, **settings)
+    penstok.tokenize_part(corpus / "in", output, part, num_parts, **settings)
 
 
 def command_of(corpus: Path, output: Path, part: str, *flags: str) -> tuple[str | Path, ...]:
@@ -67,8 +67,8 @@ def command_of(corpus: Path, output: Path, part: str, *flags: str) -> tuple[str 
 
 def check(corpus: Path, output: Path) -> None:
     """Finish, and compare with the output of one run."""
-    manifest = penstock.finish(output)
-    expected = penstock.open(corpus / "local").manifest
+    manifest = penstok.finish(output)
+    expected = penstok.open(corpus / "local").manifest
     for split in ("train", "val"):
         shards = sorted(output.glob(f"{split}_shard_*.bin"))
         assert len(shards) == NUM_TASKS
@@ -78,27 +78,27 @@ def check(corpus: Path, output: Path) -> None:
     assert manifest.inputs == expected.inputs
     skipped = [folder / "skipped.jsonl" for folder in (output, corpus / "local")]
     assert skipped[0].read_bytes() == skipped[1].read_bytes()
-    assert not (output / ".penstock").exists()
-    assert penstock.verify(output, full=True).is_whole
+    assert not (output / ".penstok").exists()
+    assert penstok.verify(output, full=True).is_whole
 
 
 def num_done(output: Path) -> int:
-    return len(list(output.glob(".penstock/tasks/*.jsonl")))
+    return len(list(output.glob(".penstok/tasks/*.jsonl")))
 
 
 def test_parts_in_any_order_make_the_same_bytes(corpus: Path, tmp_path: Path) -> None:
     for part in (2, 3, 1):
         do_part(corpus, tmp_path / "out", part, 3)
     check(corpus, tmp_path / "out")
-    assert penstock.verify(tmp_path / "out", full=True, source=True).is_whole
+    assert penstok.verify(tmp_path / "out", full=True, source=True).is_whole
 
 
 def test_more_parts_than_tasks(corpus: Path, tmp_path: Path) -> None:
     for part in random.Random(1).sample(range(1, 31), 30):
         do_part(corpus, tmp_path / "out", part, 30, task_bytes=800_000)
-    manifest = penstock.finish(tmp_path / "out")
+    manifest = penstok.finish(tmp_path / "out")
     assert manifest.run["tasks"] == 3
-    assert manifest.counts == penstock.open(corpus / "local").manifest.counts
+    assert manifest.counts == penstok.open(corpus / "local").manifest.counts
 
 
 def test_what_is_left_may_be_divided_another_way(corpus: Path, tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_what_is_left_may_be_divided_another_way(corpus: Path, tmp_path: Path) -
     with pytest.raises(
         DamageError, match="7 of 10 tasks are not done; missing or unfinished parts: 1/3, 3/3"
     ):
-        penstock.finish(tmp_path / "out")
+        penstok.finish(tmp_path / "out")
     exit_code, said = run(*command_of(corpus, tmp_path / "out", "1/2"))
     assert exit_code == 0
     assert "part 1/2 is done: 5 tasks, 2 of them before" in said
@@ -245,10 +245,10 @@ def test_tasks_of_an_input_that_changes_are_forgotten(corpus: Path, tmp_path: Pa
     assert process.returncode == 4
     assert "the file changed while the job ran" in said
     with pytest.raises(DamageError, match="5 of 10 tasks are not done"):
-        penstock.finish(output)
+        penstok.finish(output)
     os.utime(text, ns=(before.st_atime_ns, before.st_mtime_ns))
     do_part(tmp_path, output, 1, 1)
-    assert penstock.finish(output).counts == penstock.open(corpus / "local").manifest.counts
+    assert penstok.finish(output).counts == penstok.open(corpus / "local").manifest.counts
 
 
 def spoil_receipt(work: Path) -> str:
@@ -269,9 +269,9 @@ def test_a_task_that_was_harmed_is_done_anew(
 ) -> None:
     output = tmp_path / "out"
     do_part(corpus, output, 1, 1)
-    told = harm(output / ".penstock")
+    told = harm(output / ".penstok")
     with pytest.raises(DamageError, match=told) as caught:
-        penstock.finish(output)
+        penstok.finish(output)
     if harm is spoil_receipt:
         assert "delete it" in caught.value.next_step
         Path(caught.value.where).unlink()
@@ -295,7 +295,7 @@ def test_parts_without_a_document_are_told(tmp_path: Path) -> None:
     (tmp_path / "in" / "a.txt").write_text("   \n")
     do_part(tmp_path, tmp_path / "out", 1, 1, strip=True)
     with pytest.raises(InputError, match="no document in the input: 1 empty ones were dropped"):
-        penstock.finish(tmp_path / "out")
+        penstok.finish(tmp_path / "out")
     assert list((tmp_path / "out").iterdir()) == []
 
 
@@ -304,12 +304,12 @@ def test_jobs_of_both_kinds_keep_out_of_each_others_way(corpus: Path, tmp_path: 
     whole = ("tokenize", corpus / "in", "-o", output, "--on-error", "skip", "--val-fraction", "0.5")
     # A part where a whole job is unfinished, then where it is finished.
     process = start(*whole)
-    wait_for(lambda: b'{"unit"' in read(output / ".penstock" / "ledger.jsonl"))
+    wait_for(lambda: b'{"unit"' in read(output / ".penstok" / "ledger.jsonl"))
     process.kill()
     process.communicate()
     exit_code, said = run(*command_of(corpus, output, "1/1"))
     assert exit_code == 5
-    assert "`.penstock/ledger.jsonl` exists and is not of this job" in said
+    assert "`.penstok/ledger.jsonl` exists and is not of this job" in said
     assert run(*whole)[0] == 3
     exit_code, said = run(*command_of(corpus, output, "1/1"))
     assert exit_code == 5
@@ -323,14 +323,14 @@ def test_jobs_of_both_kinds_keep_out_of_each_others_way(corpus: Path, tmp_path: 
     assert "another job is unfinished here, whose tasks make shards of their own" in said
     assert run(*whole, "--overwrite")[0] == 3
     assert (output / "train.bin").read_bytes() == (corpus / "local" / "train.bin").read_bytes()
-    assert not (output / ".penstock").exists()
+    assert not (output / ".penstok").exists()
 
 
 def test_a_whole_job_where_parts_were_half_deleted(corpus: Path, tmp_path: Path) -> None:
     do_part(corpus, tmp_path / "out", 1, 12)
-    (tmp_path / "out" / ".penstock" / "job.jsonl").unlink()
-    penstock.tokenize(corpus / "in" / "e39.txt", tmp_path / "out", **SMALL)
-    assert not (tmp_path / "out" / ".penstock").exists()
+    (tmp_path / "out" / ".penstok" / "job.jsonl").unlink()
+    penstok.tokenize(corpus / "in" / "e39.txt", tmp_path / "out", **SMALL)
+    assert not (tmp_path / "out" / ".penstok").exists()
 
 
 def read(path: Path) -> bytes:

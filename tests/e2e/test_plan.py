@@ -1,4 +1,4 @@
-"""`penstock plan`: what is there, what it will become, what hurts later; and lists of inputs."""
+"""`penstok plan`: what is there, what it will become, what hurts later; and lists of inputs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from compressed import compress
-from conftest import RunPenstock
+from conftest import RunPenstok
 from processes import contents, write_corpus
 from support import EXAMPLES
 
@@ -21,13 +21,13 @@ def corpus(tmp_path: Path) -> Path:
     return write_corpus(tmp_path / "corpus.txt", 500)
 
 
-def plan_of(penstock: RunPenstock, *arguments: str | Path) -> dict[str, object]:
-    plan: dict[str, object] = json.loads(penstock("plan", *arguments, "--json").stdout)
+def plan_of(penstok: RunPenstok, *arguments: str | Path) -> dict[str, object]:
+    plan: dict[str, object] = json.loads(penstok("plan", *arguments, "--json").stdout)
     return plan
 
 
-def test_the_first_documents_are_shown_with_their_ids(penstock: RunPenstock) -> None:
-    said = penstock("plan", EXAMPLES / "english.txt").stdout
+def test_the_first_documents_are_shown_with_their_ids(penstok: RunPenstok) -> None:
+    said = penstok("plan", EXAMPLES / "english.txt").stdout
     assert "inputs:     1 file" in said
     assert "1 text" in said
     assert said.count(" tokens\n") == 3
@@ -36,13 +36,13 @@ def test_the_first_documents_are_shown_with_their_ids(penstock: RunPenstock) -> 
 
 
 def test_the_estimate_is_near_what_comes_out(
-    penstock: RunPenstock, corpus: Path, tmp_path: Path
+    penstok: RunPenstok, corpus: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "more.jsonl.gz").write_bytes(
         gzip.compress(b"".join(b'{"text": "%d words"}\n' % idx for idx in range(20_000)))
     )
-    plan = plan_of(penstock, corpus, "more.jsonl.gz")
-    penstock("tokenize", corpus, "more.jsonl.gz")
+    plan = plan_of(penstok, corpus, "more.jsonl.gz")
+    penstok("tokenize", corpus, "more.jsonl.gz")
     counts = json.loads((tmp_path / "tokens" / "manifest.json").read_text())["counts"]
     estimate = plan["estimate"]
     assert isinstance(estimate, dict)
@@ -66,61 +66,59 @@ def test_the_estimate_is_near_what_comes_out(
     ]
 
 
-def test_nothing_is_written(penstock: RunPenstock, corpus: Path, tmp_path: Path) -> None:
+def test_nothing_is_written(penstok: RunPenstok, corpus: Path, tmp_path: Path) -> None:
     before = sorted(tmp_path.iterdir())
-    said = penstock("plan", corpus).stdout
+    said = penstok("plan", corpus).stdout
     assert (
-        penstock("tokenize", corpus, "--dry-run").stdout.splitlines()[:3] == (said.splitlines()[:3])
+        penstok("tokenize", corpus, "--dry-run").stdout.splitlines()[:3] == (said.splitlines()[:3])
     )
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_what_hurts_later_is_named(penstock: RunPenstock, tmp_path: Path) -> None:
+def test_what_hurts_later_is_named(penstok: RunPenstok, tmp_path: Path) -> None:
     (tmp_path / "one.txt").write_text("a document without a separator " * 100)
-    assert "no separator was found" in penstock("plan", "one.txt").stdout
+    assert "no separator was found" in penstok("plan", "one.txt").stdout
     lines = ['{"text": ""}', '{"text": "word"}'] * 100
     (tmp_path / "half.jsonl").write_text("\n".join(lines))
     assert (
         "100 of the first 200 documents (text key `text`) are empty"
-        in penstock("plan", "half.jsonl").stdout
+        in penstok("plan", "half.jsonl").stdout
     )
     (tmp_path / "bad.jsonl").write_text("\n".join(['{"text": null}', '{"text": "word"}'] * 50))
-    assert "is null" in penstock("plan", "bad.jsonl", exit_code=4).stderr
-    said = penstock("plan", "bad.jsonl", "--on-error", "skip").stdout
+    assert "is null" in penstok("plan", "bad.jsonl", exit_code=4).stderr
+    said = penstok("plan", "bad.jsonl", "--on-error", "skip").stdout
     assert "50 of the first 100 documents (text key `text`) cannot be used" in said
-    said = penstock("plan", "half.jsonl", "--dtype", "uint32").stdout
+    said = penstok("plan", "half.jsonl", "--dtype", "uint32").stdout
     assert "uint32 was asked for" in said
     assert "val may be empty" in said
 
 
-def test_a_missing_column_lists_those_there_are(penstock: RunPenstock, tmp_path: Path) -> None:
+def test_a_missing_column_lists_those_there_are(penstok: RunPenstok, tmp_path: Path) -> None:
     import pyarrow.parquet as pq
 
     table = pa.table({"url": ["a"], "content": ["b"]})
     pq.write_table(table, tmp_path / "a.parquet")
-    said = penstock("plan", "a.parquet", exit_code=4).stderr
+    said = penstok("plan", "a.parquet", exit_code=4).stderr
     assert "text key `text` is missing" in said
     assert "`content`" in said
-    assert "1 parquet" in penstock("plan", "a.parquet", "--text-key", "content").stdout
+    assert "1 parquet" in penstok("plan", "a.parquet", "--text-key", "content").stdout
 
 
-def test_a_list_names_inputs(penstock: RunPenstock, tmp_path: Path) -> None:
+def test_a_list_names_inputs(penstok: RunPenstok, tmp_path: Path) -> None:
     for name in ("b.txt", "a.txt", "c d.txt"):
         (tmp_path / name).write_text(f"the text of {name}")
     (tmp_path / "list").write_text("# what to read\n\nb.txt\n  c d.txt  \r\n\t\na.txt\n")
-    penstock("tokenize", "--files-from", "list", "-o", "listed")
-    penstock("tokenize", "b.txt", "c d.txt", "a.txt", "-o", "named")
+    penstok("tokenize", "--files-from", "list", "-o", "listed")
+    penstok("tokenize", "b.txt", "c d.txt", "a.txt", "-o", "named")
     assert contents(tmp_path / "listed") == contents(tmp_path / "named")
-    penstock("tokenize", "b.txt", "--files-from", "list", "-o", "twice", exit_code=2)
+    penstok("tokenize", "b.txt", "--files-from", "list", "-o", "twice", exit_code=2)
     (tmp_path / "list").write_text("# nothing\n")
-    assert "names no input" in penstock("plan", "--files-from", "list", exit_code=4).stderr
-    assert "cannot be read" in penstock("plan", "--files-from", "none", exit_code=4).stderr
+    assert "names no input" in penstok("plan", "--files-from", "list", exit_code=4).stderr
+    assert "cannot be read" in penstok("plan", "--files-from", "none", exit_code=4).stderr
 
 
 @pytest.mark.parametrize("in_splits", [True, False])
-def test_a_folder_that_datasets_saved(
-    penstock: RunPenstock, tmp_path: Path, in_splits: bool
-) -> None:
+def test_a_folder_that_datasets_saved(penstok: RunPenstok, tmp_path: Path, in_splits: bool) -> None:
     """The layout of `datasets.save_to_disk`: streams of Arrow, and JSON that describes them."""
     saved = tmp_path / "saved"
     folder = saved / "train" if in_splits else saved
@@ -136,24 +134,24 @@ def test_a_folder_that_datasets_saved(
         files.append({"filename": name})
     (folder / "state.json").write_text(json.dumps({"_data_files": files}, indent=2))
     (folder / "dataset_info.json").write_text(json.dumps({"features": {}}, indent=2))
-    penstock("tokenize", "saved", "-o", "out")
+    penstok("tokenize", "saved", "-o", "out")
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert [record["documents"] for record in manifest["inputs"]] == [50, 50]
 
 
-def test_the_manifest_names_the_first_reasons(penstock: RunPenstock, tmp_path: Path) -> None:
+def test_the_manifest_names_the_first_reasons(penstok: RunPenstok, tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"text": "good"}\nbroken\n{"text": 1}\n{}\n[]\n')
-    penstock("tokenize", "a.jsonl", "--on-error", "skip", exit_code=3)
+    penstok("tokenize", "a.jsonl", "--on-error", "skip", exit_code=3)
     record = json.loads((tmp_path / "tokens" / "manifest.json").read_text())["inputs"][0]
     assert record["skipped"] == 4
     assert len(record["reasons"]) == 3
     assert "broken JSON" in record["reasons"][0]
     assert record["reasons"][0].endswith("(at 17)")
-    assert penstock("verify", "tokens", "--full", "--source").returncode == 0
+    assert penstok("verify", "tokens", "--full", "--source").returncode == 0
 
 
 def test_a_folder_of_a_thousand_tiny_files_of_all_kinds(
-    penstock: RunPenstock, tmp_path: Path
+    penstok: RunPenstok, tmp_path: Path
 ) -> None:
     folder = tmp_path / "tiny"
     folder.mkdir()
@@ -171,20 +169,20 @@ def test_a_folder_of_a_thousand_tiny_files_of_all_kinds(
         (folder / name).write_bytes(kinds[name])
         lines.append(line)
     (tmp_path / "all.jsonl").write_text("\n".join(lines))
-    said = penstock("tokenize", "tiny", "--val-fraction", "0.1").stderr
+    said = penstok("tokenize", "tiny", "--val-fraction", "0.1").stderr
     assert "in text one a file; else one a record, from its field 'text'" in said
-    penstock("tokenize", "all.jsonl", "-o", "joined", "--val-fraction", "0.1")
+    penstok("tokenize", "all.jsonl", "-o", "joined", "--val-fraction", "0.1")
     assert contents(tmp_path / "tokens") == contents(tmp_path / "joined")
 
 
 def test_the_estimate_holds_for_long_documents_in_frames(
-    penstock: RunPenstock, tmp_path: Path
+    penstok: RunPenstok, tmp_path: Path
 ) -> None:
     """A sample of 1 MiB ends where a document does, which may be far from where it should."""
     lines = [json.dumps({"text": f"{idx} " + "word " * 400_000}) for idx in range(6)]
     data = "\n".join(lines).encode()
     frames = [data[at : at + (1 << 20)] for at in range(0, len(data), 1 << 20)]
     (tmp_path / "a.jsonl.zst").write_bytes(b"".join(compress(each, "zstd") for each in frames))
-    estimate = plan_of(penstock, "a.jsonl.zst")["estimate"]
+    estimate = plan_of(penstok, "a.jsonl.zst")["estimate"]
     assert isinstance(estimate, dict)
     assert 0.7 < estimate["tokens"] / (6 * 400_003) < 1.4

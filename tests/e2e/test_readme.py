@@ -21,7 +21,7 @@ def run(
 ) -> str:
     """Run a line as a shell would, with `path` first in PATH."""
     environment = {
-        name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")
+        name: value for name, value in os.environ.items() if not name.startswith("PENSTOK_")
     }
     environment |= {"PYTHON": sys.executable} | (variables or {})
     if path is not None:
@@ -90,15 +90,15 @@ def test_the_wheel_runs_the_commands_of_the_readme(
     commands = [
         line.removeprefix("$ ") for block in blocks("console") for line in block.splitlines()
     ]
-    ours = [command for command in commands if command.startswith("penstock ")]
+    ours = [command for command in commands if command.startswith("penstok ")]
     assert len(ours) == 7
     said = [run(command, tmp_path, installed) for command in ours]
-    assert said[0].splitlines()[-1] == "next: penstock verify tokens/"
+    assert said[0].splitlines()[-1] == "next: penstok verify tokens/"
     assert "first  " in said[1]
     assert len(said[2]) > 80
     assert said[3].startswith("tokens/ is whole: ")
     assert said[5].startswith("part 2/2 is done: ")
-    assert said[6].splitlines()[-1] == "next: penstock verify shards/"
+    assert said[6].splitlines()[-1] == "next: penstok verify shards/"
     shards = sorted((tmp_path / "shards").glob("train_shard_*.bin"))
     whole = b"".join(shard.read_bytes() for shard in shards)
     assert whole == (tmp_path / "tokens" / "train.bin").read_bytes()
@@ -117,10 +117,10 @@ def test_without_a_compiler_the_install_works_and_says_so(clone: Path, tmp_path:
     )
     run(f"{folder}/bin/pip install --quiet {copied}", tmp_path, variables=broken)
     (tmp_path / "text.txt").write_text("some text")
-    said = run("penstock tokenize text.txt", tmp_path, folder / "bin")
+    said = run("penstok tokenize text.txt", tmp_path, folder / "bin")
     assert "1 x fastokens" in said or "2 x fastokens" in said
     assert "the kernel is not part of this installation" in said
-    command = "penstock tokenize text.txt -o other --engine kernel"
+    command = "penstok tokenize text.txt -o other --engine kernel"
     done = subprocess.run(
         [folder / "bin" / command.split()[0], *command.split()[1:]],
         cwd=tmp_path,
@@ -133,9 +133,9 @@ def test_without_a_compiler_the_install_works_and_says_so(clone: Path, tmp_path:
 
 
 def test_the_wheel_has_its_vocabulary_licence_and_types(installed: Path) -> None:
-    (package,) = installed.parent.glob("lib/python*/site-packages/penstock")
-    assert (package / "vocab" / "gpt2.tiktoken").exists()
-    assert "MIT License" in (package / "vocab" / "LICENSE.gpt2").read_text()
+    (package,) = installed.parent.glob("lib/python*/site-packages/penstok")
+    assert (package / "tokenizers" / "vocab" / "gpt2.tiktoken").exists()
+    assert "MIT License" in (package / "tokenizers" / "vocab" / "LICENSE.gpt2").read_text()
     assert (package / "py.typed").exists()
     assert list(package.glob("_kernel*.so"))
 
@@ -143,7 +143,7 @@ def test_the_wheel_has_its_vocabulary_licence_and_types(installed: Path) -> None
 def test_a_script_without_a_main_guard_works(installed: Path, tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("some text")
     (tmp_path / "script.py").write_text(
-        "import penstock\nprint(penstock.tokenize('text.txt', 'out').counts['documents'])\n"
+        "import penstok\nprint(penstok.tokenize('text.txt', 'out').counts['documents'])\n"
     )
     assert run("python script.py", tmp_path, installed) == "1\n"
 
@@ -158,9 +158,9 @@ def test_make_demo_runs_in_a_clean_clone(clone: Path) -> None:
 
 
 def test_help_is_quick_to_read_and_to_come(installed: Path, tmp_path: Path) -> None:
-    said = run("penstock tokenize --help", tmp_path, installed)
+    said = run("penstok tokenize --help", tmp_path, installed)
     for words in ("Examples:", "--val-fraction", "Exit codes:", "130"):
         assert words in said
-    heavy = run('python -X importtime -c "import penstock.cli" 2>&1', tmp_path, installed)
+    heavy = run('python -X importtime -c "import penstok.cli" 2>&1', tmp_path, installed)
     for module in ("numpy", "tiktoken", "fastokens"):
         assert not re.search(rf"\| +{module}$", heavy, re.MULTILINE)

@@ -24,8 +24,9 @@ from remote_servers import (
     web_server,
 )
 
-from penstock.errors import InputError, UsageError
-from penstock.remote import (
+from penstok.errors import InputError, UsageError
+from penstok.inputs.discovery import natural_key
+from penstok.storage import (
     RemoteFacts,
     RemoteFile,
     Retries,
@@ -35,7 +36,6 @@ from penstock.remote import (
     open_seekable,
     open_stream,
 )
-from penstock.sources import natural_key
 
 MIB = 1 << 20
 UNIT = 16 * MIB
@@ -470,13 +470,13 @@ def test_a_missing_package_is_named(
     for ask in (look_at_url, lambda each: expand_url(each, natural_key)):
         with pytest.raises(UsageError) as caught:
             ask(url)
-        assert caught.value.next_step == f"pip install 'penstock[{extra}]'"
+        assert caught.value.next_step == f"pip install 'penstok[{extra}]'"
 
 
 def test_a_fresh_interpreter_ends_without_a_word(web: WebServer, s3: int) -> None:
     """As a worker does: connections that are still open at the end are no noise."""
     program = (
-        "import sys; from penstock.remote import RemoteFile\n"
+        "import sys; from penstok.storage import RemoteFile\n"
         "for url in sys.argv[1:]:\n"
         "    with RemoteFile(url) as file: assert len(file.read_at(0, 10)) == 10"
     )

@@ -107,8 +107,8 @@ def test_a_web_server_gives_the_same_bytes(
     assert contents(tmp_path / "out") == times(4, expected)
     assert [each["path"] for each in manifest(tmp_path / "out")["inputs"]] == urls
     made = {path.name for path in (tmp_path / "out").iterdir()}
-    assert made == {"train.bin", "val.bin", "segments.jsonl", "manifest.json", ".penstock"} - (
-        set() if (tmp_path / "out" / ".penstock").exists() else {".penstock"}
+    assert made == {"train.bin", "val.bin", "segments.jsonl", "manifest.json", ".penstok"} - (
+        set() if (tmp_path / "out" / ".penstok").exists() else {".penstok"}
     )
     counts = Counter(path for path, _ in web.requests)
     # A look and the head; of text the start for its separator and two samples; then the units.

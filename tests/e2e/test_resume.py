@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import RunPenstock
+from conftest import RunPenstok
 from processes import contents, run, start, wait_for, write_corpus
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -29,7 +29,7 @@ def interrupted(inputs: Path, output: Path, *flags: str) -> None:
     """Leave an unfinished job that has recorded some units."""
     exit_code, _ = run("tokenize", inputs, "-o", output, *FLAGS, *flags, fault="ledger on disk:2")
     assert exit_code == -signal.SIGKILL
-    assert '{"unit":' in (output / ".penstock" / "ledger.jsonl").read_text()
+    assert '{"unit":' in (output / ".penstok" / "ledger.jsonl").read_text()
 
 
 def finished(inputs: Path, output: Path, *flags: str) -> dict[str, bytes]:
@@ -52,7 +52,7 @@ def test_a_rerun_continues_with_any_number_of_workers(inputs: Path, tmp_path: Pa
 def test_only_what_is_left_is_done(inputs: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
     interrupted(inputs, output)
-    ledger = (output / ".penstock" / "ledger.jsonl").read_text()
+    ledger = (output / ".penstok" / "ledger.jsonl").read_text()
     finished(inputs, output)
     # What was recorded stands in the finished ledger as it was.
     assert (output / "segments.jsonl").read_text().startswith(ledger)
@@ -62,7 +62,7 @@ def test_a_damaged_unit_of_an_earlier_run_is_done_again(inputs: Path, tmp_path: 
     unbroken = finished(inputs, tmp_path / "unbroken")
     output = tmp_path / "out"
     interrupted(inputs, output)
-    partial = output / ".penstock" / "train.bin.partial"
+    partial = output / ".penstok" / "train.bin.partial"
     data = bytearray(partial.read_bytes())
     data[1000] ^= 1
     partial.write_bytes(data)
@@ -76,7 +76,7 @@ def test_missing_tokens_are_made_again(inputs: Path, tmp_path: Path) -> None:
     unbroken = finished(inputs, tmp_path / "unbroken")
     output = tmp_path / "out"
     interrupted(inputs, output)
-    (output / ".penstock" / "train.bin.partial").unlink()
+    (output / ".penstok" / "train.bin.partial").unlink()
     assert finished(inputs, output) == unbroken
 
 
@@ -85,7 +85,7 @@ def test_a_torn_ledger_is_good_up_to_the_tear(inputs: Path, tmp_path: Path, tail
     unbroken = finished(inputs, tmp_path / "unbroken")
     output = tmp_path / "out"
     interrupted(inputs, output)
-    ledger = output / ".penstock" / "ledger.jsonl"
+    ledger = output / ".penstok" / "ledger.jsonl"
     ledger.write_bytes(ledger.read_bytes()[:-30] + tail)
     assert finished(inputs, output) == unbroken
 
@@ -167,20 +167,20 @@ def write_records(path: Path, key: str) -> Path:
 
 
 def test_added_inputs_that_cannot_be_used_leave_the_finished_job_whole(
-    tmp_path: Path, penstock: RunPenstock
+    tmp_path: Path, penstok: RunPenstok
 ) -> None:
     good = write_records(tmp_path / "a.jsonl", "text")
-    penstock("tokenize", good, "-o", "out", *FLAGS)
+    penstok("tokenize", good, "-o", "out", *FLAGS)
     before = {path: path.read_bytes() for path in (tmp_path / "out").iterdir()}
     bad = write_records(tmp_path / "b.jsonl", "body")
-    said = penstock("tokenize", good, bad, "-o", "out", *FLAGS, exit_code=4).stderr
+    said = penstok("tokenize", good, bad, "-o", "out", *FLAGS, exit_code=4).stderr
     assert "text key `text` is missing" in said
     assert {path: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
-    penstock("info", "out")
-    penstock("verify", "out", "--full")
+    penstok("info", "out")
+    penstok("verify", "out", "--full")
     write_records(bad, "text")
-    penstock("tokenize", good, bad, "-o", "out", *FLAGS)
-    penstock("tokenize", good, bad, "-o", "fresh", *FLAGS)
+    penstok("tokenize", good, bad, "-o", "out", *FLAGS)
+    penstok("tokenize", good, bad, "-o", "fresh", *FLAGS)
     assert contents(tmp_path / "out") == contents(tmp_path / "fresh")
 
 
@@ -212,9 +212,9 @@ def test_a_finished_job_has_nothing_to_do(inputs: Path, tmp_path: Path) -> None:
     assert {path: path.stat().st_mtime_ns for path in output.iterdir()} == times
 
 
-def test_an_unfinished_job_is_named(inputs: Path, tmp_path: Path, penstock: RunPenstock) -> None:
+def test_an_unfinished_job_is_named(inputs: Path, tmp_path: Path, penstok: RunPenstok) -> None:
     interrupted(inputs, tmp_path / "out")
-    said = penstock("info", tmp_path / "out", exit_code=6).stderr
+    said = penstok("info", tmp_path / "out", exit_code=6).stderr
     assert "the job here is not finished" in said
     assert "it continues" in said
 
@@ -226,7 +226,7 @@ def test_a_signal_commits_the_state_within_two_seconds(
     corpus = write_corpus(tmp_path / "corpus.txt", 6000)
     output = tmp_path / "out"
     process = start("tokenize", corpus, "-o", output, "-j", "2", *FLAGS)
-    ledger = output / ".penstock" / "ledger.jsonl"
+    ledger = output / ".penstok" / "ledger.jsonl"
     wait_for(lambda: ledger.exists() and '{"unit":' in ledger.read_text())
     asked = time.monotonic()
     process.send_signal(number)
@@ -242,7 +242,7 @@ def test_two_interrupts_stop_at_once_and_leave_nothing_half(tmp_path: Path) -> N
     corpus = write_corpus(tmp_path / "corpus.txt", 6000)
     output = tmp_path / "out"
     process = start("tokenize", corpus, "-o", output, *FLAGS)
-    ledger = output / ".penstock" / "ledger.jsonl"
+    ledger = output / ".penstok" / "ledger.jsonl"
     wait_for(lambda: ledger.exists() and '{"unit":' in ledger.read_text())
     process.send_signal(signal.SIGINT)
     time.sleep(0.005)
@@ -256,14 +256,14 @@ def test_two_interrupts_stop_at_once_and_leave_nothing_half(tmp_path: Path) -> N
 def test_a_job_that_a_later_release_goes_on_with_is_whole(
     inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import penstock as library
+    import penstok as library
 
     output = tmp_path / "out"
     with monkeypatch.context() as earlier:
-        earlier.setattr("penstock.job.version", lambda _: "0.0.9")
+        earlier.setattr("penstok.jobs.job.version", lambda _: "0.0.9")
         library.tokenize(inputs, output, engine="tiktoken", unit_bytes=100_000)
     write_corpus(inputs / "part-3.txt", 20)
     manifest = library.tokenize(inputs, output, engine="tiktoken")
-    assert manifest.penstock == "0.0.9"
+    assert manifest.penstok == "0.0.9"
     assert manifest.run["resumed"]
     assert library.verify(output, full=True).is_whole

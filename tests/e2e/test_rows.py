@@ -22,8 +22,8 @@ import pytest
 from processes import contents, run, start, wait_for, workers_of
 from row_cases import write_rows
 
-import penstock
-from penstock.engines.native import find_native
+import penstok
+from penstok.engines.kernel import find_kernel_function
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 FLAGS = ("--val-fraction", "0.1", "--memory", "2GiB")
@@ -186,7 +186,7 @@ def test_a_worker_that_dies_is_replaced(
     parquet: Path, expected: dict[str, bytes], tmp_path: Path
 ) -> None:
     process = start("tokenize", parquet, "-o", tmp_path / "out", "-j", "2", *FLAGS)
-    ledger = tmp_path / "out" / ".penstock" / "ledger.jsonl"
+    ledger = tmp_path / "out" / ".penstok" / "ledger.jsonl"
     wait_for(lambda: ledger.exists() and b'"unit"' in ledger.read_bytes())
     for worker in workers_of(process):
         worker.kill()
@@ -201,7 +201,7 @@ def test_damaged_tokens_are_made_anew(
 ) -> None:
     job = ("tokenize", parquet, "-o", tmp_path / "out", *FLAGS)
     assert run(*job, fault="ledger on disk:3")[0] == -signal.SIGKILL
-    flip(tmp_path / "out" / ".penstock" / "train.bin.partial", 1000)
+    flip(tmp_path / "out" / ".penstok" / "train.bin.partial", 1000)
     exit_code, said = run(*job)
     assert exit_code == 0, said
     assert "damaged" in said
@@ -251,11 +251,11 @@ def test_a_ledger_is_not_made_anew_from_other_rows(
 
 def test_rows_are_proved_from_the_input(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All of them, or the first of many units where there are too many."""
-    report = penstock.verify(finished, source=True, full=True)
+    report = penstok.verify(finished, source=True, full=True)
     assert report.is_whole
     assert report.is_all_proved
-    monkeypatch.setattr("penstock.verification.proof._ALL_BYTES", 1000)
-    sampled = penstock.verify(finished, source=True)
+    monkeypatch.setattr("penstok.verification.proof._ALL_BYTES", 1000)
+    sampled = penstok.verify(finished, source=True)
     assert sampled.is_whole
     assert 0 < sampled.documents_proved <= report.documents_proved
     assert not sampled.is_all_proved
@@ -311,7 +311,7 @@ def test_a_file_that_changed_is_a_conflict(
 def test_a_file_that_changes_while_it_is_read_is_an_error(table: pa.Table, tmp_path: Path) -> None:
     path = write_rows(tmp_path / "a.parquet", table, row_group_size=50)
     process = start("tokenize", path, "-o", tmp_path / "out", "-j", "1", *FLAGS)
-    ledger = tmp_path / "out" / ".penstock" / "ledger.jsonl"
+    ledger = tmp_path / "out" / ".penstok" / "ledger.jsonl"
     wait_for(lambda: ledger.exists() and b'"unit"' in ledger.read_bytes())
     os.truncate(path, 5000)
     _, said = process.communicate(timeout=120)
@@ -444,7 +444,7 @@ def test_text_rows_and_streams_mix(
 
 def run_and_watch(*arguments: str | Path) -> tuple[int, str, int]:
     """Run the real program with its real units; return what it said, and its peak memory."""
-    command = [sys.executable, "-m", "penstock", *map(str, arguments)]
+    command = [sys.executable, "-m", "penstok", *map(str, arguments)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     watched, peak = psutil.Process(process.pid), 0
     while process.poll() is None:
@@ -457,7 +457,7 @@ def run_and_watch(*arguments: str | Path) -> tuple[int, str, int]:
     return process.returncode, process.communicate()[1], peak
 
 
-@pytest.mark.skipif(find_native("find_all") is None, reason="the kernel is not built")
+@pytest.mark.skipif(find_kernel_function("find_all") is None, reason="the kernel is not built")
 @pytest.mark.parametrize("kind", ["one row group", "stored in a hundredth"])
 def test_memory_does_not_depend_on_the_row_group(tmp_path: Path, kind: str) -> None:
     """480 MB of text in one row group, with less memory than that."""

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 from remote_servers import HOST, Line, line_to, s3_client, use_s3
 
-from penstock.errors import UsageError, WriteError
-from penstock.remote import Retries, close_connections
-from penstock.remote.s3_folder import LostUploadError, S3Folder
+from penstok.errors import UsageError, WriteError
+from penstok.storage import Retries, close_connections
+from penstok.storage.s3_folder import LostUploadError, S3Folder
 
 MIB = 1 << 20
 QUICK = Retries(num_tries=6, first_seconds=0.01, most_seconds=0.05)
@@ -226,7 +226,7 @@ def test_an_upload_that_is_thrown_away_is_gone(folder: S3Folder) -> None:
 
 
 def test_a_listing_of_uploads_has_pages(folder: S3Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.remote.s3_folder._MAX_LISTED", 4)
+    monkeypatch.setattr("penstok.storage.s3_folder._MAX_LISTED", 4)
     begun = {(f"a b/{idx // 2}", folder.begin_upload(f"a b/{idx // 2}")) for idx in range(18)}
     S3Folder(f"{folder.url}-other", QUICK).begin_upload("x")
     found = list(folder.iter_uploads())
@@ -237,7 +237,7 @@ def test_a_listing_of_uploads_has_pages(folder: S3Folder, monkeypatch: pytest.Mo
 def test_a_part_that_arrives_damaged_is_sent_again(
     folder: S3Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from penstock.remote import s3_folder
+    from penstok.storage import s3_folder
 
     sent: list[bytes] = []
     right = s3_folder._View
@@ -497,4 +497,4 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="`botocore` is needed") as caught:
         S3Folder("s3://tokens/run", QUICK).put("a", b"")
     assert caught.value.where == "--output `s3://tokens/run/a`"
-    assert caught.value.next_step == "pip install 'penstock[s3]'"
+    assert caught.value.next_step == "pip install 'penstok[s3]'"

@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 from remote_servers import line_to, s3_client, use_s3
 
-from penstock.errors import LockedError, WriteError
-from penstock.remote import Retries, close_connections
-from penstock.remote.s3_folder import S3Folder
-from penstock.remote.s3_lock import LOCK_NAME, S3Lock
+from penstok.errors import LockedError, WriteError
+from penstok.storage import Retries, close_connections
+from penstok.storage.s3_folder import S3Folder
+from penstok.storage.s3_lock import LOCK_NAME, S3Lock
 
 QUICK = Retries(num_tries=6, first_seconds=0.01, most_seconds=0.05)
 BEAT, STALE = 0.2, 10.0
@@ -29,9 +29,9 @@ ELSEWHERE = json.dumps({"owner": "pid 1 on elsewhere", "beat": 7, "pid": 1, "pro
 # Holds the lock until a line comes, or ends on the spot.
 PROGRAM = """
 import os, sys
-from penstock.errors import LockedError
-from penstock.remote.s3_folder import S3Folder
-from penstock.remote.s3_lock import S3Lock
+from penstok.errors import LockedError
+from penstok.storage.s3_folder import S3Folder
+from penstok.storage.s3_lock import S3Lock
 url, stale, then = sys.argv[1:]
 print("ready", flush=True)
 sys.stdin.readline()

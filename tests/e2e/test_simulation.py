@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from support import ROOT
 
-from penstock.ledger import LedgerReader
-from penstock.manifest import Manifest
+from penstok.output.ledger.reader import LedgerReader
+from penstok.output.manifest import Manifest
 
 pytestmark = pytest.mark.slow
 COMMAND = [sys.executable, str(ROOT / "benchmarks" / "simulate.py")]

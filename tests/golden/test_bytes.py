@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support import EXAMPLES
 
-import penstock
+import penstok
 
 FILES = Path(__file__).parent / "files"
 
@@ -18,7 +18,7 @@ def test_the_shipped_corpus_gives_the_same_bytes(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.chdir(EXAMPLES)
-    penstock.tokenize(["english.txt", "japanese.txt"], tmp_path / "out", val_fraction=0.2)
+    penstok.tokenize(["english.txt", "japanese.txt"], tmp_path / "out", val_fraction=0.2)
     found = (tmp_path / "out" / name).read_bytes()
     if name == "manifest.json":
         found = timeless(found)

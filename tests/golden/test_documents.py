@@ -10,7 +10,7 @@ import pytest
 import typer.main
 from support import ROOT
 
-from penstock.cli import app
+from penstok.cli import app
 
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.md")])
 CLI_PAGE = ROOT / "docs" / "reference" / "cli.md"
@@ -23,10 +23,10 @@ def cli_reference() -> str:
     lines += ["Generated from the program; `pytest tests/golden --update-golden` rewrites it.", ""]
     lines += ["Counts take K M G (powers of ten), sizes also KiB MiB GiB. Standard output is data,"]
     lines += ["standard error is narration. The flags of `tokenize` can be set by the environment:"]
-    lines += ["`PENSTOCK_VAL_FRACTION=0.01` is `--val-fraction 0.01`.", ""]
+    lines += ["`PENSTOK_VAL_FRACTION=0.01` is `--val-fraction 0.01`.", ""]
     for name, command in group.commands.items():
         purpose, _, examples = command.help.partition("\n\n")
-        lines += [f"## penstock {name}", "", purpose, ""]
+        lines += [f"## penstok {name}", "", purpose, ""]
         commands = " ".join(examples.removeprefix("Examples:").split()).split(" · ")
         lines += ["```", *(f"$ {one.strip()}" for one in commands), "```", ""]
         lines += ["| flag | default | |", "|---|---|---|"]
@@ -57,7 +57,7 @@ def test_links_resolve(page: Path) -> None:
 
 
 def test_every_exit_code_is_documented() -> None:
-    from penstock import errors
+    from penstok import errors
 
     page = (ROOT / "docs" / "reference" / "errors.md").read_text(encoding="utf-8")
     for name in errors.__all__:
@@ -67,7 +67,7 @@ def test_every_exit_code_is_documented() -> None:
 def test_every_count_is_documented() -> None:
     from dataclasses import fields
 
-    from penstock.types import Counts
+    from penstok.types import Counts
 
     pages = [ROOT / "docs" / "reference" / name for name in ("errors.md", "manifest.md")]
     text = "".join(page.read_text(encoding="utf-8") for page in pages)

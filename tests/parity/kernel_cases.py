@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from support import reference
 
-from penstock.engines.native import NativeEngine, available_isas
-from penstock.tokenizer import Tokenizer, load_tokenizer
-from penstock.types import Block
+from penstok.engines.kernel import KernelEngine, available_isas
+from penstok.tokenizers import Tokenizer, load_tokenizer
+from penstok.types import Block
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -94,8 +94,8 @@ def gpt2() -> Tokenizer:
 
 
 @cache
-def engine(isa: str, table_bytes: int = 1 << 22, eot: Any = "none") -> NativeEngine:
-    return NativeEngine(gpt2(), eot, isa=isa, table_bytes=table_bytes)
+def engine(isa: str, table_bytes: int = 1 << 22, eot: Any = "none") -> KernelEngine:
+    return KernelEngine(gpt2(), eot, isa=isa, table_bytes=table_bytes)
 
 
 def block_of(documents: list[bytes], gap: bytes = b"") -> Block:

@@ -19,10 +19,16 @@ from parity.kernel_cases import ISAS, TINY_TABLE, block_of, hostile_document
 from support import EXAMPLES
 from vocabularies import fetch_npm, train
 
-from penstock import _kernel
-from penstock.cuts import ByteLevelCuts, _free_junctions
-from penstock.tokenizer import ByteLevel, Tokenizer, load_tokenizer
-from penstock.vocabulary import BYTE_SPELLING, PATTERNS, _merge_token, last_merges, parse_ranks
+from penstok import _kernel
+from penstok.tokenizers import ByteLevel, Tokenizer, load_tokenizer
+from penstok.tokenizers.cuts import ByteLevelCuts, _free_junctions
+from penstok.tokenizers.vocabulary import (
+    BYTE_SPELLING,
+    PATTERNS,
+    _merge_token,
+    last_merges,
+    parse_ranks,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,14 +17,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import EOT, EXAMPLES, HOSTILE_CHARACTERS, ROOT, reference
 
-from penstock.engines import load_engine
-from penstock.engines.base import Engine
-from penstock.engines.respelled import huggingface_json
-from penstock.tokenizer import ByteLevel, load_tokenizer
-from penstock.types import Block
-from penstock.vocabulary import GPT2_PATTERN
+from penstok.engines import load_engine
+from penstok.engines.base import Engine
+from penstok.engines.respelled import huggingface_json
+from penstok.tokenizers import ByteLevel, load_tokenizer
+from penstok.tokenizers.vocabulary import GPT2_PATTERN
+from penstok.types import Block
 
-CORPUS = Path(os.environ.get("PENSTOCK_CORPUS", ROOT.parent / "shared" / "corpus"))
+CORPUS = Path(os.environ.get("PENSTOK_CORPUS", ROOT.parent / "shared" / "corpus"))
 CONTEXTS = "a{0}a 1{0}1 {0} '{0} {0}'s {0}{0}\n{0}.{0} x"
 
 
@@ -90,7 +90,7 @@ def iter_corpus() -> Iterator[tuple[str, Path]]:
 @pytest.mark.parametrize(("name", "path"), list(iter_corpus()))
 def test_real_corpora_where_present(name: str, path: Path) -> None:
     if not path.exists():
-        pytest.skip(f"no corpus {name}: set PENSTOCK_CORPUS")
+        pytest.skip(f"no corpus {name}: set PENSTOK_CORPUS")
     import zstandard
 
     with path.open("rb") as file:

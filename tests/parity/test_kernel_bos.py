@@ -11,8 +11,8 @@ import pytest
 from parity.kernel_cases import ISAS, TINY_TABLE, block_of, gpt2, hostile_document
 from support import reference
 
-from penstock import _kernel
-from penstock.engines.base import most_tokens
+from penstok import _kernel
+from penstok.engines.base import most_tokens
 
 BOS, EOT = 50_257, 50_256
 DOCUMENTS = ("first one", "", "\u4f60\u597d, it's", " ", "", "last")

@@ -13,10 +13,10 @@ from parity.kernel_cases import ISAS, LARGE_TABLE, TINY_TABLE, engine, gpt2, hos
 from support import EXAMPLES, HOSTILE_CHARACTERS
 from vocabularies import train, write_json
 
-from penstock import _kernel
-from penstock.cuts import ByteLevelCuts, _free_junctions
-from penstock.tokenizer import load_tokenizer
-from penstock.types import Block
+from penstok import _kernel
+from penstok.tokenizers import load_tokenizer
+from penstok.tokenizers.cuts import ByteLevelCuts, _free_junctions
+from penstok.types import Block
 
 RULE = ByteLevelCuts(gpt2())
 

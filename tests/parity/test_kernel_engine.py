@@ -23,11 +23,11 @@ from parity.kernel_cases import (
 )
 from support import reference
 
-from penstock.engines import native
-from penstock.engines.base import most_tokens
-from penstock.engines.native import ISA_VARIABLE, KernelUnavailableError, NativeEngine
-from penstock.errors import UsageError
-from penstock.tokenizer import ByteLevel, Tokenizer
+from penstok.engines import kernel
+from penstok.engines.base import most_tokens
+from penstok.engines.kernel import ISA_VARIABLE, KernelEngine, KernelUnavailableError
+from penstok.errors import UsageError
+from penstok.tokenizers import ByteLevel, Tokenizer
 
 DOCUMENTS = ["first one", "", "\u4f60\u597d, it's", " ", "last"]
 
@@ -117,7 +117,7 @@ def with_ranks(ranks: dict[bytes, int], eot_id: int) -> Tokenizer:
 @pytest.mark.parametrize("isa", ISAS)
 def test_ids_above_65535_are_uint32(isa: str) -> None:
     wide = with_ranks({token: 3 * rank for token, rank in gpt2().ranks.items()}, 200_000)
-    subject = NativeEngine(wide, "append", isa=isa, table_bytes=TINY_TABLE)
+    subject = KernelEngine(wide, "append", isa=isa, table_bytes=TINY_TABLE)
     rng = random.Random(5)
     documents = [hostile_document(rng) for _ in range(500)]
     ids = subject.encode(block_of([document.encode() for document in documents]))
@@ -133,7 +133,7 @@ def test_ids_above_65535_are_uint32(isa: str) -> None:
     ("eot_id", "dtype"), [(65_533, np.uint16), (65_535, np.uint16), (65_536, np.uint32)]
 )
 def test_dtype_is_uint16_while_every_id_fits(eot_id: int, dtype: type) -> None:
-    ids = NativeEngine(with_ranks(gpt2().ranks, eot_id), "append").encode(block_of([b"hello"]))
+    ids = KernelEngine(with_ranks(gpt2().ranks, eot_id), "append").encode(block_of([b"hello"]))
     assert ids.tolist() == [31373, eot_id]
     assert ids.dtype == dtype
 
@@ -147,7 +147,7 @@ def test_other_vocabularies_match(isa: str) -> None:
     ranks |= {token.encode(): rank for rank, token in enumerate(tokens, 1000)}
     ranks = reachable_only(ranks)
     made_up = with_ranks(ranks, 5000)
-    subject = NativeEngine(made_up, "none", isa=isa, table_bytes=TINY_TABLE)
+    subject = KernelEngine(made_up, "none", isa=isa, table_bytes=TINY_TABLE)
     import tiktoken
 
     slow = tiktoken.Encoding(
@@ -175,12 +175,12 @@ def test_vocabularies_that_cannot_be_exact_are_refused() -> None:
     same_id = {**ranks, b"qz": 7}
     for broken, why in ((no_bytes, "byte"), (same_id, "shares its id")):
         with pytest.raises(KernelUnavailableError, match=why):
-            NativeEngine(with_ranks(broken, 65_000), "append")
+            KernelEngine(with_ranks(broken, 65_000), "append")
 
 
 def test_other_patterns_are_refused() -> None:
     with pytest.raises(KernelUnavailableError, match="pattern"):
-        NativeEngine(
+        KernelEngine(
             dataclasses.replace(gpt2(), model=ByteLevel(gpt2().ranks, r"\w+|\W+")), "append"
         )
 
@@ -188,27 +188,27 @@ def test_other_patterns_are_refused() -> None:
 def test_the_environment_chooses_the_instruction_set(monkeypatch: pytest.MonkeyPatch) -> None:
     for isa in ISAS:
         monkeypatch.setenv(ISA_VARIABLE, isa)
-        assert NativeEngine(gpt2(), "append").isa == isa
+        assert KernelEngine(gpt2(), "append").isa == isa
     monkeypatch.setenv(ISA_VARIABLE, "mmx")
     with pytest.raises(UsageError, match=r"`mmx` is not available here; available: .*portable"):
-        NativeEngine(gpt2(), "append")
+        KernelEngine(gpt2(), "append")
 
 
 def test_a_machine_that_disagrees_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native, "SELF_TEST_IDS", [1, 2, 3])
+    monkeypatch.setattr(kernel, "SELF_TEST_IDS", [1, 2, 3])
     with pytest.raises(KernelUnavailableError, match="wrong ids on this machine"):
-        NativeEngine(gpt2(), "append")
+        KernelEngine(gpt2(), "append")
 
 
 def test_stored_ids_are_those_of_the_reference() -> None:
-    assert reference().encode_ordinary(native.SELF_TEST_TEXT) == native.SELF_TEST_IDS
+    assert reference().encode_ordinary(kernel.SELF_TEST_TEXT) == kernel.SELF_TEST_IDS
 
 
 def test_a_missing_module_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "penstock._kernel", None)
-    monkeypatch.delattr("penstock._kernel", raising=False)
+    monkeypatch.setitem(sys.modules, "penstok._kernel", None)
+    monkeypatch.delattr("penstok._kernel", raising=False)
     with pytest.raises(KernelUnavailableError, match="not part of this installation"):
-        NativeEngine(gpt2(), "append")
+        KernelEngine(gpt2(), "append")
 
 
 def test_engines_work_side_by_side_in_threads() -> None:
@@ -217,7 +217,7 @@ def test_engines_work_side_by_side_in_threads() -> None:
     block, expected = block_of([d.encode() for d in documents]), expected_ids(documents)
 
     def encode(isa: str) -> list[int]:
-        ids: list[int] = NativeEngine(gpt2(), "none", isa=isa).encode(block).tolist()
+        ids: list[int] = KernelEngine(gpt2(), "none", isa=isa).encode(block).tolist()
         return ids
 
     with ThreadPoolExecutor(4) as pool:
@@ -236,7 +236,7 @@ def test_bad_positions_are_refused() -> None:
 def test_one_engine_refuses_two_threads_at_once() -> None:
     document = "qzxj" * 20_000
     block = block_of([document.encode()])
-    shared = NativeEngine(gpt2(), "none")
+    shared = KernelEngine(gpt2(), "none")
 
     def outcome(_: int) -> str:
         try:

@@ -29,8 +29,8 @@ def build(folder: Path, *options: str) -> None:
     run(
         *(TOOLS / "cmake", "-S", ROOT, "-B", folder, "-G", "Ninja"),
         f"-DCMAKE_MAKE_PROGRAM={TOOLS / 'ninja'}",
-        "-DPENSTOCK_KERNEL_TESTS=ON",
-        "-DPENSTOCK_KERNEL_PYTHON=OFF",
+        "-DPENSTOK_KERNEL_TESTS=ON",
+        "-DPENSTOK_KERNEL_PYTHON=OFF",
         *options,
     )
     run(TOOLS / "cmake", "--build", folder)
@@ -39,9 +39,9 @@ def build(folder: Path, *options: str) -> None:
 @needs_compiler
 @pytest.mark.skipif(not IS_THOROUGH, reason="three minutes: `make soak` runs it")
 def test_no_read_or_write_outside_a_buffer(tmp_path: Path) -> None:
-    build(tmp_path, "-DPENSTOCK_KERNEL_SANITIZE=ON")
-    fuzzers = tmp_path / "src" / "penstock" / "kernel" / "tests"
-    ranks = ROOT / "src" / "penstock" / "vocab" / "gpt2.tiktoken"
+    build(tmp_path, "-DPENSTOK_KERNEL_SANITIZE=ON")
+    fuzzers = tmp_path / "src" / "penstok" / "kernel" / "tests"
+    ranks = ROOT / "src" / "penstok" / "tokenizers" / "vocab" / "gpt2.tiktoken"
     examples = sorted(EXAMPLES.glob("*.txt"))
     run(fuzzers / "fuzz_kernel", ranks, "--rounds", "400", "--seed", "1", *examples)
     run(fuzzers / "fuzz_json", "--rounds", "20000", "--seed", "1")

@@ -15,9 +15,9 @@ import pytest
 from support import EXAMPLES, ROOT
 from tokenizers import normalizers
 
-from penstock import _kernel
+from penstok import _kernel
 
-CORPUS = Path(os.environ.get("PENSTOCK_CORPUS", ROOT.parent / "shared" / "corpus"))
+CORPUS = Path(os.environ.get("PENSTOK_CORPUS", ROOT.parent / "shared" / "corpus"))
 SURROGATES = range(0xD800, 0xE000)
 
 

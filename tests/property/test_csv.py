@@ -16,9 +16,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import run_units
 
-from penstock import fed_content, feed
-from penstock.csv_records import CsvCode
-from penstock.types import Counts
+from penstok.inputs import fed_content, feed
+from penstok.readers.csv.records import CsvCode
+from penstok.types import Counts
 
 ODD = 'aé世😀 \n\r\t,""\u2028'
 texts = st.text(st.sampled_from(ODD), max_size=30) | st.text(

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import EXAMPLES, HOSTILE_CHARACTERS, reference
 
-from penstock.cuts import ByteLevelCuts
-from penstock.tokenizer import load_tokenizer
+from penstok.tokenizers import load_tokenizer
+from penstok.tokenizers.cuts import ByteLevelCuts
 
 WINDOW = 120
 

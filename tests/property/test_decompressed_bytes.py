@@ -8,9 +8,9 @@ from compressed import compress, skippable_frame
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.decompress import DecompressedStream, iter_zstd_frames
-from penstock.decompress.kinds import COMPRESSIONS
-from penstock.types import Compression
+from penstok.inputs.compression import DecompressedStream, iter_zstd_frames
+from penstok.inputs.compression.kinds import COMPRESSIONS
+from penstok.types import Compression
 
 PIECES = st.lists(
     st.binary(max_size=400)

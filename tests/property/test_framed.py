@@ -6,7 +6,7 @@ from compressed import compress_zstd, skippable_frame
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.decompress import MAX_FRAME_BYTES, FramedContent, find_frames
+from penstok.inputs.compression import MAX_FRAME_BYTES, FramedContent, find_frames
 
 
 @given(

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from support import EOT, EXAMPLES, hostile_runs, reference, run_units
 
-from penstock import readers
-from penstock.readers import borders, spans, text
+from penstok import readers
+from penstok.readers import borders, spans, text
 
 SIZES = list(itertools.product([64, 301, 1000, 1 << 20], [37, 256, 1 << 20]))
 

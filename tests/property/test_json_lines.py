@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from json_cases import KEYS, damage, damaged, expect, extract, lines, make_object, objects, spell
 
-from penstock.json_lines import RecordCode
+from penstok.readers.jsonl.lines import RecordCode
 
 some_keys = st.sampled_from(KEYS)
 

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import EXAMPLES, HEAD_BYTES, HOSTILE_CHARACTERS, expected_splits, run_units
 
-from penstock.readers import borders, text
-from penstock.types import Counts
+from penstok.readers import borders, text
+from penstok.types import Counts
 
 hostile_text = st.text(st.sampled_from(HOSTILE_CHARACTERS), max_size=200)
 separators = st.sampled_from(

@@ -14,9 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import HOSTILE_CHARACTERS, hostile_runs, run_units
 
-from penstock import fed_content, feed, readers
-from penstock.readers import borders, spans, text
-from penstock.types import Counts
+from penstok import readers
+from penstok.inputs import fed_content, feed
+from penstok.readers import borders, spans, text
+from penstok.types import Counts
 
 RULES: list[dict[str, Any]] = [
     {"doc_separator": "|"},

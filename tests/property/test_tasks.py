@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.errors import UsageError
-from penstock.plan import Plan, Start
-from penstock.sources import find_sources
-from penstock.tasks import Task, choose_task_bytes, divide_tasks, plan_of_task, tasks_of_part
-from penstock.types import DocumentRule, Source
+from penstok.errors import UsageError
+from penstok.inputs.discovery import find_sources
+from penstok.jobs.plan import Plan, Start
+from penstok.jobs.tasks import Task, choose_task_bytes, divide_tasks, plan_of_task, tasks_of_part
+from penstok.types import DocumentRule, Source
 
 Place = tuple[int, int, int, int]
 # No end of an input that is known lies so far.

@@ -19,15 +19,15 @@ from hypothesis import strategies as st
 from specs import worker_spec
 from support import HOSTILE_CHARACTERS, ROOT, make_worker
 
-import penstock
-from penstock.errors import DamageError, EngineError, PenstockError
-from penstock.layout import Layout
-from penstock.offsets import Offsets
-from penstock.plan import make_plan
-from penstock.settings import JobSettings
-from penstock.store import Store
-from penstock.types import SPLITS, Finished, Receipt
-from penstock.verification.findings import Report
+import penstok
+from penstok.errors import DamageError, EngineError, PenstokError
+from penstok.jobs.plan import make_plan
+from penstok.jobs.settings import JobSettings
+from penstok.output.layout import Layout
+from penstok.output.offsets import Offsets
+from penstok.output.store.local import Store
+from penstok.types import SPLITS, Finished, Receipt
+from penstok.verification.findings import Report
 
 BAD_OUTPUTS = ROOT / "tests" / "data" / "bad_outputs"
 SEPARATOR = "<|endoftext|>"
@@ -86,13 +86,13 @@ def test_a_unit_cut_short_is_a_prefix_in_each_split(
     )
     with (
         # Everything that is giant made small, in the same proportions.
-        mock.patch("penstock.readers.borders.MAX_RUN_BYTES", 128),
-        mock.patch("penstock.readers.spans.MAX_RUN_BYTES", 128),
-        mock.patch("penstock.readers.borders._PATIENCE_BYTES", 48),
-        mock.patch("penstock.readers.text.HEAD_BYTES", 16),
-        mock.patch("penstock.readers.spans.HEAD_BYTES", 16),
-        mock.patch("penstock.readers.spans._SPAN_BYTES", 32),
-        mock.patch("penstock.readers.GIANT_DOCUMENT_BYTES", 500),
+        mock.patch("penstok.readers.borders.MAX_RUN_BYTES", 128),
+        mock.patch("penstok.readers.spans.MAX_RUN_BYTES", 128),
+        mock.patch("penstok.readers.borders._PATIENCE_BYTES", 48),
+        mock.patch("penstok.readers.text.HEAD_BYTES", 16),
+        mock.patch("penstok.readers.spans.HEAD_BYTES", 16),
+        mock.patch("penstok.readers.spans._SPAN_BYTES", 32),
+        mock.patch("penstok.readers.GIANT_DOCUMENT_BYTES", 500),
     ):
         _check_prefixes(job, cut)
 
@@ -139,7 +139,7 @@ def made(place: Path) -> Path:
     """A job of two inputs, some units and some shards, and what stands in its ledger."""
     for number in range(2):
         (place / f"{number}.txt").write_text(SEPARATOR.join(f"text {idx}" for idx in range(60)))
-    penstock.tokenize(
+    penstok.tokenize(
         [place / "0.txt", place / "1.txt"],
         place / "made",
         engine="tiktoken",
@@ -164,14 +164,14 @@ def look_everywhere(folder: Path) -> Report | None:
     reports: list[Report | None] = []
     no_workers = EngineError("no workers here")
     with (
-        mock.patch("penstock.verification.proof.make_executor", side_effect=no_workers),
-        mock.patch("penstock.verification.restore.make_executor", side_effect=no_workers),
-        mock.patch("penstock.verification.rebuild.make_executor", side_effect=no_workers),
+        mock.patch("penstok.verification.proof.make_executor", side_effect=no_workers),
+        mock.patch("penstok.verification.restore.make_executor", side_effect=no_workers),
+        mock.patch("penstok.verification.rebuild.make_executor", side_effect=no_workers),
     ):
         for wanted in ({}, {"full": True}, {"source": True}, {"repair": True}):
             reports.append(None)
-            with contextlib.suppress(PenstockError):
-                reports[-1] = penstock.verify(folder, workers=1, **wanted)
+            with contextlib.suppress(PenstokError):
+                reports[-1] = penstok.verify(folder, workers=1, **wanted)
     return reports[0]
 
 
@@ -269,7 +269,7 @@ def test_known_bad_outputs_never_pass_and_need_little_memory(
     shutil.copytree(case, tmp_path / "out")
     for wanted in ({}, {"full": True}):
         with contextlib.suppress(DamageError):
-            assert not penstock.verify(tmp_path / "out", **wanted).is_whole
+            assert not penstok.verify(tmp_path / "out", **wanted).is_whole
     tracemalloc.start()
     look_everywhere(tmp_path / "out")
     peak = tracemalloc.get_traced_memory()[1]

@@ -27,12 +27,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from specs import worker_spec
 
-from penstock.offsets import Offsets
-from penstock.plan import make_plan
-from penstock.segments import SegmentWriter
-from penstock.settings import JobSettings
-from penstock.store import Store
-from penstock.worker import Worker
+from penstok.jobs.plan import make_plan
+from penstok.jobs.settings import JobSettings
+from penstok.output.offsets import Offsets
+from penstok.output.segments import SegmentWriter
+from penstok.output.store.local import Store
+from penstok.worker.worker import Worker
 
 EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples" / "corpus"
 SEPARATOR = b"<|endoftext|>"
@@ -92,7 +92,7 @@ def main() -> int:
     if options.write:
         write_round(int(options.write[0]), Path(options.write[1]))
         return 0
-    with tempfile.TemporaryDirectory(prefix="penstock-soak-") as name:
+    with tempfile.TemporaryDirectory(prefix="penstok-soak-") as name:
         return watch(Path(name), round(options.gb * 10**9))
 
 

@@ -8,13 +8,13 @@ from threading import Event, Thread
 
 import pytest
 
-import penstock.checkpoints
-from penstock.checkpoints import Checkpoints
-from penstock.layout import Layout
-from penstock.ledger_lines import Ending
-from penstock.resume import Kept
-from penstock.store import Store
-from penstock.types import (
+import penstok.jobs.checkpoints
+from penstok.jobs.checkpoints import Checkpoints
+from penstok.jobs.resume import Kept
+from penstok.output.layout import Layout
+from penstok.output.ledger.lines import Ending
+from penstok.output.store.local import Store
+from penstok.types import (
     Counts,
     Encoded,
     Finished,
@@ -28,7 +28,7 @@ from penstock.types import (
 )
 
 SOURCE = Source("in.txt", 1000, 0, "0" * 16)
-LEAST_UNIT_BYTES = penstock.checkpoints._LEAST_UNIT_BYTES
+LEAST_UNIT_BYTES = penstok.jobs.checkpoints._LEAST_UNIT_BYTES
 JOB = JobRecord("0.1.0", TokenizerRecord("gpt2", 50257, 50256, "x"), "uint16", 10, {})
 
 
@@ -47,7 +47,7 @@ def broken_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
         raise RuntimeError("nobody thought of this")
 
     monkeypatch.setattr(Store, "sync", fail)
-    monkeypatch.setattr(penstock.checkpoints, "_SYNC_SECONDS", 0.01)
+    monkeypatch.setattr(penstok.jobs.checkpoints, "_SYNC_SECONDS", 0.01)
     return Store(Layout(str(tmp_path / "out"), 2, None))
 
 
@@ -89,8 +89,8 @@ def test_units_without_tokens_do_not_wait_in_any_number(
         may_sync.wait(10)
 
     monkeypatch.setattr(Store, "sync", wait_for_disk)
-    monkeypatch.setattr(penstock.checkpoints, "_MAX_UNSYNCED_BYTES", 4 * LEAST_UNIT_BYTES)
-    monkeypatch.setattr(penstock.checkpoints, "_SYNC_SECONDS", 0.01)
+    monkeypatch.setattr(penstok.jobs.checkpoints, "_MAX_UNSYNCED_BYTES", 4 * LEAST_UNIT_BYTES)
+    monkeypatch.setattr(penstok.jobs.checkpoints, "_SYNC_SECONDS", 0.01)
     with Store(Layout(str(tmp_path / "out"), 2, None)) as store:
         with Checkpoints(store, [SOURCE], Kept(JOB), give_back=False) as checkpoints:
 

@@ -8,13 +8,14 @@ import pytest
 from csv_cases import extract, find_records
 from support import run_units
 
-from penstock import _kernel, fed_content
-from penstock.csv_header import find_column, parse_header, read_header
-from penstock.csv_records import CsvCode, CsvRecords
-from penstock.csv_scan import CsvScanner
-from penstock.errors import InputError
-from penstock.kinds import find_format
-from penstock.types import InputFormat, Source
+from penstok import _kernel
+from penstok.errors import InputError
+from penstok.inputs import fed_content
+from penstok.inputs.kinds import find_format
+from penstok.readers.csv.header import find_column, parse_header, read_header
+from penstok.readers.csv.records import CsvCode, CsvRecords
+from penstok.readers.csv.scan import CsvScanner
+from penstok.types import InputFormat, Source
 
 GOOD = {  # records of two fields, and the text of the second
     b"1,a": [b"a"],

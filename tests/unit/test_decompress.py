@@ -20,17 +20,17 @@ import lz4.frame
 import pytest
 from compressed import compress, compress_zstd, decompress_all, skippable_frame
 
-from penstock.decompress import (
+from penstok.errors import InputError, UsageError
+from penstok.inputs.compression import (
     MAX_WINDOW_BYTES,
     DecompressedStream,
     detect_compression,
 )
-from penstock.decompress.kinds import COMPRESSIONS
-from penstock.errors import InputError, UsageError
-from penstock.types import Compression
+from penstok.inputs.compression.kinds import COMPRESSIONS
+from penstok.types import Compression
 
 RANDOM = random.Random(12)
-WORDS = [b"the", b"of", b"water", b"penstock", "é".encode()]
+WORDS = [b"the", b"of", b"water", b"penstok", "é".encode()]
 # Repeats for the match finders, noise for the literals.
 SMALL = b" ".join(RANDOM.choice(WORDS) for _ in range(120)) + RANDOM.randbytes(60)
 LARGE = b" ".join(RANDOM.choice(WORDS) for _ in range(60_000)) + RANDOM.randbytes(100_000)
@@ -284,11 +284,11 @@ def test_a_missing_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setitem(sys.modules, "lz4.frame", None)
     with pytest.raises(UsageError, match="lz4 files need the extra `lz4`") as caught:
         DecompressedStream(io.BytesIO().read, "lz4", "corpus.x")
-    assert caught.value.next_step == "run `pip install 'penstock[lz4]'`"
+    assert caught.value.next_step == "run `pip install 'penstok[lz4]'`"
 
 
 def test_nothing_is_imported_before_it_is_needed() -> None:
-    code = "import penstock.decompress, sys; print(*sys.modules)"
+    code = "import penstok.inputs.compression, sys; print(*sys.modules)"
     result = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True)
     assert not {b"isal", b"lz4", b"backports.zstd", b"zstandard"} & set(result.stdout.split())
 
@@ -323,7 +323,7 @@ def test_another_thread_runs_meanwhile(kind: Compression) -> None:
 # Endless files of zeros, from a little compressed data, read for 100 MB.
 BOMB = """
 import itertools, sys
-from penstock.decompress import DecompressedStream
+from penstok.inputs.compression import DecompressedStream
 
 def peak_bytes():
     with open("/proc/self/status") as status:

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock import fed_content
-from penstock.fed_content import ReadOptions
-from penstock.feed import Feed
-from penstock.types import UNKNOWN_END, Source, Unit
+from penstok.inputs import fed_content
+from penstok.inputs.fed_content import ReadOptions
+from penstok.inputs.feed import Feed
+from penstok.types import UNKNOWN_END, Source, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from penstock.types import InputFormat
+    from penstok.types import InputFormat
 
 RING, WRAP, UNIT, PIECE, HELD = 1 << 16, 1 << 14, 1 << 12, 1 << 9, 2
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from penstock.cli import app
+from penstok.cli import app
 
 NOTHING = ("nothing was changed", "it begins anew")
 KEPT = ("what is finished is kept", "it continues")
@@ -39,11 +39,11 @@ def test_an_interrupted_command_says_what_became_of_the_output(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for name in (
-        "penstock.verification.verify_output",
-        "penstock.verification.restore.repair_output",
-        "penstock.manifest.Manifest.load",
-        "penstock.pipeline.run_job",
-        "penstock.training.train_tokenizer",
+        "penstok.verification.verify_output",
+        "penstok.verification.restore.repair_output",
+        "penstok.output.manifest.Manifest.load",
+        "penstok.jobs.run.run_job",
+        "penstok.training.training.train_tokenizer",
     ):
         monkeypatch.setattr(name, interrupt)
     done = CliRunner().invoke(app, arguments)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from json_cases import extract
 
-from penstock import _kernel
-from penstock.errors import UsageError
-from penstock.json_lines import JsonLines, RecordCode, list_string_keys
+from penstok import _kernel
+from penstok.errors import UsageError
+from penstok.readers.jsonl.lines import JsonLines, RecordCode, list_string_keys
 
 DEEP = b'{"a":' + b"[" * 600 + b"]" * 600
 

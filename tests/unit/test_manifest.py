@@ -5,18 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from penstock.errors import DamageError
-from penstock.manifest import (
+from penstok.errors import DamageError
+from penstok.output.manifest import (
     FileRecord,
     InputRecord,
     Manifest,
     SplitRecord,
 )
-from penstock.types import TokenizerRecord
+from penstok.types import TokenizerRecord
 
 FILE = FileRecord("train.bin", 4, 2, "00")
 MANIFEST = Manifest(
-    penstock="0.1.0",
+    penstok="0.1.0",
     tokenizer=TokenizerRecord("gpt2", 50257, 50256, "sha256:0"),
     dtype="uint16",
     byte_order="little",
@@ -42,7 +42,7 @@ def test_additions_of_later_releases_are_passed_over() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"format": "other"}, "not a penstock manifest"),
+        ({"format": "other"}, "not a penstok manifest"),
         ({"version": 2}, "version 2 is newer"),
         ({"splits": {}}, "damaged"),
         ({"tokenizer": None}, "damaged"),

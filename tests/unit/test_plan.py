@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.plan import Plan
-from penstock.types import DocumentRule, Source
+from penstok.jobs.plan import Plan
+from penstok.types import DocumentRule, Source
 
 SIZES = (0, 1, 99, 100, 101, 250, 1000)
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.errors import UsageError
-from penstock.quantities import (
+from penstok.errors import UsageError
+from penstok.quantities import (
     format_bytes,
     format_count,
     format_seconds,

@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-from penstock.errors import DamageError
-from penstock.ledger_lines import format_task
-from penstock.offsets import TaskTotals
-from penstock.receipts import TaskReceipt, choose_receipts, list_receipts, receipt_name
-from penstock.types import Counts
+from penstok.errors import DamageError
+from penstok.jobs.receipts import TaskReceipt, choose_receipts, list_receipts, receipt_name
+from penstok.output.ledger.lines import format_task
+from penstok.output.offsets import TaskTotals
+from penstok.types import Counts
 
 TOTALS = TaskTotals(
     tokens={"train": 7, "val": 0},
@@ -59,7 +59,7 @@ def test_a_damaged_line_of_a_receipt_is_refused() -> None:
 
 def test_one_receipt_of_each_task_is_chosen() -> None:
     names = [receipt_name(3, "b" * 12), receipt_name(3, "a" * 12), receipt_name(100_000, "c" * 12)]
-    strange = [".penstock/tasks/00003-bbb", ".penstock/tasks/00003-bbbbbbbbbbbb.jsonl.partial"]
+    strange = [".penstok/tasks/00003-bbb", ".penstok/tasks/00003-bbbbbbbbbbbb.jsonl.partial"]
     assert choose_receipts([*names, *strange]) == {3: names[1], 100_000: names[2]}
     assert list_receipts([*names, *strange]) == [(3, names[1]), (3, names[0]), (100_000, names[2])]
 
@@ -69,8 +69,8 @@ def test_threads_may_read_the_first_receipts_at_once() -> None:
     script = f"""
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from penstock.offsets import TaskTotals
-from penstock.receipts import TaskReceipt
+from penstok.output.offsets import TaskTotals
+from penstok.jobs.receipts import TaskReceipt
 sys.setswitchinterval(1e-6)
 data = {RECEIPT.to_bytes()!r}
 with ThreadPoolExecutor(16) as pool:

@@ -9,16 +9,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from penstock.engines.native import find_native
-from penstock.engines.separators import Separators
-from penstock.errors import InputError, PenstockError, UsageError
-from penstock.memory import divide_memory
-from penstock.offsets import Offsets
-from penstock.readers.buffer import UnitBuffer
-from penstock.repair import repair_block
-from penstock.splits import CARRIED, Splitter
-from penstock.tokenizer import load_tokenizer
-from penstock.types import Block, Counts, Encoded, EotPlace, MemoryNeeds, Source, Unit
+from penstok.engines.kernel import find_kernel_function
+from penstok.engines.separators import Separators
+from penstok.errors import InputError, PenstokError, UsageError
+from penstok.output.offsets import Offsets
+from penstok.readers.buffer import UnitBuffer
+from penstok.tokenizers import load_tokenizer
+from penstok.types import Block, Counts, Encoded, EotPlace, MemoryNeeds, Source, Unit
+from penstok.worker.memory import divide_memory
+from penstok.worker.repair import repair_block
+from penstok.worker.splits import CARRIED, Splitter
 
 NEEDS = MemoryNeeds(least_bytes=400 << 20, block_bytes=100 << 20)
 UNIT = Unit(0, 0, Source("text.txt", 9, 0, ""), 0, 9, 9)
@@ -140,7 +140,7 @@ def test_errors_cross_process_borders_whole() -> None:
     copied = pickle.loads(pickle.dumps(error))  # noqa: S301 our own bytes
     assert isinstance(copied, InputError)
     assert str(copied) == "what\n  where: where\n  next:  next"
-    assert issubclass(InputError, PenstockError)
+    assert issubclass(InputError, PenstokError)
 
 
 def test_counts_add_up() -> None:
@@ -149,7 +149,7 @@ def test_counts_add_up() -> None:
 
 @pytest.mark.parametrize("native", [True, False])
 def test_separators_are_found_wherever_they_stand(native: bool) -> None:
-    find_all = find_native("find_all") if native else None
+    find_all = find_kernel_function("find_all") if native else None
     rng = random.Random(1)
     for wanted in (b"<|endoftext|>", b"\n", b"ab", b"\xe3\x80\x82", b"x"):
         for _ in range(60):

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import xxhash
 
-from penstock.errors import ConflictError, LockedError, WriteError
-from penstock.layout import Layout
-from penstock.segments import SegmentReader, SegmentWriter
-from penstock.store import Store
+from penstok.errors import ConflictError, LockedError, WriteError
+from penstok.output.layout import Layout
+from penstok.output.segments import SegmentReader, SegmentWriter
+from penstok.output.store.local import Store
 
 
 def open_store(folder: Path) -> Store:
@@ -85,10 +85,10 @@ def test_one_job_at_a_time(tmp_path: Path) -> None:
 
 
 def test_a_lock_nobody_holds_is_free(tmp_path: Path) -> None:
-    (tmp_path / ".penstock").mkdir()
-    (tmp_path / ".penstock" / "lock").write_text("pid 1 on elsewhere")
+    (tmp_path / ".penstok").mkdir()
+    (tmp_path / ".penstok" / "lock").write_text("pid 1 on elsewhere")
     with open_store(tmp_path):
-        assert "elsewhere" not in (tmp_path / ".penstock" / "lock").read_text()
+        assert "elsewhere" not in (tmp_path / ".penstok" / "lock").read_text()
     assert tmp_path.exists()
 
 

@@ -6,12 +6,12 @@ import json
 from dataclasses import asdict, replace
 from types import TracebackType
 
-from penstock.offsets import TaskTotals
-from penstock.progress import Showable
-from penstock.receipts import TaskReceipt
-from penstock.task_progress import TaskStatus, TaskWatch
-from penstock.tasks import Task
-from penstock.types import Counts
+from penstok.jobs.progress import Showable
+from penstok.jobs.receipts import TaskReceipt
+from penstok.jobs.task_progress import TaskStatus, TaskWatch
+from penstok.jobs.tasks import Task
+from penstok.output.offsets import TaskTotals
+from penstok.types import Counts
 
 STATUS = TaskStatus(
     elapsed_seconds=10.0,

@@ -14,17 +14,17 @@ from typing import Any
 import pytest
 from vocabularies import EOT_TEXT, gpt2_json, train, write_json
 
-from penstock.engines import choose_engine, name_reference
-from penstock.errors import UsageError
-from penstock.tokenizer import (
+from penstok.engines import choose_engine, name_reference
+from penstok.errors import UsageError
+from penstok.tokenizers import (
     ByteLevel,
     LibraryModel,
     Tokenizer,
     load_recorded_tokenizer,
     load_tokenizer,
 )
-from penstock.types import TokenizerRecord
-from penstock.vocabulary import GPT2_PATTERN, format_ranks, parse_ranks
+from penstok.tokenizers.vocabulary import GPT2_PATTERN, format_ranks, parse_ranks
+from penstok.types import TokenizerRecord
 
 Edit = Callable[[dict[str, Any]], Any]
 

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.plan import make_plan
-from penstock.sampling import Sample
-from penstock.settings import JobSettings
-from penstock.store import write_file
-from penstock.trainer import _divide
+from penstok.jobs.plan import make_plan
+from penstok.jobs.settings import JobSettings
+from penstok.output.store.local import write_file
+from penstok.training.sampling import Sample
+from penstok.training.trainer import _divide
 
 
 def write_corpus(folder: Path, kind: str, texts: list[str]) -> None:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 import pytest
 from compressed import compress_zstd, decompress_all, skippable_frame
 
-from penstock.decompress import ZstdFrame, iter_zstd_frames
-from penstock.errors import InputError
+from penstok.errors import InputError
+from penstok.inputs.compression import ZstdFrame, iter_zstd_frames
 
 RANDOM = random.Random(5)
 PIECES = [

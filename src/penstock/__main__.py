@@ -1,8 +1,0 @@
-"""`python -m penstock`."""
-
-from __future__ import annotations
-
-from penstock.cli import main
-
-if __name__ == "__main__":
-    main()

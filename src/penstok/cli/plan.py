@@ -1,0 +1,182 @@
+"""`penstok plan`: what `penstok tokenize` would do, with the same flags."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from penstok.cli._report import escape
+from penstok.cli._summary import describe_rule
+from penstok.cli.tokenize import tokenize
+from penstok.quantities import format_bytes, format_count, format_seconds
+
+if TYPE_CHECKING:
+    from penstok.jobs.job import Job
+    from penstok.jobs.preview import Preview, ShownDocument
+    from penstok.jobs.settings import JobSettings
+
+__all__ = ["plan", "print_plan"]
+
+_MAX_LISTED = 5
+_SHOWN_CHARACTERS = 60
+
+
+def plan(**options: Any) -> None:
+    """Say what tokenize would do: inputs, first documents and ids, an estimate from a sample.
+
+    Examples:  penstok plan corpus/   ·   penstok plan 'web/*.parquet' --text-key content
+    """
+    tokenize(**options, dry_run=True)
+
+
+# The flags of `tokenize`, less the one that makes it this command.
+_signature = inspect.signature(tokenize, eval_str=True)
+_kept = [each for name, each in _signature.parameters.items() if name != "dry_run"]
+plan.__signature__ = _signature.replace(parameters=_kept)  # type: ignore[attr-defined]
+plan.__annotations__ = {each.name: each.annotation for each in _kept}
+
+
+def print_plan(settings: JobSettings, *, as_json: bool) -> None:
+    """Print what a job would do."""
+    from penstok.jobs.preview import make_preview
+
+    preview = make_preview(settings)
+    typer.echo(json.dumps(_as_json(preview)) if as_json else "\n".join(_lines(preview)))
+
+
+def _as_json(preview: Preview) -> dict[str, Any]:
+    job = preview.job
+    return {
+        "type": "plan",
+        "inputs": [source.path for source in job.plan.sources],
+        "kinds": [asdict(kind) for kind in preview.kinds],
+        "input_bytes": job.plan.input_bytes,
+        "settings": job.record.settings,
+        "documents": [asdict(document) for document in preview.documents],
+        "sample": {
+            "stored_bytes": preview.sample.stored_bytes,
+            "seconds": round(preview.sample.seconds, 3),
+            "ids_per_second": round(preview.sample.ids_per_second),
+            "counts": asdict(preview.sample.counts),
+        },
+        "estimate": None if preview.estimate is None else asdict(preview.estimate),
+        "free_bytes": preview.free_bytes,
+        "output": str(job.settings.output),
+        "units": job.plan.num_units,
+        "workers": job.num_workers,
+        "engine": job.engine,
+        "tokenizer": asdict(job.record.tokenizer),
+        "memory_bytes": job.settings.memory_bytes,
+        "share_bytes": job.share.limit_bytes,
+        "skipped": job.plan.skipped,
+        "warnings": preview.warnings,
+        "hints": job.hints,
+    }
+
+
+def _lines(preview: Preview) -> list[str]:
+    job, settings = preview.job, preview.job.settings
+    paths = [source.path for source in job.plan.sources]
+    names = ", ".join(map(_one_line, paths[:_MAX_LISTED]))
+    formats = [kind.format for kind in preview.kinds]
+    return [
+        f"inputs:     {len(paths)} file{'' if len(paths) == 1 else 's'}, "
+        f"{_size(job.plan.input_bytes)}: {_kinds(preview)}",
+        f"            {names}{', ...' if len(paths) > _MAX_LISTED else ''}",
+        f"documents:  {describe_rule(job.record.settings, formats)}",
+        *(
+            line
+            for number, shown in enumerate(preview.documents, 1)
+            for line in _show(number, shown)
+        ),
+        *_estimate(preview),
+        f"tokenizer:  {job.tokenizer.name}, {job.tokenizer.vocab_size:,} ids, {_separators(job)}",
+        f"output:     {settings.output}/, {job.record.dtype}, "
+        f"val fraction {settings.val_fraction}{_room(preview)}",
+        f"memory:     {format_bytes(settings.memory_bytes)} for all, "
+        f"{format_bytes(job.share.limit_bytes)} for each of {job.num_workers} x {job.engine}",
+        *(f"skipped:    {_one_line(path)}: {why}" for path, why in job.plan.skipped.items()),
+        *(f"warning:    {warning}" for warning in preview.warnings),
+        *(f"hint:       {hint}" for hint in job.hints),
+    ]
+
+
+def _room(preview: Preview) -> str:
+    """Say how much room there is, and how many shards there will be where tasks make them."""
+    free = "" if preview.free_bytes is None else f"; {format_bytes(preview.free_bytes)} free"
+    task_bytes = preview.job.record.settings.get("task_bytes")
+    if task_bytes is None:
+        return free
+    from penstok.jobs.tasks import divide_tasks
+
+    num_tasks = len(divide_tasks(preview.job.plan, task_bytes))
+    return f"{free}; {num_tasks:,} tasks of at most {format_bytes(task_bytes)}, a shard of each"
+
+
+def _separators(job: Job) -> str:
+    """Say what stands between documents."""
+    tokenizer, eot = job.tokenizer, job.settings.eot
+    names = {token_id: text for text, token_id in tokenizer.special.items()}
+    name = _one_line(tokenizer.eot_text)
+    end = f"end-of-text {name} ({tokenizer.eot_id}) {eot}" if eot != "none" else "no end-of-text"
+    if tokenizer.bos_id is None:
+        return end
+    begin = _one_line(names.get(tokenizer.bos_id, ""))
+    return f"begin-of-text {begin} ({tokenizer.bos_id}), {end}"
+
+
+def _kinds(preview: Preview) -> str:
+    return ", ".join(
+        f"{kind.num_inputs} {kind.format}"
+        + (f" in {kind.compression}" if kind.compression else "")
+        + (f" ({_size(kind.num_bytes)})" if len(preview.kinds) > 1 else "")
+        for kind in preview.kinds
+    )
+
+
+def _size(num_bytes: int) -> str:
+    return format_bytes(num_bytes) if num_bytes else "size unknown"
+
+
+def _show(number: int, document: ShownDocument) -> list[str]:
+    """Show a document's ends, as text and as ids with the text of each."""
+    spell = [
+        "  ".join(f"{one} {_quoted(text)}" for one, text in ids)
+        for ids in (document.first_ids, document.last_ids)
+    ]
+    head, tail = document.head[:_SHOWN_CHARACTERS], document.tail[-_SHOWN_CHARACTERS:]
+    is_short = document.num_tokens <= len(document.first_ids)
+    return [
+        f"  {number}. {document.num_bytes:,} bytes, {document.num_tokens:,} tokens",
+        f"     {_quoted(head)}" + ("" if is_short else f" ... {_quoted(tail)}"),
+        f"     {spell[0]}" + ("" if is_short else f"  ...  {spell[1]}"),
+    ]
+
+
+def _estimate(preview: Preview) -> list[str]:
+    job, sample, estimate = preview.job, preview.sample, preview.estimate
+    seen = (
+        f"{format_bytes(sample.counts.input_bytes)} of text were encoded at "
+        f"{format_count(sample.ids_per_second)} ids a second"
+    )
+    if estimate is None:
+        return [f"estimate:   none: the size of the input is not known; {seen}"]
+    return [
+        f"estimate:   about {format_count(estimate.documents)} documents, "
+        f"{format_count(estimate.tokens)} tokens, {format_bytes(estimate.output_bytes)} of output",
+        f"            in {format_seconds(estimate.seconds)} with {job.num_workers} x {job.engine}: "
+        f"{seen}",
+    ]
+
+
+def _quoted(text: str) -> str:
+    return "'" + _one_line(text) + "'"
+
+
+def _one_line(text: str) -> str:
+    """Write text in one line, whatever it holds."""
+    return escape(text).replace("\n", "\\n")

@@ -1,0 +1,132 @@
+"""Read the tokens of a finished job back, without copying them into memory.
+
+Files are mapped, objects in S3 are read in ranges. It checks sizes, not contents (that is
+`verify`'s work), and writes nothing. Training scripts and the commands `info` and `show` use it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstok.data.remote_tokens import RemoteTokens
+from penstok.errors import DamageError, UsageError
+from penstok.output.manifest import Manifest
+from penstok.storage.object_paths import ObjectPath, mending_step, output_path
+
+if TYPE_CHECKING:
+    import os
+    from pathlib import Path
+
+    from penstok.output.manifest import FileRecord
+    from penstok.storage.object_paths import OutputPath
+    from penstok.types import Split
+
+__all__ = ["Dataset", "Tokens", "open_dataset"]
+
+Tokens: TypeAlias = NDArray[np.unsignedinteger[Any]] | RemoteTokens
+
+
+class Dataset:
+    """The splits of a finished job as read-only arrays, of which only what is used is read.
+
+    Of a folder they are memory maps; of an object store `RemoteTokens`, of which a slice is a
+    request.
+    """
+
+    def __init__(self, folder: OutputPath, manifest: Manifest) -> None:
+        self.folder = folder
+        self.manifest = manifest
+        self._remote: dict[str, RemoteTokens] = {}
+        self.dtype = np.dtype(manifest.dtype).newbyteorder("<")
+
+    @property
+    def train(self) -> Tokens:
+        """The tokens of the train split."""
+        return self._whole("train")
+
+    @property
+    def val(self) -> Tokens:
+        """The tokens of the val split."""
+        return self._whole("val")
+
+    def shards(self, split: Split) -> list[Tokens]:
+        """Return the files of a split, in order."""
+        return [self._open(file) for file in self.manifest.splits[split].files]
+
+    def read(self, split: Split, start: int, num_tokens: int) -> NDArray[np.unsignedinteger[Any]]:
+        """Copy tokens from `start` on, across shards; fewer where the split ends."""
+        pieces = []
+        for file in self.manifest.splits[split].files:
+            if start < file.tokens and num_tokens > 0:
+                piece = self._open(file)[start : start + num_tokens]
+                pieces.append(piece)
+                num_tokens -= len(piece)
+            start = max(start - file.tokens, 0)
+        return np.concatenate([np.empty(0, self.dtype), *pieces])
+
+    def _whole(self, split: Split) -> Tokens:
+        files = self.manifest.splits[split].files
+        if len(files) != 1:
+            raise UsageError(
+                f"the {split} split has {len(files)} shards, which are no single array",
+                where=str(self.folder),
+                next_step=f'use `.shards("{split}")`, or `.read("{split}", start, num_tokens)`',
+            )
+        return self._open(files[0])
+
+    def _open(self, file: FileRecord) -> Tokens:
+        if isinstance(self.folder, ObjectPath):
+            if file.path not in self._remote:
+                self._remote[file.path] = self._look(self.folder / file.path, file)
+            return self._remote[file.path]
+        return self._map(self.folder / file.path, file)
+
+    def _look(self, path: ObjectPath, file: FileRecord) -> RemoteTokens:
+        """Ask for an object's size and version, once; what is read later is that version."""
+        try:
+            facts = path.look()
+        except FileNotFoundError as error:
+            raise _missing(path) from error
+        if facts.num_bytes != file.bytes:
+            raise _other_size(path, facts.num_bytes, file)
+        return RemoteTokens(path, self.dtype, facts)
+
+    def _map(self, path: Path, file: FileRecord) -> NDArray[np.unsignedinteger[Any]]:
+        try:
+            size = path.stat().st_size
+        except OSError as error:
+            raise _missing(path) from error
+        if size != file.bytes:
+            raise _other_size(path, size, file)
+        if file.tokens == 0:
+            # An empty file cannot be mapped.
+            empty = np.empty(0, self.dtype)
+            empty.flags.writeable = False
+            return empty
+        return np.memmap(path, self.dtype, "r")
+
+
+def open_dataset(folder: str | os.PathLike[str] | ObjectPath) -> Dataset:
+    """Open the output of a finished job: a folder, or `s3://BUCKET/NAME`.
+
+    Raises:
+        DamageError: If there is no finished job.
+        InputError: If the object store cannot be read.
+    """
+    path = output_path(folder)
+    return Dataset(path, Manifest.load(path))
+
+
+def _missing(path: OutputPath) -> DamageError:
+    return _damage(f"`{path.name}` is missing", path)
+
+
+def _other_size(path: OutputPath, size: int | None, file: FileRecord) -> DamageError:
+    return _damage(f"`{path.name}` has {size} bytes where {file.bytes} belong", path)
+
+
+def _damage(what: str, path: OutputPath) -> DamageError:
+    return DamageError(what, where=str(path), next_step=mending_step(path.parent))

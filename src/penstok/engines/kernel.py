@@ -1,0 +1,237 @@
+"""The kernel engine: our own C++ encoder for byte-level vocabularies with a pattern it knows.
+
+It refuses tokenizers the kernel was not proved for and machines on which it disagrees with stored
+ids, by a `KernelUnavailableError` that lets `auto` take another engine. It never repairs text.
+The encoding itself is in `penstok/kernel/`; `docs/concepts/kernel.md` explains it.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from penstok.engines.base import most_tokens
+from penstok.errors import EngineError, UsageError
+from penstok.tokenizers.vocabulary import CL100K_PATTERN, GPT2_PATTERN, QWEN2_PATTERN
+from penstok.types import Block
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from numpy.typing import NDArray
+
+    from penstok.tokenizers import Tokenizer
+    from penstok.types import EotPlace
+
+__all__ = [
+    "ISA_VARIABLE",
+    "KernelEngine",
+    "KernelUnavailableError",
+    "available_isas",
+    "find_kernel_function",
+]
+
+ISA_VARIABLE = "PENSTOK_KERNEL_ISA"
+DEFAULT_TABLE_BYTES = 16 << 20
+
+# The kernel's names of the patterns it was proved for, by their spelling. Of GPT-2's there are two
+# more, tiktoken's, that match alike. (tiktoken's newer one of cl100k does not: it takes all white
+# space at the end of a text at once. With the tokens of cl100k_base that gives the same ids.)
+KERNEL_PATTERNS = {
+    GPT2_PATTERN: "gpt2",
+    r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+": "gpt2",
+    r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s": "gpt2",
+    CL100K_PATTERN: "cl100k",
+    QWEN2_PATTERN: "qwen2",
+}
+
+
+class KernelUnavailableError(UsageError):
+    """The kernel cannot be used here: not built, another tokenizer, or a machine that disagrees."""
+
+
+def available_isas() -> list[str]:
+    """Return the instruction sets the kernel can use on this machine, the fastest first."""
+    names: list[str] = _import_kernel().available_isas()
+    return names
+
+
+def find_kernel_function(name: str) -> Any:
+    """Return a function of the kernel that other stages use; None where it is not built."""
+    try:
+        return getattr(_import_kernel(), name)
+    except KernelUnavailableError:
+        return None
+
+
+class KernelEngine:
+    """Encodes with the kernel, on one core, in a fixed amount of memory (about 30 MB).
+
+    Without `room`, what `encode` returns is a view of a buffer that the next call overwrites. One
+    engine serves one thread at a time; there may be as many engines as one likes.
+    """
+
+    name: ClassVar[str] = "kernel"
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        eot: EotPlace,
+        *,
+        isa: str | None = None,
+        table_bytes: int = DEFAULT_TABLE_BYTES,
+    ) -> None:
+        """Build the tables of a tokenizer (about 0.1 s) and check them against stored ids.
+
+        Args:
+            tokenizer: Must be byte-level, with one of `KERNEL_PATTERNS`.
+            eot: Where end-of-text ids go.
+            isa: `avx512`, `avx2`, `neon` or `portable`; by default what `PENSTOK_KERNEL_ISA` says,
+                else the fastest the machine has.
+            table_bytes: Size of the piece table. More than 16 MiB stops helping.
+        """
+        pattern = KERNEL_PATTERNS.get(tokenizer.pattern)
+        if pattern is None:
+            raise KernelUnavailableError(
+                f"the kernel does not know the pattern of `{tokenizer.name}`",
+                where="--engine",
+                next_step="pass `--engine auto`",
+            )
+        kernel = _import_kernel()
+        ranks, eot_id = tokenizer.ranks, tokenizer.eot_id
+        bos_id: int | None = tokenizer.bos_id
+        chosen = _check_isa(kernel, os.environ.get(ISA_VARIABLE, "") if isa is None else isa)
+        try:
+            self._encoder = kernel.Encoder(ranks, eot_id, eot, table_bytes, chosen, pattern, bos_id)
+        except ValueError as error:
+            raise KernelUnavailableError(
+                f"the kernel cannot encode with `{tokenizer.name}` exactly: {error}",
+                where="--engine",
+                next_step="pass `--engine auto`",
+            ) from error
+        max_id = max(*ranks.values(), eot_id, bos_id or 0)
+        self._dtype = np.dtype(np.uint16 if max_id <= 0xFFFF else np.uint32)
+        self._out = np.empty(0, np.dtype(f"u{self._encoder.id_bytes}"))
+        _check_stored_ids(self, ranks, pattern)
+
+    @property
+    def isa(self) -> str:
+        """The instruction set in use."""
+        isa: str = self._encoder.isa
+        return isa
+
+    def encode(
+        self, block: Block, room: NDArray[np.unsignedinteger[Any]] | None = None
+    ) -> NDArray[np.unsignedinteger[Any]]:
+        """Return the ids of all pieces, with the end-of-text ids in place.
+
+        They stand in `room` if it has the type that the kernel writes.
+        """
+        text, starts, ends = block.text, block.starts, block.ends
+        out = self._own_room(block) if room is None or room.dtype != self._out.dtype else room
+        count = self._encoder.encode(
+            np.frombuffer(text, np.uint8), starts, ends, block.begins, block.closes, out
+        )
+        if count < 0:
+            piece = -1 - count
+            raise _decode_error(text[int(starts[piece]) : int(ends[piece])])
+        return out[:count].astype(self._dtype, copy=False)
+
+    def _own_room(self, block: Block) -> NDArray[np.unsignedinteger[Any]]:
+        needed = most_tokens(block)
+        if len(self._out) < needed:
+            self._out = np.empty(needed, self._out.dtype)
+        return self._out
+
+
+def _import_kernel() -> ModuleType:
+    try:
+        from penstok import _kernel
+    except ImportError as error:
+        raise KernelUnavailableError(
+            "the kernel is not part of this installation (no C++ compiler when it was made?)",
+            where="--engine",
+            next_step="pass `--engine auto`, or `pip install --force-reinstall penstok` with g++",
+        ) from error
+    return _kernel
+
+
+def _check_isa(kernel: ModuleType, isa: str) -> str:
+    """Refuse an instruction set the machine lacks; one that is asked for is never replaced."""
+    available: list[str] = kernel.available_isas()
+    if isa and isa not in available:
+        raise UsageError(
+            f"instruction set `{isa}` is not available here; available: {', '.join(available)}",
+            where=ISA_VARIABLE,
+            next_step=f"unset `{ISA_VARIABLE}`, or set it to `{available[0]}`",
+        )
+    return isa
+
+
+def _decode_error(piece: memoryview) -> UnicodeDecodeError | EngineError:
+    """Let Python say what is wrong with text the kernel refused."""
+    try:
+        str(piece, "utf-8")
+    except UnicodeDecodeError as error:
+        return error
+    return EngineError(
+        "the kernel took valid UTF-8 for invalid",
+        where="penstok._kernel",
+        next_step="pass `--engine fastokens`, and report this with the text",
+    )
+
+
+# A little of everything the kernel does: words, contractions, numbers, runs of white space, eleven
+# scripts, emoji, one long word, rulers. The ids are tiktoken's with GPT-2's ranks.
+SELF_TEST_TEXT = (
+    "Hello, world! It's 2024: we'll see what they've said \u2014 na\u00efve caf\u00e9s.\n\n"
+    "\tdef f(x):\n            return x  # 3.14159\r\n"
+    "\u041f\u0440\u0438\u0432\u0435\u0442, \u043c\u0438\u0440! "
+    "\u4f60\u597d\uff0c\u4e16\u754c\u3002 \u3053\u3093\u306b\u3061\u306f "
+    "\uc548\ub155\ud558\uc138\uc694 \u0e2a\u0e27\u0e31\u0e2a\u0e14\u0e35 "
+    "\u0928\u092e\u0938\u094d\u0924\u0947 \u0645\u0631\u062d\u0628\u0627 "
+    "\u05e9\u05dc\u05d5\u05dd \u0393\u03b5\u03b9\u03ac \U0001f600\U0001f30d \u00a0\u3000x\n"
+    "antidisestablishmentarianism pneumonoultramicroscopicsilicovolcanoconiosis qzxjkvwpq\n"
+    "================================================  end   \n"
+)
+_SELF_TEST_NUMBERS = """
+    15496 11 995 0 632 338 48609 25 356 1183 766 644 484 1053 531 851 41492 19945 20954 13 628
+    197 4299 277 7 87 2599 198 220 220 220 220 220 220 220 220 220 220 220 1441 2124 220 1303 513
+    13 1415 19707 201 198 140 253 21169 18849 38857 16843 20375 11 12466 120 18849 21169 0 220
+    19526 254 25001 121 171 120 234 10310 244 45911 234 16764 23294 241 22174 28618 2515 94 31676
+    23821 243 230 167 227 243 47991 246 168 226 116 168 248 242 220 19567 103 19567 100 19567 109
+    19567 103 19567 242 19567 113 28225 101 11976 106 11976 116 24231 235 11976 97 24231 229
+    47048 26897 148 255 39848 12919 14360 102 40010 27072 147 251 7377 241 30950 29945 138 105
+    30325 222 8582 234 235 5624 5099 222 87 198 415 29207 44390 3699 1042 29631 261 25955 859
+    2500 1416 404 873 41896 709 349 5171 36221 42960 10662 42592 73 74 85 24142 80 198 10052 4770
+    220 886 220 220 220 198
+"""
+SELF_TEST_IDS = [int(number) for number in _SELF_TEST_NUMBERS.split()]
+_GPT2_TOKENS = {b"!": 0, b" the": 262, b" gazed": 50255}
+
+
+def _check_stored_ids(engine: KernelEngine, ranks: dict[bytes, int], pattern: str) -> None:
+    """Turn the kernel off where a broken build or machine gives wrong ids.
+
+    For other vocabularies and patterns no ids are stored; then they must at least spell the text.
+    """
+    text = SELF_TEST_TEXT.encode()
+    inside = np.zeros(1, np.bool_)  # the middle of a document: no end-of-text id
+    end = np.array([len(text)])
+    ids = engine.encode(Block(memoryview(text), np.array([0]), end, inside, inside, end)).tolist()
+    has_tokens = all(ranks.get(token) == rank for token, rank in _GPT2_TOKENS.items())
+    is_gpt2 = has_tokens and len(ranks) == 50_256
+    if is_gpt2 and pattern == "gpt2":
+        agrees = ids == SELF_TEST_IDS
+    else:
+        wanted = set(ids)
+        tokens = {rank: token for token, rank in ranks.items() if rank in wanted}
+        agrees = b"".join(tokens.get(token_id, b"") for token_id in ids) == text
+    if not agrees:
+        raise KernelUnavailableError(
+            f"the kernel gives wrong ids on this machine (instruction set `{engine.isa}`)",
+            where="start-up self-test",
+            next_step=f"set `{ISA_VARIABLE}=portable`, or pass `--engine fastokens`; report this",
+        )

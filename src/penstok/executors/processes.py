@@ -1,0 +1,337 @@
+"""Worker processes on this machine: started, fed, watched and replaced.
+
+It moves units, grants and receipts, never text or tokens. The pipeline gives it units and takes
+receipts, both in unit order; each worker process runs `executors.serve`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections import deque
+from dataclasses import dataclass, field, replace
+from multiprocessing.connection import Connection, wait
+from typing import TYPE_CHECKING, Any
+
+from penstok.engines import name_reference
+from penstok.errors import EngineError, PenstokError
+from penstok.executors.batches import Batch, Order, iter_batches
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from types import TracebackType
+
+    from penstok.inputs.feed import Feed
+    from penstok.jobs.settings import Priority
+    from penstok.output.layout import Layout
+    from penstok.output.offsets import GivesPlaces
+    from penstok.types import Finished, Split, Unit
+    from penstok.worker.worker import WorkerSpec
+
+__all__ = ["ProcessExecutor"]
+
+# How many encoded batches a worker may hold while it waits for earlier ones of others.
+_MAX_WAITING_BATCHES = 2
+_MAX_FAILURES = 2
+_TICK_SECONDS = 0.2
+_START_WORKER = (
+    "import sys; sys.path[:] = sys.argv[2:]; "
+    "from penstok.executors.worker_process import main; main(int(sys.argv[1]))"
+)
+
+
+@dataclass(slots=True, eq=False)
+class _Process:
+    """A worker process, and the batches it holds: being encoded, waiting, being written."""
+
+    popen: subprocess.Popen[bytes]
+    pipe: Connection
+    encoding: Batch | None = None
+    waiting: list[Batch] = field(default_factory=list)
+    writing: deque[Batch] = field(default_factory=deque)
+    num_encoded: int = 0
+
+    def batches(self) -> list[Batch]:
+        encoding = [] if self.encoding is None else [self.encoding]
+        return [*self.writing, *self.waiting, *encoding]
+
+    def has_room(self) -> bool:
+        return self.encoding is None and len(self.waiting) < _MAX_WAITING_BATCHES
+
+
+class ProcessExecutor:
+    """Runs workers as processes of this machine; use it in a `with`.
+
+    A worker that dies is replaced and its units are done again; a unit that takes a worker down
+    twice stops the job. A worker that reaches its share of memory is replaced the same way.
+    """
+
+    def __init__(
+        self,
+        spec: WorkerSpec,
+        *,
+        num_workers: int,
+        batch_bytes: int,
+        priority: Priority,
+        lock_file: int | None,
+        feed: Feed | None = None,
+    ) -> None:
+        """Prepare to run workers.
+
+        Args:
+            spec: What each is made from.
+            num_workers: How many.
+            batch_bytes: Units smaller than this are given out together.
+            priority: Of their processes.
+            lock_file: Workers inherit it, so that it holds until the last of them is gone.
+            feed: Reads inputs that can only be read once, if there are any; closed in the end.
+        """
+        self._spec = spec
+        self._feed = feed
+        self._inherited = [] if lock_file is None else [lock_file]
+        self._inherited += [] if feed is None else [feed.ring.file.file]
+        self._num_workers = num_workers
+        self._batch_bytes = batch_bytes
+        self._priority = priority
+        self._processes: list[_Process] = []
+        self.num_replaced = 0
+
+    def __enter__(self) -> ProcessExecutor:
+        try:
+            while len(self._processes) < self._num_workers:
+                self._processes.append(self._start())
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stop_all()
+        if self._feed is not None:
+            self._feed.close()
+
+    @property
+    def lengths(self) -> Mapping[int, int]:
+        """How long the content of streams is, as far as their ends were seen."""
+        return {} if self._feed is None else self._feed.lengths
+
+    def expect(self, last: Unit | None) -> None:
+        """Say which unit an earlier run did last: streams must hold the same text up to there."""
+        if self._feed is not None and last is not None and last.passed is not None:
+            self._feed.expected[last.source_idx, last.end] = last.passed.digest
+
+    def pids(self) -> list[int]:
+        """Return the process ids of the workers."""
+        return [process.popen.pid for process in self._processes]
+
+    def check(self, samples: list[Unit]) -> tuple[int, int]:
+        """Let one worker compare the engine with the reference.
+
+        Returns the bytes of input, as it is stored, and the tokens that were seen.
+        """
+        files = [unit for unit in samples if not unit.source.is_stream]
+        seen = list(zip(files, self._check_units(files), strict=True))
+        # Each stream must be begun for it: one will do.
+        for unit in [unit for unit in samples if unit.source.is_stream][:1]:
+            filled = None if self._feed is None else self._feed.fill_sample(unit)
+            if self._feed is not None and filled is not None:
+                seen += zip([filled], self._check_units([filled]), strict=True)
+                self._feed.release(filled)
+        num_bytes = sum(unit.stored_bytes(text_bytes) for unit, (text_bytes, _) in seen)
+        return num_bytes, sum(tokens for _, (_, tokens) in seen)
+
+    def use(self, layout: Layout) -> None:
+        """Let the workers write to other files from now on; no unit is in work."""
+        self._spec = replace(self._spec, layout=layout)
+        for process in self._processes:
+            self._send(process, "use", layout)
+
+    def find_open_split(self, unit: Unit, unit_bytes: int) -> Split:
+        """Ask for the split of the document that is open where a unit starts."""
+        split: Split = self._ask("open", (unit, unit_bytes))
+        return split
+
+    def _check_units(self, samples: list[Unit]) -> list[tuple[int, int]]:
+        """Return the bytes of text and the tokens of each."""
+        seen: list[tuple[int, int]] = self._ask("check", samples)
+        return seen
+
+    def _ask(self, kind: str, payload: Any) -> Any:
+        """Let one worker answer while no unit is in work."""
+        failure = ""
+        for _ in range(_MAX_FAILURES):
+            process = self._processes[0]
+            self._send(process, kind, payload)
+            try:
+                answered, answer = process.pipe.recv()
+            except (EOFError, OSError):
+                failure = _cause_of_death(process)
+                self._restart(process)
+                continue
+            if answered == "error":
+                raise answer
+            return answer
+        raise EngineError(
+            f"a worker died twice while it was made: {failure}",
+            where=f"engine `{self._spec.engine}`",
+            next_step=self._other_ways(),
+        )
+
+    def run(
+        self, units: Iterable[Unit], offsets: GivesPlaces, on_tick: Callable[[], None]
+    ) -> Iterator[Finished]:
+        """Do all units; yield what became of them in unit order.
+
+        Args:
+            units: In the order of the output; with a feed they are taken in its thread.
+            offsets: Gives each unit its place.
+            on_tick: Called several times a second.
+        """
+        filled = units if self._feed is None else self._feed.iter_filled(units)
+        order = Order(iter_batches(filled, self._batch_bytes), offsets)
+        while True:
+            for process in self._processes:
+                if process.has_room() and (batch := order.next_batch()) is not None:
+                    process.encoding = batch
+                    self._send(process, "encode", batch.units)
+            if order.is_given_out and not any(process.batches() for process in self._processes):
+                return
+            for process in self._ready(order):
+                self._receive(process, order)
+            self._send_grants(order)
+            on_tick()
+            for finished in order.take_done():
+                if self._feed is not None:
+                    self._feed.release(finished.unit)
+                yield finished
+
+    def _ready(self, order: Order) -> list[_Process]:
+        """Wait until a worker has answered or is gone, a unit is ready, or a tick has passed."""
+        # Units that nobody has room for would end the wait at once, again and again.
+        wants_units = not order.is_given_out and any(map(_Process.has_room, self._processes))
+        by_pipe = {id(process.pipe): process for process in self._processes}
+        feeds = [self._feed.wake_file] if self._feed is not None and wants_units else []
+        ready = wait([*(process.pipe for process in self._processes), *feeds], _TICK_SECONDS)
+        return [by_pipe[id(pipe)] for pipe in ready if id(pipe) in by_pipe]
+
+    def _receive(self, process: _Process, order: Order) -> None:
+        try:
+            kind, answer = process.pipe.recv()
+        except (EOFError, OSError):
+            self._replace(process, order, _cause_of_death(process))
+            return
+        if kind == "error":
+            raise answer
+        if kind == "full":
+            self._replace(process, order, "" if process.num_encoded else "it needs too much memory")
+        elif kind == "encode" and process.encoding is not None:
+            if process.encoding.grants and answer != process.encoding.encoded:
+                raise _differs(process.encoding)
+            process.encoding.encoded = answer
+            process.num_encoded += 1
+            process.waiting.append(process.encoding)
+            process.encoding = None
+        else:
+            batch = process.writing.popleft()
+            batch.receipts = answer
+            order.add_done(batch)
+
+    def _send_grants(self, order: Order) -> None:
+        """Let every worker write what has its place now."""
+        waiting = [(batch, process) for process in self._processes for batch in process.waiting]
+        for batch, process in sorted(waiting, key=lambda pair: pair[0].number):
+            if order.can_write(batch):
+                process.waiting.remove(batch)
+                process.writing.append(batch)
+                self._send(process, "write", batch.grants)
+
+    def _replace(self, process: _Process, order: Order, failure: str) -> None:
+        """Start a worker in the place of one that is gone; its batches are done again."""
+        batches = process.batches()
+        if failure and (batch := process.encoding or next(iter(batches), None)):
+            batch.num_failures += 1
+            if batch.num_failures >= _MAX_FAILURES:
+                raise _failed_twice(batch, failure, self._other_ways())
+        order.take_back(batches)
+        self._restart(process)
+
+    def _restart(self, process: _Process) -> None:
+        self._stop(process)
+        self._processes[self._processes.index(process)] = self._start()
+        self.num_replaced += 1
+
+    def _other_ways(self) -> str:
+        reference = name_reference(self._spec.tokenizer)
+        other = "auto" if self._spec.engine == reference else reference
+        return f"pass more `--memory` or `--engine {other}`; if that does not help, report it"
+
+    def _start(self) -> _Process:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            popen = subprocess.Popen(
+                [sys.executable, "-c", _START_WORKER, str(theirs.fileno()), *sys.path],
+                pass_fds=[theirs.fileno(), *self._inherited],
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"},
+                # A Ctrl-C in the terminal is for the parent, which stops its workers.
+                start_new_session=True,
+            )
+        process = _Process(popen, Connection(ours.detach()))
+        with contextlib.suppress(ConnectionError):
+            ring = None if self._feed is None else self._feed.ring.file
+            process.pipe.send((replace(self._spec, ring=ring), self._priority))
+        return process
+
+    def _send(self, process: _Process, kind: str, payload: Any) -> None:
+        """Send a request; if the worker is gone, the next receive notices."""
+        with contextlib.suppress(ConnectionError):
+            process.pipe.send((kind, payload))
+
+    def _stop_all(self) -> None:
+        for process in self._processes:
+            self._stop(process)
+        self._processes.clear()
+
+    def _stop(self, process: _Process) -> None:
+        """End a worker at once: what it has not finished stands under no final name."""
+        process.pipe.close()
+        process.popen.kill()
+        process.popen.wait()
+
+
+def _cause_of_death(process: _Process) -> str:
+    code = process.popen.wait()
+    if code >= 0:
+        return f"it exited with code {code}"
+    name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
+    return f"it was killed by {name}" + (", perhaps for lack of memory" if code == -9 else "")
+
+
+def _failed_twice(batch: Batch, failure: str, next_step: str) -> PenstokError:
+    first, last = batch.units[0], batch.units[-1]
+    where = first.place
+    if last is not first:
+        where += f", or one of the {len(batch.units) - 1} inputs after it"
+    return EngineError(
+        f"a worker failed twice on the same text: {failure}",
+        where=where,
+        next_step=next_step,
+    )
+
+
+def _differs(batch: Batch) -> PenstokError:
+    first = batch.units[0]
+    return EngineError(
+        "the same text gave other counts when it was done again",
+        where=replace(first, end=batch.units[-1].end).place,
+        next_step="make sure that nothing writes to the inputs, then run the same command again",
+    )

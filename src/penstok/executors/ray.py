@@ -1,0 +1,354 @@
+"""Tasks on a Ray cluster: Ray places them, the same runner does them, receipts come back.
+
+No text and no tokens pass through Ray or through this process. It retries what a node or a worker
+took down with it; what a task itself refuses ends the job. `executors.nodes` is what runs there.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import time
+from collections import Counter, deque
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstok.errors import EngineError, InputError, PenstokError, UsageError, WriteError
+from penstok.executors.ray_nodes import Probe, describe_nodes, do_task, load_ray, probe_node
+from penstok.jobs.receipts import new_attempt
+from penstok.jobs.tasks import plan_of_task
+from penstok.output.store import open_place
+from penstok.resources import Resource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from penstok.executors.tasks import TaskSpec
+    from penstok.jobs.plan import Plan
+    from penstok.jobs.receipts import TaskReceipt
+    from penstok.jobs.tasks import Task
+    from penstok.types import Unit
+
+__all__ = ["RayExecutor"]
+
+_TICK_SECONDS = 0.2
+_LOOK_SECONDS = 2.0
+# More than run at a time, so that no core waits for the next.
+_AHEAD = 2
+# Nodes come and go; a task that went down with so many is to blame itself.
+_MAX_LOSSES = 4
+_MAX_REFUSALS = 2
+_PROBED_SOURCES = 32
+_PROBE_SECONDS = 120.0
+_CONNECT_SECONDS = 5.0
+
+
+class RayExecutor(Resource):
+    """Runs tasks on the nodes of a Ray cluster; use it in a `with`.
+
+    Attributes:
+        nodes_alive: How many nodes there are.
+        num_slots: How many tasks can run at a time on them.
+        num_running: How many are given out.
+        num_retried: How many were given out again.
+    """
+
+    def __init__(
+        self,
+        spec: TaskSpec,
+        *,
+        address: str | None,
+        memory_bytes: int,
+        max_running: int | None,
+    ) -> None:
+        """Prepare to run tasks.
+
+        Args:
+            spec: What each is made from.
+            address: Of the cluster; None for the one Ray finds, else one on this machine.
+            memory_bytes: What a task may take, which Ray is told.
+            max_running: How many may run at a time; None for as many as fit.
+        """
+        self.nodes_alive: int | None = 0
+        self.num_slots = 0
+        self.num_running = 0
+        self.num_retried = 0
+        self._spec = spec
+        self._address = address
+        self._memory_bytes = memory_bytes
+        self._max_running = max_running
+        self._is_ours = False
+        self._next_look = 0.0
+        self._running: dict[Any, Task] = {}
+
+    def __enter__(self) -> RayExecutor:
+        """Connect."""
+        ray = load_ray()
+        if not ray.is_initialized():
+            _connect(self._address)
+            self._is_ours = True
+        self._spec_ref = ray.put(self._spec)
+        self._do_task = ray.remote(
+            num_cpus=1,
+            memory=self._memory_bytes,
+            max_retries=0,
+            scheduling_strategy="SPREAD",
+        )(do_task)
+        try:
+            self._look_at_nodes()
+        except UsageError:
+            self.close()
+            raise
+        return self
+
+    def close(self) -> None:
+        """Drop what is in work and disconnect; a cluster that was started for this job ends."""
+        ray = load_ray()
+        for ref in self._running:
+            ray.cancel(ref, force=True)
+        self._running.clear()
+        if self._is_ours:
+            ray.shutdown()
+
+    def pids(self) -> list[int]:
+        """Return nothing: the workers are elsewhere."""
+        return []
+
+    def check(self, samples: list[Unit], plan: Plan) -> tuple[int, int]:
+        """Let every node read some inputs, reach the output, and compare the engine.
+
+        Raises:
+            PenstokError: If one cannot; its name is in the message.
+        """
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        ray = load_ray()
+        place = open_place(self._spec.output)
+        probe = Probe.of_job(plan, samples, _spread(plan), new_attempt())
+        place.write(probe.name, b"")
+        refs = {}
+        able = {node["NodeID"] for node in ray.nodes() if self._num_fitting(node["Resources"])}
+        for node_id, name in describe_nodes(alive=True).items():
+            if node_id not in able:
+                continue  # as the head of many a cluster, which does no work
+            strategy = NodeAffinitySchedulingStrategy(node_id, soft=False)
+            remote = ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=strategy)(probe_node)
+            refs[remote.remote([self._spec_ref], probe, _folder())] = name
+        try:
+            seen = [self._await_probe(ref, name) for ref, name in refs.items()]
+        finally:
+            place.delete([probe.name, *probe.answers(place)])
+        answers = [answer for answer in seen if answer is not None]
+        if not answers:
+            raise _no_cluster("every node died while it was looked at")
+        return answers[0]
+
+    def run(
+        self, tasks: Iterable[Task], plan: Plan, on_tick: Callable[[], None]
+    ) -> Iterator[TaskReceipt]:
+        """Do all tasks; yield their receipts as they come.
+
+        Raises:
+            PenstokError: What a task refused, with the node's name.
+        """
+        ray = load_ray()
+        waiting = iter(tasks)
+        again: deque[Task] = deque()
+        losses, refusals = Counter[int](), Counter[int]()
+        while True:
+            self._look_at_nodes()
+            while len(self._running) < self._limit():
+                task = again.popleft() if again else next(waiting, None)
+                if task is None:
+                    break
+                self._give_out(task, plan)
+            self.num_running = min(len(self._running), self.num_slots)
+            if not self._running:
+                return
+            done, rest = ray.wait(list(self._running), num_returns=1, timeout=_TICK_SECONDS)
+            if done and rest:
+                # To look at 8,192 costs 2 ms: all that are done are taken in one look.
+                done += ray.wait(rest, num_returns=len(rest), timeout=0)[0]
+            on_tick()
+            for ref in done:
+                task = self._running.pop(ref)
+                try:
+                    receipt: TaskReceipt = ray.get(ref)
+                except ray.exceptions.RayTaskError as error:
+                    cause = _cause(error)
+                    refusals[task.number] += 1
+                    may_pass = isinstance(cause, (InputError, WriteError))
+                    if not may_pass or refusals[task.number] >= _MAX_REFUSALS:
+                        raise cause from error
+                except ray.exceptions.RayError as error:
+                    losses[task.number] += 1
+                    if losses[task.number] >= _MAX_LOSSES:
+                        raise _lost_too_often(task, plan, error) from error
+                else:
+                    yield receipt
+                    continue
+                self.num_retried += 1
+                again.append(task)
+
+    def _await_probe(self, ref: Any, name: str) -> tuple[int, int] | None:
+        """Wait for a node's answer; None if it died meanwhile, which is no reason to stop."""
+        ray = load_ray()
+        try:
+            answer: tuple[int, int] = ray.get(ref, timeout=_PROBE_SECONDS)
+        except ray.exceptions.RayTaskError as error:
+            raise _cause(error) from error
+        except ray.exceptions.GetTimeoutError as error:
+            raise InputError(
+                f"it did not answer in {_PROBE_SECONDS:.0f} seconds",
+                where=f"node {name}",
+                next_step="look at the node, or take it out of the cluster",
+            ) from error
+        except ray.exceptions.RayError:
+            return None
+        return answer
+
+    def _give_out(self, task: Task, plan: Plan) -> None:
+        # The first argument is in a list, or Ray would unpack it for every task anew.
+        ref = self._do_task.remote([self._spec_ref], task, plan_of_task(plan, task), _folder())
+        self._running[ref] = task
+
+    def _limit(self) -> int:
+        if self._max_running is not None:
+            return self._max_running
+        return _AHEAD * max(self.num_slots, 1)
+
+    def _num_fitting(self, resources: dict[str, float]) -> int:
+        """Return how many tasks fit a node."""
+        by_memory = int(resources.get("memory", 0) // self._memory_bytes)
+        return min(int(resources.get("CPU", 0)), by_memory)
+
+    def _look_at_nodes(self) -> None:
+        """See how many nodes there are, and how many tasks fit them."""
+        ray = load_ray()
+        now = time.monotonic()
+        if now < self._next_look:
+            return
+        self._next_look = now + _LOOK_SECONDS
+        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        self.nodes_alive = len(nodes)
+        self.num_slots = sum(map(self._num_fitting, nodes))
+        if not self.num_slots and not self._running:
+            raise UsageError(
+                f"no node of the cluster has a core and {self._memory_bytes >> 20} MiB of memory: "
+                f"{len(nodes)} nodes have at most "
+                f"{max((int(each.get('memory', 0)) for each in nodes), default=0) >> 20} MiB",
+                where="--executor ray, --memory",
+                next_step="pass less `--memory`, which is that of one task here, or add nodes",
+            )
+
+
+def _connect(address: str | None) -> None:
+    """Connect to a cluster, or start one; Ray's own words stay out of the way."""
+    ray = load_ray()
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    address = _find_cluster(address)
+    quiet = {"log_to_driver": False, "logging_level": logging.CRITICAL, "configure_logging": True}
+    if address == "local":
+        quiet["include_dashboard"] = False
+    _silence(ray)
+    try:
+        ray.init(address=address, **quiet)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise _no_answer(address, str(error).split("\n", 1)[0]) from error
+
+
+def _silence(ray: Any) -> None:
+    """Keep what Ray tells of dead nodes off standard output, which is for data.
+
+    It prints pages of its log there, and has no setting for it; this job says itself what it lost.
+    """
+    worker: Any = getattr(getattr(ray, "_private", None), "worker", None)
+    if hasattr(worker, "print_to_stdstream"):
+        worker.print_to_stdstream = lambda *_, **__: None
+
+
+def _find_cluster(address: str | None) -> str:
+    """Return the address of a cluster that answers; `local` if none was asked for and none does.
+
+    Ray itself would wait for a cluster that is gone, for many minutes.
+    """
+    wanted = address or os.environ.get("RAY_ADDRESS")
+    found = wanted if wanted not in (None, "auto") else _last_cluster()
+    if found in (None, "local"):
+        return "local"
+    host, _, port = found.rpartition(":")
+    if found.startswith("ray://") or not port.isdecimal():
+        return found
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
+    except OSError as error:
+        if wanted is None:
+            return "local"
+        raise _no_answer(found, str(error.strerror or error)) from error
+    return found
+
+
+def _last_cluster() -> str | None:
+    """Return the cluster that was last started on this machine, as Ray has written it down."""
+    load_ray()
+    try:
+        from ray._private.utils import read_ray_address
+
+        found: str | None = read_ray_address()
+    except (ImportError, OSError):
+        return None
+    return found or None
+
+
+def _no_answer(address: str, why: str) -> UsageError:
+    return UsageError(
+        f"no Ray cluster answers at `{address}`: {why}",
+        where="--ray-address",
+        next_step="start one with `ray start --head`, pass its address, or pass "
+        "`--ray-address local` for one on this machine",
+    )
+
+
+def _folder() -> str:
+    """Return where relative names are seen from."""
+    return str(Path.cwd())
+
+
+def _spread(plan: Plan) -> list[int]:
+    """Choose inputs to look at on every node: the first, the last, and some between."""
+    count = len(plan.sources)
+    step = max(count // _PROBED_SOURCES, 1)
+    return sorted({*range(0, count, step), count - 1})
+
+
+def _cause(error: Any) -> PenstokError:
+    """Return what a task raised; wrap what no task should raise."""
+    cause = error.cause
+    if isinstance(cause, PenstokError):
+        return cause
+    return EngineError(
+        f"a bug: {cause!r}\n{error}",
+        where="a task",
+        next_step="report this, with the version that `penstok --version` prints",
+    )
+
+
+def _no_cluster(why: str) -> WriteError:
+    return WriteError(
+        f"the cluster is gone: {why}",
+        where="--executor ray",
+        next_step="run the same command again when it is back: it continues",
+    )
+
+
+def _lost_too_often(task: Task, plan: Plan, error: Exception) -> EngineError:
+    first = plan.sources[task.first_source].path
+    last = plan.sources[task.last_source].path
+    where = f"{first}, from {task.start}" + ("" if last == first else f", to {last}")
+    return EngineError(
+        f"a task went down {_MAX_LOSSES} times, with its worker or its node: "
+        f"{str(error).splitlines()[0]}",
+        where=f"task {task.number}: {where}",
+        next_step="pass more `--memory`, then run the same command again: it continues",
+    )

@@ -1,0 +1,195 @@
+"""What runs on the nodes of a cluster: a look at the node before the work, then tasks.
+
+A process of Ray's keeps its runner, and with it a worker that is ready, from task to task. It knows
+of no other node. `executors.cluster` sends it here.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections import Counter
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from penstok.errors import InputError, PenstokError, UsageError, WriteError
+from penstok.executors.tasks import TaskRunner
+from penstok.inputs.discovery import refuse_changed
+from penstok.output.layout import WORK
+from penstok.output.store import open_place
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstok.executors.tasks import TaskSpec
+    from penstok.jobs.plan import Plan
+    from penstok.jobs.receipts import TaskReceipt
+    from penstok.jobs.tasks import Task
+    from penstok.output.store.base import Place
+    from penstok.types import Source, Unit
+
+__all__ = ["Probe", "describe_nodes", "do_task", "load_ray", "probe_node"]
+
+
+def load_ray() -> Any:
+    """Return the package.
+
+    Raises:
+        UsageError: If it is not installed.
+    """
+    try:
+        import ray
+    except ImportError as error:
+        raise UsageError(
+            "the package `ray` is needed to run on a cluster",
+            where="--executor ray",
+            next_step="pip install 'penstok[ray]'",
+        ) from error
+    return ray
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What every node must be able to do.
+
+    Attributes:
+        version: Of penstok.
+        sources: Inputs to read.
+        samples: Text to compare the engine on.
+        plan: How that text is read.
+        name: A small file of the output that it must see; it answers with one beside it.
+    """
+
+    version: str
+    sources: Sequence[Source]
+    samples: list[Unit]
+    plan: Plan
+    name: str
+
+    @classmethod
+    def of_job(cls, plan: Plan, samples: list[Unit], chosen: list[int], token: str) -> Probe:
+        """Choose what of a job is tried."""
+        sources = [plan.sources[idx] for idx in chosen]
+        small = replace(plan, sources=[unit.source for unit in samples], skipped={})
+        return cls(version("penstok"), sources, samples, small, f"{WORK}/probes/{token}")
+
+    def answer(self, node_id: str) -> str:
+        """Return the name of a node's answer."""
+        return f"{self.name}-{node_id}"
+
+    def answers(self, place: Place) -> list[str]:
+        """List the answers that are there."""
+        return [name for name in place.iter_names(f"{WORK}/probes/") if name.startswith(self.name)]
+
+
+# One job at a time uses a process of Ray's.
+_runner: tuple[str, TaskRunner] | None = None
+_name = ""
+
+
+def do_task(spec_ref: list[Any], task: Task, plan: Plan, folder: str) -> TaskReceipt:
+    """Do a task here; return its receipt without the lines, which are in the output."""
+    with _NodeErrors():
+        _enter(folder)
+        receipt = _get_runner(spec_ref).run(task, plan)
+        return replace(receipt, ledger=b"", shards={}, digests={})
+
+
+def probe_node(spec_ref: list[Any], probe: Probe, folder: str) -> tuple[int, int]:
+    """See that this node can do the work; return bytes and tokens of the samples.
+
+    Raises:
+        PenstokError: If it cannot, with its name.
+    """
+    with _NodeErrors():
+        if version("penstok") != probe.version:
+            raise WriteError(
+                f"penstok {version('penstok')} is installed here, {probe.version} where the job "
+                "was started",
+                next_step=f"pip install penstok=={probe.version}",
+            )
+        _enter(folder)
+        runner = _get_runner(spec_ref)
+        place = open_place(_get_spec(spec_ref).output)
+        if place.read(probe.name) is None:
+            raise WriteError(
+                "the output is not the one that the other nodes see",
+                where=place.name,
+                next_step="choose a folder on a file system that all nodes share, or `s3://...`",
+            )
+        place.write(probe.answer(_node_id()), b"")
+        for source in probe.sources:
+            refuse_changed(source, by_time=False)
+        return runner.check(probe.samples, probe.plan)
+
+
+def describe_nodes(*, alive: bool) -> dict[str, str]:
+    """Return what the nodes of the cluster are called, by their ids."""
+    ray = load_ray()
+    nodes = [node for node in ray.nodes() if node["Alive"] or not alive]
+    names = {node["NodeID"]: _plain_name(node) for node in nodes}
+    common = Counter(names.values())
+    return {
+        node_id: name if common[name] == 1 else f"{name}-{node_id[:6]}"
+        for node_id, name in names.items()
+    }
+
+
+def _plain_name(node: dict[str, Any]) -> str:
+    """Take the name that somebody gave it; else its host's."""
+    given: str = node.get("NodeName") or ""
+    host: str = node.get("NodeManagerHostname") or node["NodeID"][:6]
+    return given if given and given != node.get("NodeManagerAddress") else host
+
+
+class _NodeErrors:
+    """Puts the name of this node into errors that leave it."""
+
+    def __enter__(self) -> None:
+        """Do nothing."""
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, PenstokError):
+            error.where = f"node {_own_name()}" + (f": {error.where}" if error.where else "")
+
+
+def _enter(folder: str) -> None:
+    """See relative names from where the job was started."""
+    try:
+        os.chdir(folder)
+    except OSError as error:
+        raise InputError(
+            f"the folder in which the job was started is not there: {error.strerror}",
+            where=folder,
+            next_step="start it from a folder that all nodes share",
+        ) from error
+
+
+def _get_spec(spec_ref: list[Any]) -> TaskSpec:
+    ray = load_ray()
+    spec: TaskSpec = ray.get(spec_ref[0])
+    return spec
+
+
+def _get_runner(spec_ref: list[Any]) -> TaskRunner:
+    global _runner  # noqa: PLW0603 the process is Ray's, and this is all it keeps
+    key = spec_ref[0].hex()
+    if _runner is None or _runner[0] != key:
+        if _runner is not None:
+            _runner[1].close()
+        _runner = (key, TaskRunner(_get_spec(spec_ref), _own_name()))
+    return _runner[1]
+
+
+def _node_id() -> str:
+    ray = load_ray()
+    node_id: str = ray.get_runtime_context().get_node_id()
+    return node_id
+
+
+def _own_name() -> str:
+    global _name  # noqa: PLW0603 asked for once in a process
+    if not _name:
+        _name = describe_nodes(alive=False).get(_node_id(), platform.node())
+    return _name

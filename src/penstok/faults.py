@@ -1,0 +1,26 @@
+"""Named places at which the crash tests kill a run, to prove that nothing is lost there.
+
+It does nothing unless `PENSTOK_FAULT` names a place. Store, ledger and worker call it where a
+kill would hurt most; `tests/crash` finds every call and fails if one is not tested.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+
+__all__ = ["fault_point"]
+
+# `NAME` or `NAME:COUNT`: die there, or when it is reached for the COUNTth time.
+_wanted, _, _times = os.environ.get("PENSTOK_FAULT", "").partition(":")
+_reached: Counter[str] = Counter()
+
+
+def fault_point(name: str) -> None:
+    """Mark a place; die as from `kill -9` if the crash tests ask for it."""
+    if name != _wanted:
+        return
+    _reached[name] += 1
+    if _reached[name] == int(_times or 1):
+        os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,1 @@
+"""Inputs: found, probed, opened, decompressed; no documents yet."""

@@ -1,0 +1,98 @@
+"""The libraries that decompress, as one interface; ADR 14 has the measurements.
+
+It reads nothing and leaves what they raise on damage as it is. `stream` asks it for a decoder for
+every member of a file.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, cast
+
+from penstok.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstok.types import Compression
+
+__all__ = ["Codec", "Decoder", "load_codec"]
+
+# What liblzma needs beside the dictionary; it takes some 100 kB.
+_XZ_EXTRA_BYTES = 1 << 20
+
+
+class Decoder(Protocol):
+    """One member being decompressed: the interface of the standard library's `bz2` and `lzma`.
+
+    All of them release the interpreter's lock while they work, return at most `max_length` bytes,
+    check the checksums there are, and keep what they were fed but did not need yet.
+    """
+
+    @property
+    def eof(self) -> bool:
+        """Whether the member has ended, its checksum compared."""
+
+    @property
+    def needs_input(self) -> bool:
+        """Whether all that was fed is used up."""
+
+    @property
+    def unused_data(self) -> bytes | None:
+        """What was fed and lies behind the end of the member."""
+
+    def decompress(self, data: bytes | memoryview, max_length: int, /) -> bytes:
+        """Feed `data`, get at most `max_length` bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """How to begin a member, and what its decoder raises on damage."""
+
+    start: Callable[[], Decoder]
+    errors: tuple[type[Exception], ...]
+
+
+def load_codec(kind: Compression, max_window_bytes: int, path: str) -> Codec:
+    """Import what decompresses `kind`; no decoder will hold more than about `max_window_bytes`."""
+    match kind:
+        case "gzip":
+            from isal import igzip_lib
+
+            return Codec(
+                lambda: igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP),
+                # Its type stub calls the class an instance.
+                (cast("type[Exception]", igzip_lib.IsalError),),
+            )
+        case "zstd":
+            if sys.version_info >= (3, 14):
+                from compression import zstd
+            else:
+                from backports import zstd
+
+            lowest, highest = zstd.DecompressionParameter.window_log_max.bounds()
+            window_log = min(max((max_window_bytes - 1).bit_length(), lowest), highest)
+            options = {int(zstd.DecompressionParameter.window_log_max): window_log}
+            return Codec(lambda: zstd.ZstdDecompressor(options=options), (zstd.ZstdError,))
+        case "bzip2":
+            import bz2
+
+            return Codec(bz2.BZ2Decompressor, (OSError, ValueError))
+        case "xz":
+            import lzma
+
+            limit = max_window_bytes + _XZ_EXTRA_BYTES
+            return Codec(
+                lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=limit), (lzma.LZMAError,)
+            )
+        case "lz4":
+            try:
+                import lz4.frame
+            except ImportError as error:
+                raise UsageError(
+                    "lz4 files need the extra `lz4`, which is not installed",
+                    where=path,
+                    next_step="run `pip install 'penstok[lz4]'`",
+                ) from error
+            return Codec(lz4.frame.LZ4FrameDecompressor, (RuntimeError,))

@@ -1,0 +1,258 @@
+"""A compressed file as a stream of its content, to the last member, or an error that says where.
+
+It opens nothing, cannot go back, and holds no more than a few buffers and the decoder's window,
+whatever the input claims. `decoders` does the work; whoever opens inputs hands it a `read`.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+from penstok.errors import InputError
+from penstok.inputs.compression.decoders import load_codec
+from penstok.inputs.compression.frames import FRAME_HEADER_BYTES, parse_frame_header
+from penstok.inputs.compression.kinds import is_skippable, starts_member
+from penstok.quantities import format_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstok.inputs.compression.decoders import Decoder
+    from penstok.types import Compression
+
+__all__ = ["MAX_WINDOW_BYTES", "DecompressedStream"]
+
+# What `zstd -d` takes without `--long`; `xz -9` needs half of it.
+MAX_WINDOW_BYTES = 128 << 20
+# Speed hardly depends on these (ADR 14). What is fed and not used is copied at the end of every
+# member, and an error names the bytes fed last: so less is fed than read.
+_READ_BYTES = 128 << 10
+_FEED_BYTES = 32 << 10
+_PIECE_BYTES = 128 << 10
+_TEST_COMMANDS: dict[Compression, str] = {
+    "gzip": "gzip -t",
+    "zstd": "zstd -t",
+    "bzip2": "bzip2 -t",
+    "xz": "xz -t",
+    "lz4": "lz4 -t",
+}
+# What zeros may stand behind a member: their number is a multiple of this (tapes, disk blocks).
+_PADDING: dict[Compression, int] = {"gzip": 1, "xz": 4}
+
+
+class DecompressedStream:
+    """The content of a compressed file, all members, frames or streams of it in a row.
+
+    Content is proved whole, and its checksums compared, when `readinto` has returned 0. zstd, xz
+    and lz4 files may be made without checksums; damage to those can only be seen where it breaks
+    the format.
+
+    Args:
+        read: Returns up to that many next compressed bytes, none at the end.
+        kind: What `detect_compression` said of the first bytes.
+        path: The file's name, for messages.
+        start: Where in the file `read` begins, for positions.
+        max_window_bytes: The most that a decoder may keep to look back into; a member that asks
+            for more is an error.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[int], bytes],
+        kind: Compression,
+        path: str,
+        *,
+        start: int = 0,
+        max_window_bytes: int = MAX_WINDOW_BYTES,
+    ) -> None:
+        self.kind = kind
+        self.path = path
+        self._read = read
+        self._max_window_bytes = max_window_bytes
+        self._codec = load_codec(kind, max_window_bytes, path)
+        self._decoder: Decoder | None = None
+        self._num_members = 0
+        self._position = 0
+        # Compressed bytes that were read; those before `_next` were fed to the decoder.
+        self._chunk = b""
+        self._next = 0
+        self._chunk_start = start
+        self._fed_start = start
+        self._failure: InputError | None = None
+
+    @property
+    def position(self) -> int:
+        """How many bytes of content were handed out."""
+        return self._position
+
+    @property
+    def compressed_position(self) -> int:
+        """Where the next compressed bytes come from in the file; at the end, its size."""
+        return self._chunk_start + self._next
+
+    def readinto(self, buffer: memoryview) -> int:
+        """Fill `buffer`; return less than its length before the end or damage only.
+
+        What comes before the damage is handed out first, the next call raises.
+        """
+        if self._failure is not None:
+            raise self._failure
+        done = 0
+        try:
+            while done < len(buffer):
+                piece = self._next_piece(min(len(buffer) - done, _PIECE_BYTES))
+                if not piece:
+                    break
+                buffer[done : done + len(piece)] = piece
+                done += len(piece)
+        except InputError as error:
+            self._failure = error
+            if not done:
+                raise
+        self._position += done
+        return done
+
+    def _next_piece(self, max_bytes: int) -> bytes:
+        """Return some content, none at the end."""
+        while self._decoder is not None or self._find_member():
+            piece = self._feed(max_bytes)
+            if piece:
+                return piece
+        return b""
+
+    def _find_member(self) -> bool:
+        """Begin the next member, if there is one."""
+        padding = self._skip_padding() if self._num_members else 0
+        head = self._peek(FRAME_HEADER_BYTES)
+        self._fed_start = self.compressed_position
+        if padding % _PADDING.get(self.kind, 1):
+            raise self._garbage(self.compressed_position - padding)
+        if not head and self._num_members:
+            return False
+        if not starts_member(self.kind, head):
+            raise self._garbage(self.compressed_position) if self._num_members else self._other()
+        if self.kind == "zstd" and not is_skippable(head):
+            self._check_frame(head)
+        self._decoder = self._codec.start()
+        self._num_members += 1
+        return True
+
+    def _feed(self, max_bytes: int) -> bytes:
+        """Let the decoder go on; at the end of its member, take back what it did not use."""
+        decoder = self._decoder
+        if decoder is None:
+            return b""
+        fed: bytes | memoryview = b""
+        if decoder.needs_input:
+            if not self._refill():
+                raise self._truncated()
+            fed = memoryview(self._chunk)[self._next : self._next + _FEED_BYTES]
+            self._fed_start = self.compressed_position
+            self._next += len(fed)
+        try:
+            piece = decoder.decompress(fed, max_bytes)
+        except self._codec.errors as error:
+            raise self._damaged(str(error)) from error
+        if decoder.eof:
+            self._next -= len(decoder.unused_data or b"")
+            self._decoder = None
+        return piece
+
+    def _refill(self) -> bool:
+        """Read on if all was fed; tell whether there is anything to feed."""
+        if self._next == len(self._chunk):
+            self._chunk_start += self._next
+            self._chunk, self._next = self._read(_READ_BYTES), 0
+        return bool(self._chunk)
+
+    def _peek(self, num_bytes: int) -> bytes:
+        """Return the next compressed bytes without using them up; less at the end of the file."""
+        while len(self._chunk) - self._next < num_bytes:
+            more = self._read(_READ_BYTES)
+            if not more:
+                break
+            self._chunk_start += self._next
+            self._chunk, self._next = self._chunk[self._next :] + more, 0
+        return self._chunk[self._next : self._next + num_bytes]
+
+    def _skip_padding(self) -> int:
+        """Pass over zeros behind a member where its format allows them; return their number."""
+        start = self.compressed_position
+        while self.kind in _PADDING and self._refill() and self._chunk[self._next] == 0:
+            self._next = len(self._chunk) - len(self._chunk[self._next :].lstrip(b"\0"))
+        return self.compressed_position - start
+
+    def _check_frame(self, head: bytes) -> None:
+        """Refuse a zstd frame that could not be decompressed, with the reason."""
+        header = parse_frame_header(head)
+        if isinstance(header, str):
+            raise self._damaged(header)
+        if header is None:
+            raise self._truncated(len(head))
+        if header.window_bytes > self._max_window_bytes:
+            raise self._too_wide(format_bytes(header.window_bytes))
+        if header.dictionary_id:
+            raise InputError(
+                f"this zstd frame needs the dictionary {header.dictionary_id} it was made with",
+                where=f"{self.path}, compressed byte {self.compressed_position}",
+                next_step=f"write it anew without: `zstd -D DICTIONARY -dc {self._quoted} "
+                "| zstd -o plain.zst`",
+            )
+
+    @property
+    def _quoted(self) -> str:
+        return shlex.quote(self.path)
+
+    @property
+    def _repair(self) -> str:
+        return (
+            f"check it with `{_TEST_COMMANDS[self.kind]} {self._quoted}`, then fetch it or make it "
+            "anew"
+        )
+
+    def _other(self) -> InputError:
+        size = "an empty file" if not self._peek(1) else "something else"
+        return InputError(
+            f"not {self.kind}: this is {size}",
+            where=f"{self.path}, compressed byte {self.compressed_position}",
+            next_step=f"look at its first bytes: `head -c 16 {self._quoted} | xxd`",
+        )
+
+    def _garbage(self, position: int) -> InputError:
+        return InputError(
+            f"bytes that are not {self.kind} stand behind the compressed data",
+            where=f"{self.path}, compressed byte {position}",
+            next_step=f"if what is before them is whole, keep that: `head -c {position} "
+            f"{self._quoted}`, into a new file",
+        )
+
+    def _truncated(self, num_left: int = 0) -> InputError:
+        return InputError(
+            f"the {self.kind} data is cut off: the file ends inside it",
+            where=f"{self.path}, compressed byte {self.compressed_position + num_left}, "
+            f"after {self._position} bytes of content",
+            next_step=self._repair,
+        )
+
+    def _damaged(self, reason: str) -> InputError:
+        if self.kind == "xz" and "limit" in reason:
+            return self._too_wide("more")
+        return InputError(
+            f"damaged {self.kind} data: {reason}",
+            where=f"{self.path}, between compressed bytes {self._fed_start} and "
+            f"{self.compressed_position}, after {self._position} bytes of content",
+            next_step=self._repair,
+        )
+
+    def _too_wide(self, needs: str) -> InputError:
+        anew = {
+            "zstd": f"zstd -dc --long=31 {self._quoted} | zstd -o narrow.zst",
+            "xz": f"xz -dc {self._quoted} | xz > narrow.xz",
+        }
+        return InputError(
+            f"this {self.kind} data needs a window of {needs}, "
+            f"{format_bytes(self._max_window_bytes)} are allowed",
+            where=f"{self.path}, compressed byte {self.compressed_position}",
+            next_step=f"write it anew with a smaller one: `{anew[self.kind]}`",
+        )

@@ -1,0 +1,237 @@
+"""Inputs that are read once, from front to back: compressed files, pipes, servers without ranges.
+
+It hands out content, decompressed, and knows nothing of units or documents. `sources` looks at the
+head of a stream, `feed` reads it to its end.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from penstok.errors import InputError
+from penstok.inputs.compression import MAX_WINDOW_BYTES, DecompressedStream
+from penstok.resources import Resource
+from penstok.storage import changed, is_url, look_at_url, open_stream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstok.storage import RemoteStream
+    from penstok.types import Source
+
+__all__ = ["STANDARD_INPUT", "ContentStream", "count_lines", "measure_content", "read_head"]
+
+STANDARD_INPUT = "-"
+_STDIN_FILE = 0
+_PIECE_BYTES = 1 << 20
+_GIVE_BACK_BYTES = 8 << 20
+
+
+class ContentStream(Resource):
+    """The content of an open stream; use it in a `with`, or close it."""
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        max_window_bytes: int = MAX_WINDOW_BYTES,
+        give_back: bool = False,
+        is_last: bool = False,
+    ) -> None:
+        """Open a stream.
+
+        Args:
+            source: What it was when the job was planned; a remote one must still be that.
+            max_window_bytes: The most that a decoder may keep to look back into.
+            give_back: Hand pages that were read back to the system.
+            is_last: It will not be opened again: no head of standard input is kept.
+        """
+        self._path = path = source.path
+        self._give_back = give_back
+        self._stored = 0
+        self._given_back = 0
+        self._file = -1
+        self._remote: RemoteStream | None = None
+        self._read: Callable[[int], bytes] = _stdin.read
+        if path == STANDARD_INPUT:
+            _stdin.rewind()
+            if is_last:
+                _stdin.forget()
+        elif is_url(path):
+            self._remote = _open_remote(source)
+            self._read = self._remote.read
+        else:
+            self._file = _open(path)
+            self._read = self._read_file
+        self._decoder: DecompressedStream | None = None
+        if source.compression is not None:
+            self._decoder = DecompressedStream(
+                self._read, source.compression, path, max_window_bytes=max_window_bytes
+            )
+
+    def close(self) -> None:
+        """Close the file; standard input stays open."""
+        if self._remote is not None:
+            self._remote.close()
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    @property
+    def stored_position(self) -> int:
+        """How much of the input as it is stored has been read."""
+        return self._stored if self._decoder is None else self._decoder.compressed_position
+
+    def readinto(self, buffer: memoryview) -> int:
+        """Read some of the next content; 0 is its proved end.
+
+        Raises:
+            InputError: If it cannot be read, or is cut off or damaged.
+        """
+        if self._decoder is not None:
+            return self._decoder.readinto(buffer)
+        if self._file >= 0:
+            count = self._read_file_into(buffer)
+        else:
+            data = self._read(min(len(buffer), _PIECE_BYTES))
+            count = len(data)
+            buffer[:count] = data
+        self._stored += count
+        return count
+
+    def _read_file_into(self, buffer: memoryview) -> int:
+        """Read without a copy between: the feed is a third to a half faster for it."""
+        try:
+            count = os.readv(self._file, [buffer])
+        except OSError as error:
+            raise _unreadable(self._path, error) from error
+        self._return_pages(count)
+        return count
+
+    def _read_file(self, num_bytes: int) -> bytes:
+        try:
+            data = os.read(self._file, num_bytes)
+        except OSError as error:
+            raise _unreadable(self._path, error) from error
+        self._return_pages(len(data))
+        return data
+
+    def _return_pages(self, num_bytes: int) -> None:
+        """Tell the system now and then that what was read is not needed again."""
+        self._given_back += num_bytes
+        if self._give_back and self._given_back % _GIVE_BACK_BYTES < num_bytes:
+            end = os.lseek(self._file, 0, os.SEEK_CUR)
+            if hasattr(os, "posix_fadvise"):
+                os.posix_fadvise(self._file, 0, end, os.POSIX_FADV_DONTNEED)
+
+
+def read_head(source: Source, num_bytes: int) -> bytes:
+    """Return the first bytes of content; standard input can still be read from its start."""
+    with ContentStream(source) as stream:
+        buffer = bytearray(num_bytes)
+        done = 0
+        while done < num_bytes and (count := stream.readinto(memoryview(buffer)[done:])):
+            done += count
+    return bytes(buffer[:done])
+
+
+def count_lines(source: Source, end: int) -> int | None:
+    """Count the line feeds before a position by reading all again; None where that cannot be."""
+    if source.path == STANDARD_INPUT:
+        return None
+    with ContentStream(source) as stream:
+        buffer = bytearray(_PIECE_BYTES)
+        done = num_lines = 0
+        while done < end:
+            count = stream.readinto(memoryview(buffer)[: end - done])
+            if not count:
+                break
+            num_lines += buffer.count(b"\n", 0, count)
+            done += count
+    return num_lines
+
+
+def measure_content(source: Source) -> int:
+    """Return how long the content is, up to damage if there is any, by reading it."""
+    size = 0
+    scratch = memoryview(bytearray(_PIECE_BYTES))
+    with ContentStream(source) as stream, suppress(InputError):
+        while count := stream.readinto(scratch):
+            size += count
+    return size
+
+
+class _StandardInput:
+    """Standard input, whose head can be read several times, the rest once."""
+
+    def __init__(self) -> None:
+        self._head = bytearray()
+        self._at = 0
+        self._keeps = True
+
+    def rewind(self) -> None:
+        """Go back to the start, if that was not given up."""
+        if not self._keeps:
+            raise InputError(
+                "standard input can be read only once",
+                where=f"INPUT `{STANDARD_INPUT}`",
+                next_step="save it to a file and pass that",
+            )
+        self._at = 0
+
+    def forget(self) -> None:
+        """Keep nothing more: from here on it is read to its end."""
+        self._keeps = False
+
+    def read(self, num_bytes: int) -> bytes:
+        data = bytes(self._head[self._at : self._at + num_bytes])
+        self._at += len(data)
+        if not data:
+            data = self._read_file(num_bytes)
+            if self._keeps:
+                self._head += data
+                self._at = len(self._head)
+            else:
+                self._head.clear()
+        return data
+
+    def _read_file(self, num_bytes: int) -> bytes:
+        try:
+            # A pipe that is silent must not keep a Ctrl-C waiting.
+            while not select.select([_STDIN_FILE], [], [], 0.2)[0]:
+                pass
+            return os.read(_STDIN_FILE, num_bytes)
+        except OSError as error:
+            raise _unreadable(STANDARD_INPUT, error) from error
+
+
+_stdin = _StandardInput()
+
+
+def _open_remote(source: Source) -> RemoteStream:
+    """Open a remote file from its start; refuse one that is no longer what it was."""
+    facts = look_at_url(source.path)
+    if (facts.num_bytes or 0, facts.version) != (source.num_bytes, source.version):
+        planned = replace(facts, num_bytes=source.num_bytes, version=source.version)
+        answer = f"{facts.num_bytes} bytes, version {facts.version!r} now"
+        raise changed(source.path, planned, answer)
+    return open_stream(source.path, facts)
+
+
+def _open(path: str) -> int:
+    try:
+        return os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: str, error: OSError) -> InputError:
+    return InputError(
+        f"cannot be read: {error.strerror}",
+        where=path,
+        next_step="check the disk and the file's permissions, then run the same command again",
+    )

@@ -1,0 +1,283 @@
+"""From inputs and settings to an ordered list of units, the same every time.
+
+It reads only the heads of inputs and starts nothing. The pipeline walks through its units; the
+dry run prints it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstok.errors import InputError, UsageError
+from penstok.inputs.compression import MAX_FRAME_BYTES
+from penstok.inputs.discovery import find_sources
+from penstok.inputs.feed import feed_needs
+from penstok.inputs.files import open_unit
+from penstok.inputs.streams import read_head
+from penstok.output.layout import is_own_name
+from penstok.readers.columnar import RowFile, divide_rows, row_needs
+from penstok.storage import REMOTE_BYTES, is_url
+from penstok.storage.object_paths import output_path
+from penstok.types import UNKNOWN_END, DocumentRule, MemoryNeeds, Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from penstok.errors import PenstokError
+    from penstok.jobs.settings import JobSettings
+    from penstok.storage.object_paths import OutputPath
+    from penstok.types import Source
+
+__all__ = ["Plan", "Start", "input_needs", "make_plan", "nothing_found"]
+
+_DEFAULT_SEPARATOR = b"<|endoftext|>"
+_HEAD_BYTES = 4 << 20
+_HEAD_SOURCES = 16
+_SAMPLE_BYTES = 32 << 10
+_SAMPLE_ROWS = 16
+_SAMPLE_SOURCES = 4
+# What an estimate of the output's size is raised by: text is not even.
+_ROOM_MARGIN = 1.1
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where a run begins: at the beginning, or behind what an earlier one has done.
+
+    Attributes:
+        unit_idx: The number of its first unit.
+        source_idx: The input in which that is.
+        position: Where in it.
+        ends: For each input before that one, where the job ended in it.
+    """
+
+    unit_idx: int = 0
+    source_idx: int = 0
+    position: int = 0
+    ends: Sequence[int] = ()
+
+
+_BEGINNING = Start()
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a job will do, before it does it."""
+
+    sources: list[Source]
+    skipped: dict[str, str]
+    rule: DocumentRule
+    found_separator: bool
+    unit_bytes: int
+    limit_bytes: int | None
+    text_key: str = "text"
+    input_bytes: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        total = sum(source.num_bytes for source in self.sources)
+        planned = total if self.limit_bytes is None else min(total, self.limit_bytes)
+        object.__setattr__(self, "input_bytes", planned)
+
+    def nothing_found(self, num_empty: int) -> InputError:
+        """Say that no input has a document, after so many empty ones."""
+        return nothing_found(self.sources, num_empty)
+
+    def estimate_tokens(self, num_bytes: int, num_tokens: int) -> int:
+        """Return how many tokens there may be at most, if so many bytes of input gave so many."""
+        return round(self.input_bytes * num_tokens / max(num_bytes, 1) * _ROOM_MARGIN)
+
+    @property
+    def num_units(self) -> int | None:
+        """How many units there are; None where only a look into every input can tell."""
+        if any(source.is_stream or source.num_rows for source in self.sources):
+            return None
+        return sum(-(-end // self.unit_bytes) for _, _, end in self.iter_ends())
+
+    def divided_by(self, unit_bytes: int) -> Plan:
+        """Return the same plan with units of another size."""
+        return replace(self, unit_bytes=unit_bytes)
+
+    def iter_units(
+        self,
+        start: Start = _BEGINNING,
+        lengths: Mapping[int, int] | None = None,
+        stop: int | None = None,
+    ) -> Iterator[Unit]:
+        """Yield the units in the order of the output.
+
+        Args:
+            start: Where to begin.
+            lengths: How long the content of a stream is; filled in by who reads it, when its end
+                was seen and before the unit behind that is asked for.
+            stop: In the last input, the position from which on no unit begins.
+        """
+        lengths = {} if lengths is None else lengths
+        left = UNKNOWN_END if self.limit_bytes is None else self.limit_bytes
+        for source, end in zip(self.sources, start.ends, strict=False):
+            left -= source.num_bytes if source.num_rows else end
+        index = start.unit_idx
+        for source_idx in range(start.source_idx, len(self.sources)):
+            source = self.sources[source_idx]
+            position = start.position if source_idx == start.source_idx else 0
+            end = self._end_of(source, left)
+            last = end if stop is None or source_idx + 1 < len(self.sources) else stop
+            for begin, behind in self._divide(source, position, end):
+                if begin >= min(lengths.get(source_idx, end), last):
+                    break
+                yield Unit(index, source_idx, source, begin, behind, end)
+                index += 1
+            left -= source.num_bytes if source.num_rows else min(end, lengths.get(source_idx, end))
+
+    def iter_ends(self) -> Iterator[tuple[Source, int, int]]:
+        """Yield each input, what the limit leaves of the job before it, and where it ends there.
+
+        Without a limit that is always `UNKNOWN_END`: a stream takes nobody knows how much of it.
+        """
+        left = UNKNOWN_END if self.limit_bytes is None else self.limit_bytes
+        for source in self.sources:
+            end = self._end_of(source, left)
+            yield source, left, end
+            if self.limit_bytes is not None:
+                left -= source.num_bytes if source.num_rows else end
+
+    def _end_of(self, source: Source, left: int) -> int:
+        """Return where the job ends in an input; a limit takes of rows as much as of the file."""
+        if not source.num_rows:
+            return max(min(source.size, left), 0)
+        share = min(max(left, 0), source.num_bytes)
+        return -(-source.num_rows * share // source.num_bytes)
+
+    def _divide(self, source: Source, position: int, end: int) -> Iterator[tuple[int, int]]:
+        """Yield where the units of an input start and end, from `position` on."""
+        if not source.num_rows:
+            for begin in range(position, end, self.unit_bytes):
+                yield begin, min(begin + self.unit_bytes, end)
+            return
+        with RowFile(source) as file:
+            for begin, stop in divide_rows(file, self.text_key, self.unit_bytes):
+                if position <= begin < end:
+                    yield begin, min(stop, end)
+
+    def samples(
+        self,
+        num_bytes: int = _SAMPLE_BYTES,
+        num_rows: int = _SAMPLE_ROWS,
+        max_sources: int = _SAMPLE_SOURCES,
+    ) -> list[Unit]:
+        """Choose small units: at the start of a few inputs, in the middle where that is cheap."""
+        sources = [(idx, source) for idx, source in enumerate(self.sources) if not source.is_empty]
+        step = max(len(sources) // max_sources, 1)
+        return [
+            Unit(0, idx, source, start, min(start + size, source.size), source.size)
+            for idx, source in sources[::step][:max_sources]
+            for size in (num_rows if source.num_rows else num_bytes,)
+            for start in _sample_starts(source, size)
+        ]
+
+
+def _sample_starts(source: Source, size: int) -> list[int]:
+    """Return where samples of an input begin: in its middle too, if it can be entered there."""
+    middle = source.size // 2
+    is_cheap = not source.is_stream and not source.num_rows and middle >= size
+    return [0, middle] if is_cheap else [0]
+
+
+def nothing_found(sources: Sequence[Source], num_empty: int) -> InputError:
+    """Say that no input has a document, after so many empty ones in those that hold something."""
+    num_empty += sum(1 for source in sources if source.is_empty)
+    return InputError(
+        f"no document in the input: {num_empty} empty ones were dropped",
+        where=f"{len(sources)} files, from {sources[0].path}",
+        next_step="check the text and `--doc-separator`",
+    )
+
+
+def input_needs(sources: Sequence[Source], unit_bytes: int) -> list[MemoryNeeds]:
+    """Return what the kinds of inputs take: in the parent, and in each worker."""
+    has_frames = any(source.content_bytes for source in sources)
+    is_remote = any(is_url(source.path) for source in sources)
+    return [
+        feed_needs(sources, unit_bytes),
+        row_needs(sources),
+        *([MemoryNeeds(0, 3 * MAX_FRAME_BYTES)] if has_frames else []),
+        *([MemoryNeeds(REMOTE_BYTES, REMOTE_BYTES + unit_bytes)] if is_remote else []),
+    ]
+
+
+def make_plan(settings: JobSettings) -> Plan:
+    """Find the inputs and decide how their documents are told apart."""
+    skipped: dict[str, str] = {}
+
+    def on_unusable(path: str, error: PenstokError) -> None:
+        if settings.on_error == "stop":
+            raise error
+        skipped[path] = error.what
+
+    sources = find_sources(
+        settings.inputs,
+        is_output=lambda path: _is_own(path, settings.output),
+        on_unusable=on_unusable,
+        input_format=None if settings.input_format == "auto" else settings.input_format,
+        text_key=settings.text_key,
+    )
+    if all(source.is_empty for source in sources):
+        raise InputError(
+            f"no text in the input: {len(sources)} files, all empty, {len(skipped)} skipped",
+            where=" ".join(settings.inputs[:3]),
+            next_step="check the files with `ls -l`",
+        )
+    rule, found = _choose_rule(settings, sources)
+    return Plan(
+        sources,
+        skipped,
+        rule,
+        found,
+        settings.unit_bytes,
+        settings.limit_bytes,
+        settings.text_key,
+    )
+
+
+def _is_own(path: str, output: Path | str) -> bool:
+    """Tell whether an input is a file that the job itself writes."""
+    if isinstance(output, Path):
+        return not is_url(path) and is_own_name(Path(path), output)
+    is_object = path.lower().startswith(("s3://", "s3a://"))
+    return is_object and is_own_name(_plain(path), _plain(output))
+
+
+def _plain(url: str) -> OutputPath:
+    """Write the two spellings of one kind of URL alike."""
+    return output_path("s3://" + url.partition("://")[2])
+
+
+def _choose_rule(settings: JobSettings, sources: list[Source]) -> tuple[DocumentRule, bool]:
+    """Resolve how documents are told apart, and whether that was found in the text."""
+    texts = [source for source in sources if source.format == "text"]
+    if not texts:
+        if settings.doc_separator is not None or settings.docs_by != "auto":
+            raise UsageError(
+                "every input holds records, and each record is a document already",
+                where="--docs-by, --doc-separator",
+                next_step="leave it out, or pass `--input-format text` to read them as plain text",
+            )
+        return DocumentRule("record"), False
+    if settings.doc_separator is not None:
+        return DocumentRule("separator", settings.doc_separator.encode()), False
+    if settings.docs_by == "line":
+        return DocumentRule("line", b"\n"), False
+    if settings.docs_by == "file":
+        return DocumentRule("file"), False
+    for source in texts[:_HEAD_SOURCES]:
+        if _DEFAULT_SEPARATOR in _read_head(source):
+            return DocumentRule("separator", _DEFAULT_SEPARATOR), True
+    return DocumentRule("file"), False
+
+
+def _read_head(source: Source) -> bytes:
+    if source.compression is not None or source.is_stream:
+        return read_head(source, _HEAD_BYTES)
+    with open_unit(Unit(0, 0, source, 0, _HEAD_BYTES, 0), None) as file:
+        return file.read_at(0, _HEAD_BYTES)

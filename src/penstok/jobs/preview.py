@@ -1,0 +1,249 @@
+"""What a job would do: its inputs, first documents and their ids, and an estimate from a sample.
+
+It writes nothing and starts no process: one worker encodes for about a second in this one. The
+command line shows what it found, before hours are spent on the wrong flag.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from contextlib import closing, nullcontext
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from penstok.inputs.feed import make_feed
+from penstok.jobs.job import prepare
+from penstok.types import SPLITS, Counts, Grant
+from penstok.worker.memory import MemoryShare
+from penstok.worker.worker import Worker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from penstok.inputs.feed import Feed
+    from penstok.jobs.job import Job
+    from penstok.jobs.settings import JobSettings
+    from penstok.types import Source, Unit
+
+__all__ = ["InputKind", "Preview", "ShownDocument", "make_preview"]
+
+_NUM_DOCUMENTS = 3
+_SHOWN_IDS = 6
+_SAMPLE_BYTES = 1 << 20
+_SAMPLE_ROWS = 256
+_SAMPLE_SOURCES = 8
+_SAMPLE_SECONDS = 1.5
+_OFTEN_EMPTY = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class InputKind:
+    """Inputs that are read the same way."""
+
+    format: str
+    compression: str | None
+    num_inputs: int
+    num_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShownDocument:
+    """One of the first documents; ids come with the text each stands for."""
+
+    path: str
+    num_bytes: int
+    num_tokens: int
+    head: str
+    tail: str
+    first_ids: list[tuple[int, str]]
+    last_ids: list[tuple[int, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What was read and encoded to estimate from.
+
+    `stored_bytes` is what that text takes in its inputs as they are stored.
+    """
+
+    stored_bytes: int
+    seconds: float
+    counts: Counts
+
+    @property
+    def ids_per_second(self) -> float:
+        """How fast one worker is."""
+        return self.counts.tokens / max(self.seconds, 1e-6)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What the whole job comes to, if the sample is like the rest."""
+
+    documents: int
+    tokens: int
+    output_bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """All that can be said before a job runs; nothing is estimated where a size is not known."""
+
+    job: Job
+    kinds: list[InputKind]
+    documents: list[ShownDocument]
+    sample: Sample
+    estimate: Estimate | None
+    free_bytes: int | None
+    warnings: list[str]
+
+
+def make_preview(settings: JobSettings) -> Preview:
+    """Look at a job's inputs, and encode a sample of them."""
+    job = prepare(settings)
+    plan = job.plan
+    feed = make_feed(plan.sources, 1, plan.unit_bytes, on_error=settings.on_error, give_back=False)
+    spec = replace(
+        job.worker_spec(),
+        share=MemoryShare(1 << 62, 0),
+        # Nothing is written: all of it goes to one place.
+        layout=replace(job.layout, shard_tokens=None, starts=None),
+        sink="digest",
+        ring=None if feed is None else feed.ring.file,
+    )
+    with closing(feed) if feed else nullcontext():
+        worker = Worker(spec)
+        documents: list[ShownDocument] = []
+        sample = Sample(0, 0.0, Counts())
+        for unit in _iter_samples(job, feed):
+            if len(documents) < _NUM_DOCUMENTS:
+                documents += _show(worker, job, unit, _NUM_DOCUMENTS - len(documents))
+            sample = _take(worker, unit, sample)
+            if sample.seconds > _SAMPLE_SECONDS:
+                break
+    estimate = _estimate(job, sample)
+    is_remote = isinstance(settings.output, str)
+    free_bytes = None if is_remote else shutil.disk_usage(_existing(settings.folder)).free
+    return Preview(
+        job=job,
+        kinds=_sum_up(plan.sources),
+        documents=documents,
+        sample=sample,
+        estimate=estimate,
+        free_bytes=free_bytes,
+        warnings=_warnings(job, sample, estimate, free_bytes),
+    )
+
+
+def _iter_samples(job: Job, feed: Feed | None) -> Iterator[Unit]:
+    for unit in job.plan.samples(_SAMPLE_BYTES, _SAMPLE_ROWS, _SAMPLE_SOURCES):
+        if feed is None or not unit.source.is_stream:
+            yield unit
+        elif (filled := feed.fill_sample(unit)) is not None:
+            yield filled
+            feed.release(filled)
+
+
+def _show(worker: Worker, job: Job, unit: Unit, most: int) -> list[ShownDocument]:
+    """Describe the first documents of a unit."""
+    shown: list[ShownDocument] = []
+    for text, ids in worker.iter_documents(unit):
+        shown.append(
+            ShownDocument(
+                unit.source.path,
+                len(text),
+                len(ids),
+                text[:200].decode(errors="replace"),
+                text[-200:].decode(errors="replace"),
+                _spell(job, ids[:_SHOWN_IDS]),
+                _spell(job, ids[-_SHOWN_IDS:]),
+            )
+        )
+        if len(shown) == most:
+            break
+    return shown
+
+
+def _spell(job: Job, ids: list[int]) -> list[tuple[int, str]]:
+    return [(one, job.tokenizer.decode_bytes([one]).decode(errors="replace")) for one in ids]
+
+
+def _take(worker: Worker, unit: Unit, before: Sample) -> Sample:
+    """Encode a unit, and add it to what was seen."""
+    start = time.perf_counter()
+    encoded = worker.encode(unit)
+    seconds = time.perf_counter() - start
+    worker.write(Grant(unit.index, "train", dict.fromkeys(SPLITS, 0)))
+    return Sample(
+        before.stored_bytes + unit.stored_bytes(encoded.counts.input_bytes),
+        before.seconds + seconds,
+        before.counts + encoded.counts,
+    )
+
+
+def _estimate(job: Job, sample: Sample) -> Estimate | None:
+    if not job.plan.input_bytes or not sample.stored_bytes:
+        return None
+    times = max(job.plan.input_bytes / sample.stored_bytes, 1.0)
+    tokens = round(sample.counts.tokens * times)
+    return Estimate(
+        documents=round(sample.counts.documents * times),
+        tokens=tokens,
+        output_bytes=tokens * job.layout.token_bytes,
+        seconds=tokens / max(sample.ids_per_second, 1e-6) / job.num_workers,
+    )
+
+
+def _sum_up(sources: Sequence[Source]) -> list[InputKind]:
+    kinds: dict[tuple[str, str | None], list[int]] = {}
+    for source in sources:
+        sums = kinds.setdefault((source.format, source.compression), [0, 0])
+        sums[0] += 1
+        sums[1] += source.num_bytes
+    return [InputKind(*kind, *sums) for kind, sums in kinds.items()]
+
+
+def _existing(folder: Path) -> Path:
+    """Return the folder, or the nearest one above it that is there."""
+    return next(path for path in (folder, *folder.absolute().parents) if path.exists())
+
+
+def _warnings(
+    job: Job, sample: Sample, estimate: Estimate | None, free_bytes: int | None
+) -> list[str]:
+    """Name what hurts later."""
+    counts, settings = sample.counts, job.settings
+    warnings = []
+    if job.plan.rule.kind == "file" and settings.docs_by == "auto":
+        warnings.append(
+            "no separator was found: each file is one document; pass `--doc-separator TEXT` or "
+            "`--docs-by line` if it holds several, `--docs-by file` if not"
+        )
+    seen = counts.documents + counts.empty_documents + counts.skipped_records
+    for number, what in (
+        (counts.empty_documents, "are empty and will be dropped"),
+        (counts.skipped_records, "cannot be used and will be skipped"),
+    ):
+        if number > _OFTEN_EMPTY * seen:
+            of_key = f" (text key `{settings.text_key}`)" if job.plan.rule.kind == "record" else ""
+            warnings.append(f"{number:,} of the first {seen:,} documents{of_key} {what}")
+    if counts.special_text_documents:
+        warnings.append(
+            f"{counts.special_text_documents:,} of the first {seen:,} documents hold the text "
+            f"`{job.tokenizer.eot_text}`: it is taken as ordinary text"
+        )
+    if job.layout.token_bytes > 2:
+        warnings.append(
+            f"{job.tokenizer.vocab_size:,} ids do not fit uint16: tokens take 4 bytes (uint32)"
+            if job.tokenizer.vocab_size > 1 << 16
+            else "uint32 was asked for: tokens take twice the room they need"
+        )
+    is_full = estimate is not None and free_bytes is not None and estimate.output_bytes > free_bytes
+    if is_full:
+        warnings.append("too little disk: the output will not fit; choose another `-o`")
+    if estimate is not None and 0 < settings.val_fraction * estimate.documents < 1:
+        warnings.append("val may be empty: there are few documents; pass a larger `--val-fraction`")
+    return warnings

@@ -1,0 +1,260 @@
+"""What is asked: one frozen record of a job's settings, checked once.
+
+It touches no files. `cli` and `api` make it; everything else reads it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from penstok.errors import UsageError
+from penstok.storage import is_url
+from penstok.types import EotPlace, InvalidUtf8, OnError
+
+if TYPE_CHECKING:
+    from penstok.types import DocumentRule
+
+__all__ = ["JobSettings", "parse_output", "parse_part", "settings_differences"]
+
+DocsBy = Literal["auto", "separator", "line", "file"]
+EngineChoice = Literal["auto", "kernel", "fastokens", "tiktoken", "tokenizers", "sentencepiece"]
+FormatChoice = Literal["auto", "text", "jsonl", "csv", "tsv", "parquet", "arrow"]
+Priority = Literal["low", "normal"]
+Dtype = Literal["auto", "uint16", "uint32"]
+ExecutorChoice = Literal["local", "ray"]
+
+_MAX_SEPARATOR_BYTES = 1 << 14
+_CHOICES: dict[str, Any] = {
+    "input_format": FormatChoice,
+    "docs_by": DocsBy,
+    "engine": EngineChoice,
+    "eot": EotPlace,
+    "invalid_utf8": InvalidUtf8,
+    "on_error": OnError,
+    "priority": Priority,
+    "dtype": Dtype,
+    "executor": ExecutorChoice,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSettings:
+    """Everything a user can ask for; the flags of `penstok tokenize` have the same names.
+
+    `output` is a folder, or the URL of one in an object store as text; `part` is (which, of many).
+    """
+
+    inputs: tuple[str, ...]
+    output: Path | str = Path("tokens")
+    tokenizer: str = "gpt2"
+    eot_token: str | None = None
+    bos: str = "auto"
+    pattern: str | None = None
+    engine: EngineChoice = "auto"
+    input_format: FormatChoice = "auto"
+    text_key: str = "text"
+    doc_separator: str | None = None
+    docs_by: DocsBy = "auto"
+    strip: bool = False
+    eot: EotPlace = "append"
+    val_fraction: float = 0.0005
+    seed: int = 0
+    shard_tokens: int | None = None
+    dtype: Dtype = "auto"
+    workers: int | None = None
+    memory_bytes: int = 1 << 30
+    on_error: OnError = "stop"
+    invalid_utf8: InvalidUtf8 = "replace"
+    priority: Priority = "low"
+    executor: ExecutorChoice = "local"
+    ray_address: str | None = None
+    part: tuple[int, int] | None = None
+    task_bytes: int | None = None
+    overwrite: bool = False
+    limit_bytes: int | None = None
+    unit_bytes: int = 16 << 20
+    block_bytes: int = 2 << 20
+
+    def __post_init__(self) -> None:
+        if not self.inputs:
+            raise UsageError(
+                "no input", where="INPUT", next_step="name a file, folder, glob or URL"
+            )
+        for name, choices in _CHOICES.items():
+            _check_choice(name, getattr(self, name), get_args(choices))
+        if not 0 <= self.val_fraction <= 1:
+            raise UsageError(
+                f"`{self.val_fraction}` is no fraction",
+                where="--val-fraction",
+                next_step="pass a number from 0 to 1, such as `--val-fraction 0.0005`",
+            )
+        if not 0 <= self.seed < 2**64:
+            raise UsageError(
+                f"`{self.seed}` is out of range",
+                where="--seed",
+                next_step="pass a whole number from 0 to 2^64 - 1",
+            )
+        for name in (
+            *("shard_tokens", "workers", "limit_bytes", "task_bytes", "unit_bytes", "block_bytes"),
+        ):
+            _check_positive(name, getattr(self, name))
+        self._check_tasks()
+        self._check_separator()
+        if not self.text_key:
+            raise UsageError(
+                "an empty name of a field",
+                where="--text-key",
+                next_step="pass the field that holds the text, such as `--text-key text`",
+            )
+
+    @property
+    def is_by_task(self) -> bool:
+        """Whether the job is divided into tasks that make whole shards, wherever they run."""
+        return self.executor == "ray" or self.part is not None or isinstance(self.output, str)
+
+    @property
+    def folder(self) -> Path:
+        """The output folder, of a job whose output is one."""
+        return Path(self.output)
+
+    def _check_tasks(self) -> None:
+        if self.part is not None and not 1 <= self.part[0] <= self.part[1]:
+            raise UsageError(
+                f"there is no part {self.part[0]} of {self.part[1]}",
+                where="--part",
+                next_step="count from 1, as in `--part 3/16`",
+            )
+        if self.part is not None and (self.executor == "ray" or self.overwrite):
+            other = "--overwrite" if self.overwrite else "--executor ray"
+            raise UsageError(
+                f"a part cannot be done with `{other}`",
+                where=f"--part, {other}",
+                next_step="delete the old output first, or choose another `-o`"
+                if self.overwrite
+                else "leave one of the two out: Ray does all parts",
+            )
+        if self.is_by_task and self.shard_tokens is not None:
+            raise UsageError(
+                "here every task makes a shard, of as many tokens as its text has",
+                where="--shard-tokens",
+                next_step="pass `--task-size` for smaller or larger shards",
+            )
+        if self.task_bytes is not None and not self.is_by_task:
+            raise UsageError(
+                "this job is not divided into tasks",
+                where="--task-size",
+                next_step="pass it with `--executor ray`, `--part` or an output in S3; "
+                "else `--shard-tokens`",
+            )
+        if self.ray_address is not None and self.executor != "ray":
+            raise UsageError(
+                "no cluster is used",
+                where="--ray-address",
+                next_step="pass `--executor ray`, too",
+            )
+
+    def _check_separator(self) -> None:
+        separator = self.doc_separator
+        if separator is None:
+            if self.docs_by == "separator":
+                raise UsageError(
+                    "no separator to part the documents by",
+                    where="--docs-by separator",
+                    next_step="pass `--doc-separator '<|endoftext|>'`",
+                )
+            return
+        if self.docs_by in ("line", "file"):
+            raise UsageError(
+                f"documents cannot be parted by a separator and by {self.docs_by}",
+                where="--doc-separator, --docs-by",
+                next_step="pass one of the two",
+            )
+        try:
+            size = len(separator.encode())
+        except UnicodeEncodeError as error:
+            raise UsageError(
+                "the separator is not valid UTF-8",
+                where="--doc-separator",
+                next_step="pass text, such as `--doc-separator '<|endoftext|>'`",
+            ) from error
+        if not 0 < size <= _MAX_SEPARATOR_BYTES:
+            raise UsageError(
+                f"a separator of {size} bytes cannot be used",
+                where="--doc-separator",
+                next_step=f"pass 1 to {_MAX_SEPARATOR_BYTES} bytes, or `--docs-by file`",
+            )
+
+    def shaping(self, rule: DocumentRule, task_bytes: int | None = None) -> dict[str, Any]:
+        """Return what shapes the output's bytes.
+
+        Args:
+            rule: How the documents were told apart.
+            task_bytes: The size of a task, where tasks make the shards.
+        """
+        return {
+            # Raised when a rule in `readers` that shapes the bytes changes.
+            "text_rules": 2,
+            "text_key": self.text_key,
+            "docs_by": rule.kind,
+            "doc_separator": rule.separator.decode() if rule.kind == "separator" else None,
+            "strip": self.strip,
+            "eot": self.eot,
+            "val_fraction": self.val_fraction,
+            "seed": self.seed,
+            "shard_tokens": self.shard_tokens,
+            "invalid_utf8": self.invalid_utf8,
+            "limit_bytes": self.limit_bytes,
+            **({} if task_bytes is None else {"task_bytes": task_bytes}),
+        }
+
+
+def parse_output(text: str) -> Path | str:
+    """Tell a folder from the URL of one."""
+    return text if is_url(text) else Path(text)
+
+
+def parse_part(text: str) -> tuple[int, int]:
+    """Read which part of how many, such as `3/16`."""
+    words = text.split("/")
+    if len(words) != 2 or not all(word.isdecimal() for word in words):
+        raise UsageError(
+            f"`{text}` does not say which part of how many",
+            where="--part",
+            next_step="pass it as in `--part 3/16`",
+        )
+    return int(words[0]), int(words[1])
+
+
+def settings_differences(there: dict[str, Any], here: dict[str, Any]) -> list[str]:
+    """Say what shapes the bytes and differs."""
+    return [
+        f"{name}: {there.get(name)} there, {here.get(name)} here"
+        for name in sorted(there.keys() | here.keys())
+        if there.get(name) != here.get(name)
+    ]
+
+
+def _flag(name: str) -> str:
+    if name == "task_bytes":
+        return "--task-size"
+    return "--" + name.removesuffix("_bytes").replace("_", "-")
+
+
+def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise UsageError(
+            f"unknown value `{value}`; known: {', '.join(choices)}",
+            where=_flag(name),
+            next_step=f"pass `{_flag(name)} {choices[0]}`",
+        )
+
+
+def _check_positive(name: str, value: int | None) -> None:
+    if value is not None and value < 1:
+        raise UsageError(
+            f"`{value}` is too small",
+            where=_flag(name),
+            next_step=f"pass 1 or more, or leave `{_flag(name)}` out",
+        )

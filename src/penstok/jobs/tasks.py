@@ -1,0 +1,174 @@
+"""A plan divided into tasks: runs of consecutive units, each of which makes shards of its own.
+
+It opens no input, so tasks are known at once, whatever there is. How a plan is divided depends on
+its inputs and settings alone, never on who does the work. `distributed` gives tasks out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from penstok.errors import UsageError
+from penstok.output.layout import MAX_SHARDS
+from penstok.quantities import format_bytes
+from penstok.types import UNKNOWN_END
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstok.jobs.plan import Plan
+    from penstok.types import Source
+
+__all__ = [
+    "Task",
+    "choose_task_bytes",
+    "divide_tasks",
+    "part_of_task",
+    "plan_of_task",
+    "tasks_of_part",
+]
+
+# Small enough that no node waits long for the last one, large enough that starting one is nothing.
+_LEAST_TASK_BYTES = 64 << 20
+# However large the corpus is: what gives out tasks and sums them up takes minutes, not hours.
+_MOST_TASKS = 1 << 14
+# Each costs a task a line or two in its receipt, which it holds in memory.
+_MOST_INPUTS = 1 << 12
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Consecutive units that one worker does together, to shards of their own.
+
+    It is known without a look into the inputs, so it names none of its units.
+
+    Attributes:
+        number: Its place among the tasks, and the number of its shards.
+        first_source: The input in which it begins.
+        start: Where in it.
+        last_source: The input in which it ends.
+        stop: Where in it; no unit of the task begins there or behind.
+        left_bytes: What a limit leaves of the job at the start of its first input.
+        num_bytes: About how much of the inputs it covers, as they are stored.
+    """
+
+    number: int
+    first_source: int
+    start: int
+    last_source: int
+    stop: int
+    left_bytes: int
+    num_bytes: int
+
+
+def choose_task_bytes(plan: Plan) -> int:
+    """Return the size of a task where none was asked for: a multiple of a unit's."""
+    wanted = max(_LEAST_TASK_BYTES, -(-plan.input_bytes // _MOST_TASKS), plan.unit_bytes)
+    return -(-wanted // plan.unit_bytes) * plan.unit_bytes
+
+
+def divide_tasks(plan: Plan, task_bytes: int) -> list[Task]:
+    """Divide a plan into tasks of about `task_bytes` of input as it is stored.
+
+    An input that is larger is divided evenly, at the borders of units; smaller ones are taken
+    together. One that cannot be entered in the middle stays whole.
+
+    Raises:
+        UsageError: If there would be too many, or where one ends depends on what is in another.
+    """
+    _refuse_limited_streams(plan)
+    tasks: list[Task] = []
+    for piece in _iter_pieces(plan, task_bytes):
+        last = tasks[-1] if tasks else None
+        if last is not None and piece.fits(last, task_bytes):
+            tasks[-1] = replace(
+                last,
+                last_source=piece.idx,
+                stop=piece.stop,
+                num_bytes=last.num_bytes + piece.num_bytes,
+            )
+        else:
+            tasks.append(piece.as_task(len(tasks)))
+    if len(tasks) > MAX_SHARDS:
+        needed = -(-plan.input_bytes // (MAX_SHARDS // 2) >> 20)
+        raise UsageError(
+            f"{len(tasks)} tasks are too many: each makes a shard",
+            where=f"--task-size {format_bytes(task_bytes)}",
+            next_step=f"pass `--task-size {needed}MiB` or more",
+        )
+    return tasks
+
+
+def plan_of_task(plan: Plan, task: Task) -> Plan:
+    """Return the part of a plan that one task needs: its inputs, and what the limit leaves."""
+    return replace(
+        plan,
+        sources=plan.sources[task.first_source : task.last_source + 1],
+        skipped={},
+        limit_bytes=None if task.left_bytes == UNKNOWN_END else max(task.left_bytes, 0),
+    )
+
+
+def tasks_of_part(num_tasks: int, part: int, num_parts: int) -> range:
+    """Return the tasks of one part of a job, counted from 1."""
+    return range(num_tasks * (part - 1) // num_parts, num_tasks * part // num_parts)
+
+
+def part_of_task(num_tasks: int, task: int, num_parts: int) -> int:
+    """Return the part that a task belongs to: the one whose `tasks_of_part` has it."""
+    return ((task + 1) * num_parts - 1) // num_tasks + 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A stretch of one input that is not divided further."""
+
+    idx: int
+    start: int
+    stop: int
+    left_bytes: int
+    num_bytes: int
+
+    def fits(self, task: Task, task_bytes: int) -> bool:
+        """Tell whether a task may go on into it: not where an input was divided."""
+        has_room = task.num_bytes + self.num_bytes <= task_bytes
+        return self.start == 0 and has_room and self.idx - task.first_source < _MOST_INPUTS
+
+    def as_task(self, number: int) -> Task:
+        return Task(
+            number, self.idx, self.start, self.idx, self.stop, self.left_bytes, self.num_bytes
+        )
+
+
+def _iter_pieces(plan: Plan, task_bytes: int) -> Iterator[_Piece]:
+    for idx, (source, left, end) in enumerate(plan.iter_ends()):
+        used_bytes = source.num_bytes
+        if not source.is_stream and source.size:
+            used_bytes = source.num_bytes * end // source.size
+        borders = [0, end]
+        if used_bytes > task_bytes and not source.is_stream:
+            borders = _borders(source, end, -(-used_bytes // task_bytes), plan.unit_bytes)
+        for start, stop in pairwise(borders):
+            share = used_bytes if len(borders) == 2 else used_bytes * (stop - start) // end
+            yield _Piece(idx, start, stop, left, share)
+
+
+def _borders(source: Source, end: int, num_pieces: int, unit_bytes: int) -> list[int]:
+    """Divide an input evenly: rows anywhere, for a unit belongs where it begins; bytes at units."""
+    step = 1 if source.num_rows else unit_bytes
+    num_steps = -(-end // step)
+    num_pieces = min(num_pieces, num_steps)
+    return [min(num_steps * idx // num_pieces * step, end) for idx in range(num_pieces + 1)]
+
+
+def _refuse_limited_streams(plan: Plan) -> None:
+    streams = [source.path for source in plan.sources if source.is_stream]
+    if plan.limit_bytes is not None and streams:
+        raise UsageError(
+            "with a limit, where the job ends depends on how much text the compressed inputs hold, "
+            "which no task knows of the others",
+            where=f"--limit, {streams[0]}",
+            next_step="leave `--limit` out and name fewer inputs",
+        )

@@ -1,0 +1,290 @@
+// The Python module `penstok._kernel`.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <atomic>
+#include <stdexcept>
+
+#include "content_hash.hpp"
+#include "csv_records.hpp"
+#include "csv_scan.hpp"
+#include "encoder.hpp"
+#include "find.hpp"
+#include "json_lines.hpp"
+#include "nfc.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace penstok::kernel {
+namespace {
+
+using Flags = nb::ndarray<const bool, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Positions = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Text = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Places = nb::ndarray<int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Bytes = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Room = nb::ndarray<nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+EotMode eot_mode_from(const std::string& name) {
+  if (name == "append") return EotMode::append;
+  if (name == "prepend") return EotMode::prepend;
+  if (name == "none") return EotMode::none;
+  throw std::invalid_argument("unknown end-of-text mode `" + name +
+                              "`; known: append, prepend, none");
+}
+
+PatternName pattern_from(const std::string& name) {
+  if (name == "gpt2") return PatternName::gpt2;
+  if (name == "cl100k") return PatternName::cl100k;
+  if (name == "qwen2") return PatternName::qwen2;
+  throw std::invalid_argument("unknown pattern `" + name + "`; known: gpt2, cl100k, qwen2");
+}
+
+std::vector<Token> tokens_from(const nb::dict& ranks) {
+  std::vector<Token> tokens;
+  tokens.reserve(ranks.size());
+  for (auto [bytes, id] : ranks) {
+    const auto key = nb::cast<nb::bytes>(bytes);
+    tokens.push_back({std::string(key.c_str(), key.size()), nb::cast<uint32_t>(id)});
+  }
+  return tokens;
+}
+
+// Two threads in one encoder would spoil its tables; the second one is told.
+class OneAtATime {
+ public:
+  explicit OneAtATime(std::atomic<bool>& busy) : busy_(busy) {
+    if (busy_.exchange(true)) throw std::runtime_error("the encoder is at work in another thread");
+  }
+  ~OneAtATime() { busy_ = false; }
+  OneAtATime(const OneAtATime&) = delete;
+  OneAtATime& operator=(const OneAtATime&) = delete;
+
+ private:
+  std::atomic<bool>& busy_;
+};
+
+// A thin shell that checks what Python hands over and lets go of the GIL around the work.
+class PyEncoder {
+ public:
+  PyEncoder(const nb::dict& ranks, uint32_t eot_id, const std::string& eot, size_t table_bytes,
+            const std::string& isa, const std::string& pattern, std::optional<uint32_t> bos_id)
+      : encoder_(tokens_from(ranks),
+                 {eot_id, eot_mode_from(eot), table_bytes, isa, pattern_from(pattern), bos_id}) {}
+
+  std::string isa() const { return name_of(encoder_.isa()); }
+  size_t id_bytes() const { return encoder_.id_bytes(); }
+  bool is_free_junction(uint8_t left, uint8_t right) const {
+    return encoder_.is_free_junction(left, right);
+  }
+
+  int64_t encode(const Text& text, const Positions& starts, const Positions& ends,
+                 const Flags& begins, const Flags& closes, const Room& out) {
+    const size_t count = starts.size();
+    if (ends.size() != count || begins.size() != count || closes.size() != count) {
+      throw std::invalid_argument("starts, ends, begins and closes differ in length");
+    }
+    const nb::dlpack::dtype wanted{static_cast<uint8_t>(nb::dlpack::dtype_code::UInt),
+                                   static_cast<uint8_t>(8 * encoder_.id_bytes()), 1};
+    if (out.dtype() != wanted) {
+      throw std::invalid_argument("out must hold unsigned integers of " +
+                                  std::to_string(encoder_.id_bytes()) + " bytes");
+    }
+    const Documents documents{starts.data(), ends.data(), begins.data(), closes.data(), count};
+    const OneAtATime alone(busy_);
+    const nb::gil_scoped_release released;
+    const Outcome outcome =
+        encoder_.encode(text.data(), text.size(), documents, out.data(), out.size());
+    if (outcome.malformed_document == Outcome::kAllWellFormed) {
+      return static_cast<int64_t>(outcome.num_ids);
+    }
+    return -1 - static_cast<int64_t>(outcome.malformed_document);
+  }
+
+ private:
+  Encoder encoder_;
+  std::atomic<bool> busy_{false};
+};
+
+void choose_splits_of(const Text& text, const Positions& starts, const Positions& heads,
+                      uint64_t seed, uint64_t threshold, const Bytes& out) {
+  if (heads.size() != starts.size() || out.size() != starts.size()) {
+    throw std::invalid_argument("starts, heads and out differ in length");
+  }
+  for (size_t i = 0; i < starts.size(); ++i) {
+    const int64_t start = starts.data()[i], head = heads.data()[i];
+    if (start < 0 || head < start || static_cast<size_t>(head) > text.size()) {
+      throw std::invalid_argument("a document lies outside the text");
+    }
+  }
+  const nb::gil_scoped_release released;
+  choose_splits(text.data(), starts.data(), heads.data(), starts.size(), seed, threshold,
+                out.data());
+}
+
+size_t find_all_of(const Text& text, size_t start, size_t end, const nb::bytes& wanted,
+                   const Places& out) {
+  if (end > text.size()) throw std::invalid_argument("the end lies outside the text");
+  const auto* bytes = reinterpret_cast<const uint8_t*>(wanted.c_str());
+  const size_t wanted_bytes = wanted.size();
+  const nb::gil_scoped_release released;
+  return find_all(text.data(), start, end, bytes, wanted_bytes, out.data(), out.size());
+}
+
+// A numpy array that owns the vector's memory.
+template <class Number>
+nb::ndarray<nb::numpy, Number, nb::ndim<1>> array_from(std::vector<Number>&& numbers) {
+  auto* owned = new std::vector<Number>(std::move(numbers));
+  const nb::capsule owner(owned,
+                          [](void* p) noexcept { delete static_cast<std::vector<Number>*>(p); });
+  return {owned->data(), {owned->size()}, owner};
+}
+
+nb::tuple extract_json_lines_of(const Text& json, size_t stop, const nb::bytes& key,
+                                const Bytes& out) {
+  if (out.size() < json.size()) {
+    throw std::invalid_argument("out must have room for as many bytes as the JSON has");
+  }
+  const JsonPath path(std::string(key.c_str(), key.size()));
+  JsonRecords records;
+  {
+    const nb::gil_scoped_release released;
+    records = extract_json_lines(json.data(), json.size(), stop, path, out.data());
+  }
+  return nb::make_tuple(array_from(std::move(records.lines)),
+                        array_from(std::move(records.positions)),
+                        array_from(std::move(records.starts)), array_from(std::move(records.ends)),
+                        array_from(std::move(records.codes)), records.num_blank,
+                        records.num_lone_surrogates, records.consumed);
+}
+
+nb::tuple extract_csv_records_of(const Text& csv, size_t stop, uint8_t delimiter, size_t column,
+                                 size_t num_columns, const Bytes& out) {
+  if (out.size() < csv.size()) {
+    throw std::invalid_argument("out must have room for as many bytes as the CSV has");
+  }
+  CsvRecords records;
+  {
+    const nb::gil_scoped_release released;
+    const CsvTable table{delimiter, column, num_columns};
+    records = extract_csv_records(csv.data(), csv.size(), stop, table, out.data());
+  }
+  return nb::make_tuple(array_from(std::move(records.records)),
+                        array_from(std::move(records.positions)),
+                        array_from(std::move(records.starts)), array_from(std::move(records.ends)),
+                        array_from(std::move(records.codes)), records.num_blank, records.consumed);
+}
+
+nb::tuple scan_csv_of(const Text& csv, size_t stop, uint8_t delimiter, uint8_t state) {
+  if (state > static_cast<uint8_t>(CsvState::quote)) {
+    throw std::invalid_argument("no such state: " + std::to_string(state));
+  }
+  CsvState reached = static_cast<CsvState>(state);
+  int64_t found = -1;
+  {
+    const nb::gil_scoped_release released;
+    const uint8_t* const begin = csv.data();
+    const uint8_t* const end = begin + csv.size();
+    const uint8_t* const at = scan_csv(begin, begin + std::min(stop, csv.size()), end, delimiter,
+                                       reached);
+    if (at != nullptr) found = at - begin;
+  }
+  return nb::make_tuple(found, static_cast<uint8_t>(reached));
+}
+
+void surely_nfc_of(const Text& text, const Positions& starts, const Positions& ends,
+                   const Bytes& out) {
+  if (ends.size() != starts.size() || out.size() != starts.size()) {
+    throw std::invalid_argument("starts, ends and out differ in length");
+  }
+  for (size_t i = 0; i < starts.size(); ++i) {
+    const int64_t start = starts.data()[i], end = ends.data()[i];
+    if (start < 0 || end < start || static_cast<size_t>(end) > text.size()) {
+      throw std::invalid_argument("a document lies outside the text");
+    }
+  }
+  const nb::gil_scoped_release released;
+  find_surely_nfc(text.data(), starts.data(), ends.data(), starts.size(), out.data());
+}
+
+nb::tuple last_merges_of(const nb::dict& ranks) {
+  std::vector<Token> tokens = tokens_from(ranks);
+  std::vector<uint32_t> ids, lefts, rights;
+  {
+    const nb::gil_scoped_release released;
+    const Vocabulary vocabulary(std::move(tokens));
+    auto merge = vocabulary.merges().begin();
+    for (const Token& token : vocabulary.tokens()) {
+      if (token.bytes.size() == 1) continue;
+      const bool is_made = merge != vocabulary.merges().end() && merge->merged == token.id;
+      ids.push_back(token.id);
+      lefts.push_back(is_made ? merge->left : kNoMerge);
+      rights.push_back(is_made ? merge->right : kNoMerge);
+      if (is_made) ++merge;
+    }
+  }
+  return nb::make_tuple(array_from(std::move(ids)), array_from(std::move(lefts)),
+                        array_from(std::move(rights)));
+}
+
+std::vector<std::string> names_of_available_isas() {
+  std::vector<std::string> names;
+  for (Isa isa : available_isas()) names.emplace_back(name_of(isa));
+  return names;
+}
+
+}  // namespace
+
+NB_MODULE(_kernel, module) {
+  module.doc() = "Byte-level BPE in C++; use it through penstok.engines.native.";
+  module.def("available_isas", names_of_available_isas,
+             "Instruction sets this build contains and this machine runs, the fastest first.");
+  module.def(
+      "isa", [] { return std::string(name_of(choose_isa(""))); },
+      "The instruction set an encoder uses unless told otherwise.");
+  module.def("room_for", &Encoder::room_for, "text_bytes"_a, "num_documents"_a,
+             "How many ids the array given to `encode` must have room for; `text_bytes` is from the "
+             "first document to the last.");
+  module.def("choose_splits", choose_splits_of, "text"_a, "starts"_a, "heads"_a, "seed"_a,
+             "threshold"_a, "out"_a,
+             "Set out[i] to 1 where xxh3_64(text[starts[i]:heads[i]], seed) is below the threshold.");
+  module.def("find_all", find_all_of, "text"_a, "start"_a, "end"_a, "wanted"_a, "out"_a,
+             "Write the places of `wanted` inside text[start:end] to `out` until it is full, and "
+             "return their number.");
+  module.def("extract_json_lines", extract_json_lines_of, "json"_a, "stop"_a, "key"_a, "out"_a,
+             "Write the text of field `key` of the lines that begin before `stop` to `out`; use it "
+             "through penstok.json_lines, which names what is returned.");
+  module.def("extract_csv_records", extract_csv_records_of, "csv"_a, "stop"_a, "delimiter"_a,
+             "column"_a, "num_columns"_a, "out"_a,
+             "Write the text of one column of the records that begin before `stop` to `out`; use it "
+             "through penstok.csv_records, which names what is returned.");
+  module.def("scan_csv", scan_csv_of, "csv"_a, "stop"_a, "delimiter"_a, "state"_a,
+             "Return where the first record behind `stop` begins, or -1, and the state there; use "
+             "it through penstok.csv_records.");
+  module.def("surely_nfc", surely_nfc_of, "text"_a, "starts"_a, "ends"_a, "out"_a,
+             "Set out[i] to 1 where text[starts[i]:ends[i]] is UTF-8 in normal form C by the quick "
+             "check, to 0 where it may not be.");
+  module.def("last_merges", last_merges_of, "ranks"_a,
+             "Return the ids of all tokens of more than one byte, in order, and of the two tokens "
+             "that are merged into each; 0xFFFFFFFF twice where no merges make it.");
+  nb::class_<PyEncoder>(module, "Encoder")
+      .def(nb::init<const nb::dict&, uint32_t, const std::string&, size_t, const std::string&,
+                    const std::string&, std::optional<uint32_t>>(),
+           "ranks"_a, "eot_id"_a, "eot"_a = "append", "table_bytes"_a = kDefaultTableBytes,
+           "isa"_a = "", "pattern"_a = "gpt2", "bos_id"_a = nb::none(),
+           "Prove that the vocabulary can be encoded exactly and build its tables.")
+      .def_prop_ro("isa", &PyEncoder::isa)
+      .def_prop_ro("id_bytes", &PyEncoder::id_bytes, "2 or 4: how wide the ids are written.")
+      .def("is_free_junction", &PyEncoder::is_free_junction, "left"_a, "right"_a,
+           "Whether text may be divided between the two bytes.")
+      .def("encode", &PyEncoder::encode, "text"_a, "starts"_a, "ends"_a, "begins"_a, "closes"_a,
+           "out"_a,
+           "Write the ids to `out` and return their number, or -1 - i if document i is no UTF-8.");
+}
+
+}  // namespace penstok::kernel

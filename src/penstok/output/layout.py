@@ -1,0 +1,184 @@
+"""Where every token goes: the files of a split, their names, and the places inside them.
+
+It touches no file. Worker, store and verify ask it; `docs/reference/manifest.md` shows the names.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstok.errors import UsageError
+from penstok.storage.object_paths import output_path
+from penstok.types import SPLITS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from penstok.storage.object_paths import OutputPath
+    from penstok.types import JobRecord, Split
+
+__all__ = [
+    "JOB",
+    "LEDGER",
+    "MANIFEST",
+    "MAX_SHARDS",
+    "SEGMENTS",
+    "SKIPPED",
+    "WORK",
+    "Layout",
+    "is_final_name",
+    "is_own_name",
+]
+
+JOB = "job.jsonl"
+LEDGER = "ledger.jsonl"
+MANIFEST = "manifest.json"
+SEGMENTS = "segments.jsonl"
+SKIPPED = "skipped.jsonl"
+WORK = ".penstok"
+_OWN_NAME = re.compile(
+    r"(train|val)(_shard_\d{5,})?\.bin|manifest\.json|segments\.jsonl|skipped\.jsonl"
+)
+# With more, their names would no longer sort in order.
+MAX_SHARDS = 100_000
+
+
+def is_own_name(path: OutputPath, folder: OutputPath) -> bool:
+    """Tell whether a path is one that a job writes in its output folder."""
+    return bool(_OWN_NAME.fullmatch(path.name)) and path.parent.resolve() == folder.resolve()
+
+
+def is_final_name(name: str) -> bool:
+    """Tell whether a name is one that a job gives a file of its output."""
+    return bool(_OWN_NAME.fullmatch(name))
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Which file and place a token of a split goes to.
+
+    A split is one file, or shards of `shard_tokens` each, or one shard for each task.
+
+    Attributes:
+        folder: The output.
+        token_bytes: What a token takes.
+        shard_tokens: What a shard holds; None for one file, or where tasks make the shards.
+        starts: Where the shards of tasks start in each split; None where tasks make none. The list
+            grows while a ledger is read.
+        first_shard: The number of the first of them.
+        work: The folder in which files are written until the job is done.
+        piece_bytes: Files are written in pieces of this size, each a file of its own, which are
+            taken away when they are full; None for whole files.
+    """
+
+    folder: str
+    token_bytes: int
+    shard_tokens: int | None
+    starts: Mapping[Split, Sequence[int]] | None = None
+    first_shard: int = 0
+    work: str = WORK
+    piece_bytes: int | None = None
+
+    @classmethod
+    def of_job(
+        cls,
+        folder: OutputPath | str,
+        job: JobRecord,
+        starts: Mapping[Split, Sequence[int]] | None = None,
+    ) -> Layout:
+        """Return the layout of a job's output; where tasks made its shards, `starts` places them.
+
+        Raises:
+            ValueError: If the record is not one that a job could have made.
+        """
+        shard_tokens, task_bytes = (
+            job.settings.get(name) for name in ("shard_tokens", "task_bytes")
+        )
+        for size in (shard_tokens, task_bytes):
+            if size is not None and (not isinstance(size, int) or size < 1):
+                raise ValueError(f"shards of {size!r}")
+        if task_bytes is not None and starts is None:
+            starts = {split: [] for split in SPLITS}
+        return cls(str(folder), int(job.dtype[4:]) // 8, shard_tokens, starts)
+
+    def of_task(self, number: int, folder: str, work: str, piece_bytes: int | None) -> Layout:
+        """Return where one task writes: all of it goes to the shard that has its number."""
+        return replace(
+            self,
+            folder=folder,
+            starts={split: [0] for split in SPLITS},
+            first_shard=number,
+            work=work,
+            piece_bytes=piece_bytes,
+        )
+
+    @property
+    def is_by_task(self) -> bool:
+        """Whether every task makes a shard of its own."""
+        return self.starts is not None
+
+    def file_name(self, split: Split, shard: int) -> str:
+        """Return a file's final name."""
+        is_one = self.shard_tokens is None and self.starts is None
+        return f"{split}.bin" if is_one else f"{split}_shard_{shard:05}.bin"
+
+    def partial_path(self, split: Split, shard: int) -> Path:
+        """Return where a file is written until the job is done, if that is in a folder."""
+        return Path(self.folder, self.work, self.file_name(split, shard) + ".partial")
+
+    def final_path(self, split: Split, shard: int) -> Path:
+        """Return where a file stands when the job is done, if that is in a folder."""
+        return Path(self.folder, self.file_name(split, shard))
+
+    def finished_path(self, split: Split, shard: int) -> OutputPath:
+        """Return where a finished file is read: in a folder, or in an object store."""
+        return output_path(self.folder) / self.file_name(split, shard)
+
+    def num_shards(self, split: Split, num_tokens: int) -> int:
+        """Return how many files a split has; an empty one has one."""
+        if self.starts is not None:
+            return len(self.starts[split])
+        return 1 if self.shard_tokens is None else max(-(-num_tokens // self.shard_tokens), 1)
+
+    def shard_size(self, split: Split, num_tokens: int, shard: int) -> int:
+        """Return how many tokens of a split of `num_tokens` one file holds."""
+        if self.starts is not None:
+            ends = [*self.starts[split][shard + 1 : shard + 2], num_tokens]
+            return ends[0] - self.starts[split][shard]
+        if self.shard_tokens is None:
+            return num_tokens
+        return min(num_tokens - shard * self.shard_tokens, self.shard_tokens)
+
+    def check_shards(self, num_tokens: int) -> None:
+        """Refuse so many shards that their names would no longer sort in order."""
+        if self.shard_tokens and num_tokens // self.shard_tokens >= MAX_SHARDS:
+            raise UsageError(
+                f"about {num_tokens // self.shard_tokens} shards are too many",
+                where="--shard-tokens",
+                next_step=f"pass `--shard-tokens {num_tokens // 1000 + 1}` or more",
+            )
+
+    def iter_places(
+        self, split: Split, offset: int, num_tokens: int
+    ) -> Iterator[tuple[int, int, int]]:
+        """Divide a run of tokens at shard borders: (shard, offset inside it, tokens)."""
+        while num_tokens > 0:
+            shard, inside, size = self._find(split, offset, num_tokens)
+            fitting = min(num_tokens, size - inside)
+            yield shard, inside, fitting
+            offset, num_tokens = offset + fitting, num_tokens - fitting
+
+    def _find(self, split: Split, offset: int, num_tokens: int) -> tuple[int, int, int]:
+        """Return the shard at an offset, the place inside it, and how much it can hold."""
+        if self.starts is None:
+            size = self.shard_tokens or offset + num_tokens
+            return *divmod(offset, size), size
+        starts = self.starts[split]
+        # Of shards without a token, which start where the next one does, the last is taken.
+        idx = bisect_right(starts, offset) - 1
+        end = starts[idx + 1] if idx + 1 < len(starts) else offset + num_tokens
+        return self.first_shard + idx, offset - starts[idx], end - starts[idx]

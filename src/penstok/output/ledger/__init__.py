@@ -1,0 +1,1 @@
+"""The ledger: one line per finished unit, each with its own checksum."""

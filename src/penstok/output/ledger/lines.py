@@ -1,0 +1,376 @@
+"""The lines of a ledger: how each is written, read, and proved by a checksum of its own.
+
+It knows one line at a time, opens no file and adds nothing up. `checkpoints` writes them, `ledger`
+reads them in order, `verification.salvage` what is left of them.
+
+    {"format": "penstok ledger", ...}   what shapes the bytes
+    {"input": 0, "path": ...}            an input, before its first unit
+    {"unit": 0, "input": 0, ...}         a finished unit
+    {"task": 3}                          a task: its shards begin with the next unit
+    {"run": {...}, "skipped": {...}}     the end of a finished job
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, field, fields
+from operator import attrgetter
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import xxhash
+
+from penstok.types import (
+    MAX_LISTED_RECORDS,
+    SPLITS,
+    UNKNOWN_END,
+    Compression,
+    Counts,
+    Encoded,
+    Finished,
+    InputFormat,
+    JobRecord,
+    Passed,
+    Receipt,
+    Segment,
+    SkippedRecord,
+    Source,
+    Split,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from penstok.types import Unit
+
+__all__ = [
+    "INPUT_START",
+    "MAX_LINE_BYTES",
+    "TASK_START",
+    "UNIT_START",
+    "Ending",
+    "InputLines",
+    "UnitLine",
+    "format_ending",
+    "format_input",
+    "format_job",
+    "format_line",
+    "format_task",
+    "format_unit",
+    "line_body",
+    "read_ending",
+    "read_input",
+    "read_job",
+    "read_task",
+    "read_unit",
+    "renumber_unit",
+]
+
+_FORMAT, _VERSION = "penstok ledger", 1
+_CHECK = b',"check":"'
+UNIT_START, INPUT_START, TASK_START = b'{"unit":', b'{"input":', b'{"task":'
+# No line of a job is longer; a file that is no ledger may be one line of any size.
+MAX_LINE_BYTES = 256 << 20
+_MAX_NUMBER = 1 << 62
+_Number = Annotated[int, msgspec.Meta(ge=0, lt=_MAX_NUMBER)]
+_Digest = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
+_ContentDigest = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{16}$")]
+# Made once, for millions of lines: `json.dumps` makes an encoder each time, and `asdict` copies all
+# that it meets.
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+_COUNT_NAMES = [each.name for each in fields(Counts)]
+_segment_values: Callable[[Segment], tuple[Any, ...]] = attrgetter(
+    *(each.name for each in fields(Segment))
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """The last line of a finished job: how it ran, and which inputs were skipped."""
+
+    run: dict[str, Any]
+    skipped: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _InputLine:
+    input: _Number
+    path: str
+    bytes: _Number
+    mtime_ns: Annotated[int, msgspec.Meta(gt=-_MAX_NUMBER, lt=_MAX_NUMBER)]
+    edges: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{16}$")]
+    format: InputFormat
+    end: _Number | None
+    compression: Compression | None = None
+    stream: bool = False
+    empty: bool = False
+    window: _Number = 0
+    rows: _Number = 0
+    content: _Number = 0
+    version: str = ""
+    index: _Number = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _PerSplit:
+    train: _Number
+    val: _Number
+
+
+@dataclass(frozen=True, slots=True)
+class UnitLine:
+    """What a line says of a unit."""
+
+    unit: _Number
+    input: _Number
+    start: _Number
+    end: _Number
+    counts: Counts
+    documents: _PerSplit
+    carried: tuple[Split, _Number]
+    carried_special: bool
+    open: Split | None
+    open_special: bool
+    segments: list[tuple[Split, _Number, _Number, _Number, _Digest]]
+    skipped: list[tuple[_Number, str]] = field(default_factory=list)
+    stream: tuple[_Number, _ContentDigest, _Number | None] | None = None
+
+    @property
+    def passed(self) -> Passed | None:
+        """How far a stream was read at the unit's end."""
+        return None if self.stream is None else Passed(*self.stream[:2])
+
+    def receipt(self) -> Receipt:
+        """Return where the unit's tokens stand."""
+        return Receipt(self.unit, tuple(Segment(*fields) for fields in self.segments))
+
+    def encoded(self) -> Encoded:
+        """Return what the run knew of the unit before it had a place.
+
+        Raises:
+            ValueError: If its numbers do not add up: whoever can write a ledger can write a
+                checksum.
+        """
+        carried_split, carried_tokens = self.carried
+        tokens: dict[Split, int] = dict.fromkeys(SPLITS, 0)
+        for split, _, _, num_tokens, _ in self.segments:
+            tokens[split] += num_tokens
+        tokens[carried_split] -= carried_tokens
+        counts = self.counts.values()
+        if (
+            min(tokens.values()) < 0
+            or sum(tokens.values()) + carried_tokens != self.counts.tokens
+            or self.documents.train + self.documents.val != self.counts.documents
+            or len(self.skipped) > self.counts.skipped_records
+            or len(self.skipped) < min(self.counts.skipped_records, MAX_LISTED_RECORDS)
+            or not 0 <= min(counts) <= max(counts) < _MAX_NUMBER
+        ):
+            raise ValueError("a unit whose counts do not add up")
+        return Encoded(
+            unit_idx=self.unit,
+            counts=self.counts,
+            tokens=tokens,
+            documents={"train": self.documents.train, "val": self.documents.val},
+            carried_tokens=carried_tokens,
+            carried_special=self.carried_special,
+            open_split=self.open,
+            open_special=self.open_special,
+            skipped=tuple(SkippedRecord(*fields) for fields in self.skipped),
+        )
+
+
+def format_job(job: JobRecord) -> bytes:
+    """Write the first line."""
+    return format_line({"format": _FORMAT, "version": _VERSION, **asdict(job)})
+
+
+def format_input(idx: int, source: Source, end: int) -> bytes:
+    """Write the line of an input; `end` is where the job ends in it, unless nobody knows yet."""
+    marks = {
+        "compression": source.compression,
+        "stream": source.is_stream,
+        "empty": source.is_empty,
+        "window": source.window_bytes,
+        "rows": source.num_rows,
+        "content": source.content_bytes,
+        "version": source.version,
+        "index": source.index_bytes,
+    }
+    return format_line(
+        {
+            "input": idx,
+            "path": source.path,
+            "bytes": source.num_bytes,
+            "mtime_ns": source.mtime_ns,
+            "edges": source.edges,
+            "format": source.format,
+            "end": None if end == UNKNOWN_END else end,
+            **{name: mark for name, mark in marks.items() if mark},
+        }
+    )
+
+
+class InputLines:
+    """Writes each input before its first unit; one without units before the next one's, or last."""
+
+    def __init__(self, sources: Sequence[Source], num_written: int = 0, first: int = 0) -> None:
+        """Go on behind so many that are written; `first` is the number of the first in the job."""
+        self._sources = sources
+        self._num_written = num_written
+        self._first = first
+
+    def before(self, unit: Unit) -> list[bytes]:
+        """Write the inputs that must stand before a unit; units must come in order."""
+        return self._write_up_to(unit.source_idx + 1, unit.source_end)
+
+    def rest(self) -> list[bytes]:
+        """Write the inputs behind the last unit."""
+        return self._write_up_to(len(self._sources), 0)
+
+    def _write_up_to(self, num_inputs: int, last_end: int) -> list[bytes]:
+        first, self._num_written = self._num_written, max(num_inputs, self._num_written)
+        return [
+            format_input(
+                self._first + idx, self._sources[idx], last_end if idx == num_inputs - 1 else 0
+            )
+            for idx in range(first, num_inputs)
+        ]
+
+
+def format_unit(finished: Finished) -> bytes:
+    """Write the line of a unit: all that `Offsets` took from it, and its segments."""
+    unit, encoded = finished.unit, finished.encoded
+    counts = zip(_COUNT_NAMES, encoded.counts.values(), strict=True)
+    skipped = [[record.position, record.reason] for record in encoded.skipped]
+    stream = None
+    if unit.passed is not None:
+        end = None if unit.source_end == UNKNOWN_END else unit.source_end
+        stream = [unit.passed.stored_bytes, unit.passed.digest, end]
+    return format_line(
+        {
+            "unit": unit.index,
+            "input": unit.source_idx,
+            "start": unit.start,
+            "end": unit.end,
+            "counts": {name: count for name, count in counts if count},
+            "documents": encoded.documents,
+            "carried": [finished.grant.carried_split, encoded.carried_tokens],
+            "carried_special": encoded.carried_special,
+            "open": encoded.open_split,
+            "open_special": encoded.open_special,
+            "segments": list(map(_segment_values, finished.receipt.segments)),
+            **({"skipped": skipped} if skipped else {}),
+            **({"stream": stream} if stream else {}),
+        }
+    )
+
+
+def format_ending(ending: Ending) -> bytes:
+    """Write the last line of a finished job."""
+    return format_line(asdict(ending))
+
+
+def format_task(number: int) -> bytes:
+    """Write the line that stands before the units of a task."""
+    return format_line({"task": number})
+
+
+def format_line(content: dict[str, Any]) -> bytes:
+    """Write a line and its checksum."""
+    return _with_check(_encode(content).encode())
+
+
+def _with_check(body: bytes) -> bytes:
+    return body[:-1] + _CHECK + xxhash.xxh3_64_hexdigest(body).encode() + b'"}\n'
+
+
+def renumber_unit(body: bytes, number: int) -> bytes:
+    """Write the line of a unit again under another number.
+
+    The rest is not read: a job of ten million units has as many lines to number.
+    """
+    return _with_check(b"%b%d%b" % (UNIT_START, number, body[body.index(b",") :]))
+
+
+def line_body(line: bytes) -> bytes | None:
+    """Return a line without its checksum; None if it is torn or damaged."""
+    at = line.rfind(_CHECK)
+    body = line[:at] + b"}"
+    return body if at >= 0 and line == _with_check(body) else None
+
+
+def read_job(body: bytes) -> JobRecord:
+    """Read the first line.
+
+    Raises:
+        ValueError: If it is none, of another version, or says what no job could be.
+    """
+    content = json.loads(body)
+    if (content.pop("format", None), content.pop("version", None)) != (_FORMAT, _VERSION):
+        raise ValueError("of another version")
+    job = msgspec.convert(content, JobRecord)
+    tokenizer = job.tokenizer
+    if not (0 <= tokenizer.eot_id < tokenizer.vocab_size <= 1 << int(job.dtype[4:])):
+        raise ValueError("ids that do not fit")
+    if not 0 <= (tokenizer.bos_id or 0) < tokenizer.vocab_size:
+        raise ValueError("a begin-of-text id that does not fit")
+    if not 0 < job.unit_bytes < _MAX_NUMBER:
+        raise ValueError("units without sense")
+    return job
+
+
+def read_input(body: bytes) -> tuple[int, Source, int]:
+    """Read the line of an input: its number, what it was, and where the job ends in it.
+
+    Raises:
+        ValueError: If it is none, or names what no system allows.
+    """
+    line = msgspec.convert(json.loads(body), _InputLine)
+    end = UNKNOWN_END if line.end is None else line.end
+    os.fsencode(line.path)
+    source = Source(
+        line.path,
+        line.bytes,
+        line.mtime_ns,
+        line.edges,
+        line.format,
+        line.compression,
+        is_stream=line.stream,
+        is_empty=line.empty,
+        window_bytes=line.window,
+        num_rows=line.rows,
+        content_bytes=line.content,
+        version=line.version,
+        index_bytes=line.index,
+    )
+    if end > source.size or "\0" in line.path:
+        raise ValueError("an input without sense")
+    return line.input, source, end
+
+
+def read_unit(body: bytes) -> UnitLine:
+    """Read the line of a unit.
+
+    Raises:
+        ValueError: If it is none.
+    """
+    return msgspec.json.decode(body, type=UnitLine)
+
+
+def read_task(body: bytes) -> int:
+    """Read the line that begins a task.
+
+    Raises:
+        ValueError: If it is none.
+    """
+    return msgspec.json.decode(body, type=dict[str, _Number])["task"]
+
+
+def read_ending(body: bytes) -> Ending:
+    """Read the last line of a finished job.
+
+    Raises:
+        ValueError: If it is none.
+    """
+    return msgspec.convert(json.loads(body), Ending)

@@ -1,0 +1,266 @@
+"""The manifest: what a finished job is, for ever.
+
+It reads, writes and compares `manifest.json` (version 1, described in
+`docs/reference/manifest.md`); it looks at no token. The pipeline writes it last; `dataset` and
+the commands that look at an output begin with it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from dataclasses import asdict, dataclass, field, replace
+from itertools import accumulate
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+import xxhash
+
+from penstok.errors import DamageError
+from penstok.output.layout import JOB, LEDGER, MANIFEST, WORK, Layout
+from penstok.types import SPLITS, Split, TokenizerRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from penstok.output.ledger.lines import Ending
+    from penstok.output.offsets import Offsets
+    from penstok.storage.object_paths import OutputPath
+    from penstok.types import JobRecord, Source
+
+__all__ = [
+    "FileRecord",
+    "InputRecord",
+    "Manifest",
+    "NewerManifestError",
+    "SplitRecord",
+    "digest_inputs",
+    "host_facts",
+    "make_manifest",
+]
+
+_FORMAT, _VERSION = "penstok", 1
+
+
+class KnowsDigests(Protocol):
+    """Knows the digest of each output file."""
+
+    def of(self, split: Split, shard: int) -> str:
+        """Return that of one."""
+        ...
+
+
+class NewerManifestError(DamageError):
+    """The manifest is of a version that this one cannot know: not damaged, and not to be mended."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileRecord:
+    """One output file; `digest` is an xxh3_128 over the digests of its segments."""
+
+    path: str
+    bytes: int
+    tokens: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class SplitRecord:
+    """One split and its files in order."""
+
+    documents: int
+    tokens: int
+    files: list[FileRecord]
+
+
+@dataclass(frozen=True, slots=True)
+class InputRecord:
+    """What came from one input; `reasons` are those of the first records that were skipped."""
+
+    path: str
+    bytes: int
+    documents: int
+    tokens: int
+    skipped: int
+    invalid_utf8: int
+    reason: str | None = None
+    format: str | None = None
+    compression: str | None = None
+    reasons: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A finished job: what went in, what came out, with which settings."""
+
+    penstok: str
+    tokenizer: TokenizerRecord
+    dtype: str
+    byte_order: str
+    splits: dict[Split, SplitRecord]
+    inputs: list[InputRecord]
+    inputs_digest: str
+    counts: dict[str, int]
+    settings: dict[str, Any]
+    run: dict[str, Any]
+
+    def to_json(self) -> str:
+        """Write it as text, one input a line."""
+        content = {"format": _FORMAT, "version": _VERSION, **asdict(replace(self, inputs=[]))}
+        inputs = ",\n    ".join(json.dumps(asdict(record)) for record in self.inputs)
+        text = json.dumps(content, indent=2)
+        return text.replace('"inputs": []', f'"inputs": [\n    {inputs}\n  ]', 1) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str, path: OutputPath) -> Manifest:
+        """Read it from text; refuse what this version cannot know.
+
+        Raises:
+            DamageError: If it is no manifest, or one of a later version.
+        """
+        try:
+            content = json.loads(text)
+            if content.get("format") != _FORMAT:
+                raise _damage("this is not a penstok manifest", path)
+            if content.get("version") != _VERSION:
+                raise NewerManifestError(
+                    f"manifest version {content.get('version')} is newer than this penstok",
+                    where=str(path),
+                    next_step="upgrade: `pip install --upgrade penstok`",
+                )
+            manifest = msgspec.convert(content, cls)
+            if any(Path(name).name != name or name == ".." for name in manifest.files()):
+                raise _damage("the manifest names files outside its folder", path)
+            return manifest
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise _damage(f"the manifest is damaged ({error!r})", path) from error
+
+    @classmethod
+    def load(cls, folder: OutputPath) -> Manifest:
+        """Read the manifest of a finished job.
+
+        Raises:
+            DamageError: If the folder holds no finished job.
+        """
+        path = folder / MANIFEST
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            records = [folder / WORK / name for name in (LEDGER, JOB)]
+            is_unfinished = any(record.exists() for record in records)
+            raise DamageError(
+                "the job here is not finished"
+                if is_unfinished
+                else "there is no finished job here",
+                where=str(folder),
+                next_step="run the command that was started here again: it continues"
+                if is_unfinished
+                else f"make one: `penstok tokenize INPUT... -o {folder}`",
+            ) from error
+        return cls.from_json(text, path)
+
+    def shard_starts(self) -> dict[Split, list[int]] | None:
+        """Return where the shards of each split start, if tasks made them."""
+        if self.settings.get("task_bytes") is None:
+            return None
+        return {
+            split: list(accumulate((file.tokens for file in record.files[:-1]), initial=0))
+            for split, record in self.splits.items()
+        }
+
+    def files(self) -> list[str]:
+        """Return the names of all output files."""
+        return [file.path for split in SPLITS for file in self.splits[split].files]
+
+
+def make_manifest(
+    *,
+    job: JobRecord,
+    sources: Sequence[Source],
+    offsets: Offsets,
+    digests: KnowsDigests,
+    ending: Ending,
+    starts: Mapping[Split, Sequence[int]] | None = None,
+) -> Manifest:
+    """Sum up a job whose tokens are all written: from a run, or from its ledger.
+
+    Args:
+        job: What shaped the bytes.
+        sources: The inputs.
+        offsets: The totals.
+        digests: Those of the files.
+        ending: How it ran.
+        starts: Where the shards of tasks start, if tasks made them.
+    """
+    layout = Layout.of_job(Path(), job, starts)
+    splits = {}
+    for split in SPLITS:
+        total = offsets.tokens[split]
+        files = [
+            FileRecord(
+                layout.file_name(split, shard),
+                layout.shard_size(split, total, shard) * layout.token_bytes,
+                layout.shard_size(split, total, shard),
+                digests.of(split, shard),
+            )
+            for shard in range(layout.num_shards(split, total))
+        ]
+        splits[split] = SplitRecord(offsets.documents[split], total, files)
+    counts = asdict(offsets.counts)
+    counts["skipped_records"] += len(ending.skipped)
+    counts["empty_documents"] += sum(1 for source in sources if source.is_empty)
+    return Manifest(
+        penstok=job.penstok,
+        tokenizer=job.tokenizer,
+        dtype=job.dtype,
+        byte_order="little",
+        splits=splits,
+        inputs=[
+            *(_input_record(source, idx, offsets) for idx, source in enumerate(sources)),
+            *(InputRecord(path, 0, 0, 0, 1, 0, why) for path, why in ending.skipped.items()),
+        ],
+        inputs_digest=digest_inputs(sources),
+        counts=counts,
+        settings=job.settings,
+        run=ending.run,
+    )
+
+
+def digest_inputs(sources: Iterable[Source]) -> str:
+    """Cover the names, sizes, times and edges of all inputs, to notice a change."""
+    digest = xxhash.xxh3_128()
+    for source in sources:
+        line = f"{source.path}\0{source.num_bytes}\0{source.mtime_ns}\0{source.edges}\n"
+        digest.update(line.encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()
+
+
+def _input_record(source: Source, idx: int, offsets: Offsets) -> InputRecord:
+    counts = offsets.of_source(idx)
+    return InputRecord(
+        source.path,
+        source.num_bytes,
+        counts.documents,
+        counts.tokens,
+        counts.skipped_records,
+        counts.invalid_utf8,
+        format=source.format,
+        compression=source.compression,
+        reasons=offsets.reasons_of(idx),
+    )
+
+
+def host_facts() -> dict[str, Any]:
+    """Say what kind of machine this is, without saying which."""
+    return {
+        "python": platform.python_version(),
+        "system": platform.system(),
+        "machine": platform.machine(),
+        "cores": os.cpu_count(),
+    }
+
+
+def _damage(what: str, path: OutputPath) -> DamageError:
+    return DamageError(what, where=str(path), next_step="make the output anew with `--overwrite`")

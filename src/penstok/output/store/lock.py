@@ -1,0 +1,94 @@
+"""One job at a time in a folder: a lock that outlives no process.
+
+It knows nothing of what the folder is for. The store takes it; the workers inherit it, so that it
+holds until the last process that could write is gone.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import time
+from typing import TYPE_CHECKING
+
+import psutil
+
+from penstok.errors import LockedError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["take_lock"]
+
+_ORPHAN_SECONDS = 30.0
+
+
+def take_lock(path: Path) -> int:
+    """Lock the file that is called `path` now and write our name in it; return it open.
+
+    Its folder is made where it is missing. A run that was killed leaves a lock nobody holds, which
+    is free; its workers hold it until they notice, a moment later.
+
+    Raises:
+        LockedError: If another run holds it.
+    """
+    deadline = time.monotonic() + _ORPHAN_SECONDS
+    while True:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        except FileNotFoundError:
+            continue
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            if _owner_lives(path) or time.monotonic() > deadline:
+                raise _locked(path) from None
+            time.sleep(0.05)
+            continue
+        if _is_current(lock, path):
+            _write_owner(lock, path)
+            return lock
+        os.close(lock)
+
+
+def _is_current(lock: int, path: Path) -> bool:
+    """Tell whether a lock is still called `path`: its last owner may just have deleted it."""
+    try:
+        return os.fstat(lock).st_ino == path.stat().st_ino
+    except FileNotFoundError:
+        return False
+
+
+def _locked(path: Path) -> LockedError:
+    return LockedError(
+        f"another run is writing here ({_owner(path)})",
+        where=str(path.parent.parent),
+        next_step="wait for it, or choose another `-o`",
+    )
+
+
+def _write_owner(lock: int, path: Path) -> None:
+    try:
+        os.truncate(lock, 0)
+        os.pwrite(lock, f"pid {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+    except OSError:
+        path.unlink()
+        os.close(lock)
+        raise
+
+
+def _owner(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8").strip() or "owner unknown"
+    except (OSError, UnicodeDecodeError):
+        return "owner unknown"
+
+
+def _owner_lives(path: Path) -> bool:
+    """Tell whether the owner may be alive; on another machine it may always be."""
+    words = _owner(path).split()
+    is_here = len(words) == 4 and words[3] == socket.gethostname()
+    return not (is_here and words[1].isdecimal() and not psutil.pid_exists(int(words[1])))

@@ -1,0 +1,70 @@
+"""Numbers as people write them: counts with K M G, bytes also with KiB MiB GiB.
+
+It parses and formats, nothing else. The command line and the messages use it.
+"""
+
+from __future__ import annotations
+
+import re
+
+from penstok.errors import UsageError
+
+__all__ = ["format_bytes", "format_count", "format_seconds", "parse_bytes", "parse_count"]
+
+_NUMBER = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*([a-zA-Z]*)\s*")
+_COUNT_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9, "t": 10**12}
+_BYTE_UNITS = {
+    "": 1,
+    "b": 1,
+    **{
+        f"{letter}{tail}": 10**power
+        for letter, power in zip("kmgt", (3, 6, 9, 12), strict=True)
+        for tail in ("", "b")
+    },
+    **{f"{letter}ib": 2**power for letter, power in zip("kmgt", (10, 20, 30, 40), strict=True)},
+}
+
+
+def parse_count(text: str, flag: str) -> int:
+    """Read a count such as `500M`."""
+    return _parse(text, flag, _COUNT_UNITS, "a count such as `500M` (K, M, G are powers of ten)")
+
+
+def parse_bytes(text: str, flag: str) -> int:
+    """Read a number of bytes such as `1GiB` or `900MB`."""
+    return _parse(text, flag, _BYTE_UNITS, "a size such as `1GiB` or `900MB`")
+
+
+def _parse(text: str, flag: str, units: dict[str, int], expected: str) -> int:
+    match = _NUMBER.fullmatch(text)
+    if match is None or match[2].lower() not in units:
+        raise UsageError(f"`{text}` is not {expected}", where=flag, next_step=f"pass {expected}")
+    return round(float(match[1]) * units[match[2].lower()])
+
+
+def format_count(number: float) -> str:
+    """Write a count shortly: 412, 61.2K, 16.0G."""
+    return _scaled(number, 1000, ("", "K", "M", "G", "T"))
+
+
+def format_bytes(number: float) -> str:
+    """Write a size in bytes shortly, in powers of ten: 412 B, 1.5 GB."""
+    return _scaled(number, 1000, (" B", " kB", " MB", " GB", " TB"))
+
+
+def format_seconds(seconds: float) -> str:
+    """Write a duration: 3.2 s, 12:04, 3:20:11."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def _scaled(number: float, step: int, names: tuple[str, ...]) -> str:
+    place = 0
+    while abs(number) >= step * 0.9995 and place < len(names) - 1:
+        number /= step
+        place += 1
+    whole = place == 0 and number == int(number)
+    return f"{int(number)}{names[place]}" if whole else f"{number:.3g}{names[place]}"

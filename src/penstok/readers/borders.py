@@ -1,0 +1,232 @@
+"""Where the units and pieces of a text file meet: a function of the file's bytes alone.
+
+Any worker finds the same border from the same position, whatever the unit size, and looks only at
+bytes near it. Nothing here reads documents. Both text readers stand on it.
+
+A *break* is a position at which dividing changes no token: a document's start, or a cut inside
+one. Text without a break for more than `MAX_RUN_BYTES` is divided all the same, at a multiple of
+`MAX_RUN_BYTES`: a *forced cut*, which can change tokens and is counted.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from penstok.errors import InputError
+
+if TYPE_CHECKING:
+    from penstok.inputs.files import OpenInput
+    from penstok.readers.base import CutRule
+
+__all__ = ["MAX_RUN_BYTES", "Borders", "overlaps_itself", "refuse_long_document"]
+
+MAX_RUN_BYTES = 1 << 20
+# A unit ends at a document's start if there is one this near, else inside the document.
+_PATIENCE_BYTES = 1 << 20
+# What a cut rule must see on both sides of a position: one UTF-8 character.
+_CONTEXT_BYTES = 4
+# Text has a cut every few words: a small first look costs least, a quarter of one of 4 KiB.
+_FIRST_LOOK_BYTES = 1 << 8
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_CONTINUATION_BYTES = bytes(range(0x80, 0xC0))
+
+
+@lru_cache(maxsize=4)
+def overlaps_itself(separator: bytes) -> bool:
+    """Tell whether two places of a separator can share bytes, as in two newlines of three."""
+    return any(separator.startswith(separator[shift:]) for shift in range(1, len(separator)))
+
+
+def _period(separator: bytes) -> int:
+    """Return the period that all overlaps of a separator share; 0 if there is none.
+
+    It is 1 for two newlines and 2 for two pairs of carriage return and newline.
+    """
+    shifts = [at for at in range(1, len(separator)) if separator.startswith(separator[at:])]
+    shared = bool(shifts) and all(shift % shifts[0] == 0 for shift in shifts)
+    return shifts[0] if shared else 0
+
+
+def refuse_long_document(place: str, limit_bytes: int) -> InputError:
+    """Say that a document must stay whole and is too long for that."""
+    return InputError(
+        f"a document of more than {limit_bytes >> 10} KiB: with this tokenizer documents are not "
+        "divided, and it does not fit the memory of a worker",
+        where=place,
+        next_step="pass more `--memory` or fewer `--workers`, or divide the document",
+    )
+
+
+class Borders:
+    """Finds borders in one open input."""
+
+    def __init__(self, file: OpenInput, separator: bytes, cuts: CutRule) -> None:
+        self._file = file
+        self._separator = separator
+        self._cuts = cuts
+        self._overlaps = overlaps_itself(separator)
+        self._period = _period(separator)
+        self.size = file.size
+        head = file.read_at(0, len(_BYTE_ORDER_MARK))
+        self.text_start = len(head) if head == _BYTE_ORDER_MARK else 0
+
+    def mark_bytes(self, start: int) -> int:
+        """Return how many bytes of byte order mark stand before a unit that starts at `start`."""
+        return self.text_start if start == self.text_start else 0
+
+    def unit_border(self, position: int) -> tuple[int, bool]:
+        """Move a unit's nominal edge to its border; tell whether a document starts there."""
+        if position <= self.text_start:
+            return self.text_start, True
+        if self._cuts.max_document_bytes is not None:
+            return self._document_after(position, self._cuts.max_document_bytes), True
+        patience_end = position + _PATIENCE_BYTES
+        document = self._first_document(position, min(patience_end, self.size))
+        if document is not None:
+            return document, True
+        if patience_end >= self.size:
+            return self.size, True
+        border = self.next_border(position)
+        return border, border == self.size or self._first_document(border, border + 1) == border
+
+    def next_border(self, position: int) -> int:
+        """Find the first break or forced cut at or after `position`."""
+        grid = -(-position // MAX_RUN_BYTES) * MAX_RUN_BYTES
+        found = self._first_break(position, grid)
+        if found is None:
+            found = self._first_break(grid, grid + MAX_RUN_BYTES)
+        return self._whole_character(grid) if found is None else found
+
+    def forced_cuts(self, start: int, end: int) -> list[int]:
+        """List the forced cuts after `start`, up to and with `end`."""
+        if self._cuts.max_document_bytes is not None:
+            return []
+        first = start // MAX_RUN_BYTES * MAX_RUN_BYTES
+        forced = [
+            self._whole_character(grid)
+            for grid in range(max(first, MAX_RUN_BYTES), end + 1, MAX_RUN_BYTES)
+            if self._first_break(grid, grid + MAX_RUN_BYTES) is None
+        ]
+        return [cut for cut in forced if start < cut <= end]
+
+    def _document_after(self, position: int, limit_bytes: int) -> int:
+        """Find the first document at or after `position`, inside what one may be long."""
+        if not self._separator:
+            if self.size > limit_bytes:
+                raise refuse_long_document(self._file.source.path, limit_bytes)
+            return self.size
+        end = position + limit_bytes + len(self._separator)
+        document = self._first_document(position, min(end, self.size))
+        if document is None and end < self.size:
+            raise refuse_long_document(
+                f"{self._file.source.path}, around byte {position}", limit_bytes
+            )
+        return self.size if document is None else document
+
+    def first_cut(self, start: int, end: int, *, at_line: bool = False) -> int | None:
+        """Find the first cut inside a document from `start` to before `end`."""
+        mask = self._cuts.line_mask if at_line else self._cuts.mask
+        look = _FIRST_LOOK_BYTES
+        while start < end:
+            stop = min(start + look, end)
+            left = max(start - _CONTEXT_BYTES, self.text_start)
+            window = self._file.read_at(left, stop + _CONTEXT_BYTES)
+            marked = mask(np.frombuffer(window, np.uint8))[start - left : stop - left]
+            for found in np.flatnonzero(marked).tolist():
+                if not self._touches_separator(start + found):
+                    return start + int(found)
+            start, look = stop, look * 4
+        return None
+
+    def _first_break(self, start: int, end: int) -> int | None:
+        """Find the first break from `start` to before `end`; the end of the file is one."""
+        if start >= self.size:
+            return self.size
+        stop = min(end, self.size)
+        document = self._first_document(start, stop)
+        cut = self.first_cut(start, stop if document is None else document)
+        if cut is not None:
+            return cut
+        if document is not None:
+            return document
+        return self.size if self.size < end else None
+
+    def _first_document(self, start: int, end: int) -> int | None:
+        """Find where a document starts, that is a separator ends, from `start` to before `end`."""
+        length = len(self._separator)
+        if not length:
+            return None
+        found = self._find_separator(max(start - length, self.text_start), end - 1)
+        if found is None or not self._overlaps:
+            return None if found is None else found + length
+        return self._resolve_overlaps(found, start, end)
+
+    def _find_separator(self, start: int, end: int) -> int | None:
+        """Find the first separator that lies between `start` and `end`."""
+        length = len(self._separator)
+        look = _FIRST_LOOK_BYTES + length
+        while start + length <= end:
+            stop = min(start + look, end)
+            found = self._file.read_at(start, stop).find(self._separator)
+            if found >= 0:
+                return start + found
+            start, look = stop - length + 1, look * 4
+        return None
+
+    def _resolve_overlaps(self, found: int, start: int, end: int) -> int | None:
+        """Of separators that overlap, take those that a reader coming from the left would.
+
+        With a separator like two newlines, five newlines in a row hold four of them; two count.
+        """
+        length = len(self._separator)
+        taken = self._first_overlapping(found)
+        if self._period:
+            # Inside the run, every so many bytes one is taken: jump to the last before `start`.
+            step = -(-length // self._period) * self._period
+            taken += max(start - length - taken, 0) // step * step
+        while (at := self._find_separator(taken, end - 1)) is not None:
+            if at + length >= start:
+                return at + length
+            taken = at + length
+        return None
+
+    def _first_overlapping(self, found: int) -> int:
+        """Walk back over separators that overlap, to the first of them."""
+        if self._period:
+            run = self._run_start(found)
+            return found - (found - run) // self._period * self._period
+        length = len(self._separator)
+        while True:
+            left = max(found - length + 1, self.text_start)
+            earlier = self._file.read_at(left, found + length - 1).find(self._separator)
+            if earlier < 0:
+                return found
+            found = left + earlier
+
+    def _run_start(self, position: int) -> int:
+        """Walk back over text that repeats with the separator's period."""
+        period = self._period
+        while position > self.text_start:
+            left = max(position - MAX_RUN_BYTES // 16, self.text_start)
+            text = np.frombuffer(self._file.read_at(left, position + period), np.uint8)
+            differing = np.flatnonzero(text[:-period] != text[period:])
+            if len(differing):
+                return left + int(differing[-1]) + 1
+            position = left
+        return position
+
+    def _touches_separator(self, position: int) -> bool:
+        """Tell whether dividing at `position` would divide a separator."""
+        length = len(self._separator)
+        if length < 2:
+            return False
+        around = self._file.read_at(position - length + 1, position + length - 1)
+        return self._separator in around
+
+    def _whole_character(self, position: int) -> int:
+        """Move past the rest of a UTF-8 character."""
+        rest = self._file.read_at(position, position + _CONTEXT_BYTES - 1)
+        return position + len(rest) - len(rest.lstrip(_CONTINUATION_BYTES))

@@ -1,0 +1,158 @@
+"""The bytes of one unit in memory, with the questions readers ask of them.
+
+It opens nothing and knows no documents. Readers load a unit into it and point blocks at its view.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from penstok.types import Counts
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from penstok.inputs.files import OpenInput
+    from penstok.readers.base import FindAll
+
+__all__ = ["UnitBuffer"]
+
+_ASCII_SPACE = b" \n\r\t\v\f"
+_TRIM_LOOK_BYTES = 1 << 16
+_WIDE_SPACE = (
+    *(chr(code).encode() for code in (0x85, 0xA0, 0x1680, 0x2028, 0x2029, 0x202F, 0x205F, 0x3000)),
+    *(chr(code).encode() for code in range(0x2000, 0x200B)),
+)
+
+
+def _commonness(byte: int) -> int:
+    """Rank how often a byte stands in text: signs seldom, then letters and digits, then space."""
+    return 2 if byte in b" \n" else 1 if chr(byte).isalnum() else 0
+
+
+class UnitBuffer:
+    """The bytes of one unit, in memory that is used again for the next.
+
+    Positions count from `origin`, the place in the file at which the loaded bytes begin.
+    """
+
+    def __init__(self, find_all: FindAll | None = None) -> None:
+        """Take the kernel's search, where it is built: five times as fast as numpy's."""
+        self._find_all = find_all
+        self._bytes = bytearray()
+        self.view = memoryview(self._bytes)
+        self.origin = 0
+
+    def load(self, file: OpenInput, start: int, end: int) -> None:
+        """Read the file from `start` to `end`."""
+        file.read_into(self.room(end - start), start)
+        self.origin = start
+
+    def room(self, size: int) -> memoryview:
+        """Return room for what is made in memory instead of read."""
+        if size > len(self._bytes):
+            # Units differ a little in size: leave room, so that the next one fits too.
+            self._bytes = bytearray(size + size // 16)
+        self.view = memoryview(self._bytes)[:size]
+        self.origin = 0
+        return self.view
+
+    def find_last(self, wanted: bytes, start: int, end: int) -> int:
+        """Find the last `wanted`; -1 if it is not there."""
+        return self._bytes.rfind(wanted, start, end)
+
+    def find(self, wanted: bytes, start: int, end: int) -> int:
+        """Find `wanted`; -1 if it is not there."""
+        return self._bytes.find(wanted, start, end)
+
+    def array(self, start: int, end: int) -> NDArray[np.uint8]:
+        """See a range as numbers."""
+        return np.frombuffer(self.view, np.uint8, end - start, start)
+
+    def trim_left(self, start: int, end: int) -> int:
+        """Return where the text between `start` and `end` begins behind its white space."""
+        while start < end:
+            look = self._bytes[start : min(start + _TRIM_LOOK_BYTES, end)]
+            blank = len(look) - len(look.lstrip(_ASCII_SPACE))
+            start += blank or _starting(look)
+            if not (blank or _starting(look)):
+                break
+        return start
+
+    def trim_right(self, start: int, end: int) -> int:
+        """Return where the text between `start` and `end` ends before its white space."""
+        while start < end:
+            look = self._bytes[max(end - _TRIM_LOOK_BYTES, start) : end]
+            blank = len(look) - len(look.rstrip(_ASCII_SPACE))
+            end -= blank or _ending(look)
+            if not (blank or _ending(look)):
+                break
+        return end
+
+    def count_unit(self, start: int, end: int, mark_bytes: int, forced_cuts: list[int]) -> Counts:
+        """Count what is the same for every way to read a unit that lies from `start` to `end`."""
+        return Counts(
+            input_bytes=end - start + mark_bytes,
+            byte_order_marks=int(mark_bytes > 0),
+            nul_bytes=self.count_nul(start, end),
+            forced_cuts=len(forced_cuts),
+        )
+
+    def count_nul(self, start: int, end: int) -> int:
+        """Count the NUL bytes of a range."""
+        # Finding none runs at memory speed, counting at 1.4 GB/s.
+        return 0 if self._bytes.find(0, start, end) < 0 else self._bytes.count(0, start, end)
+
+    def find_all(self, wanted: bytes, start: int, end: int, most: int) -> NDArray[np.int64]:
+        """Find the first `most` places of `wanted`, which must not overlap itself."""
+        text = np.frombuffer(self.view, np.uint8)
+        if self._find_all is None:
+            return _find_all(text, start, end, wanted)[:most]
+        found = np.empty(min(most, (end - start) // len(wanted) + 1), np.int64)
+        return found[: self._find_all(text, start, end, wanted, found)]
+
+    def mark(
+        self, wanted: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64]
+    ) -> NDArray[np.bool_] | None:
+        """Mark the ranges that hold `wanted`; None if none does, or nothing is wanted."""
+        if not wanted:
+            return None
+        at, stop = int(starts[0]), int(ends[-1])
+        if self._find_all is not None:
+            # That there is none, as nearly everywhere, the kernel sees four times as fast.
+            first = self.find_all(wanted, at, stop, 1)
+            at = int(first[0]) if len(first) else stop
+        marks = None
+        while (at := self._bytes.find(wanted, at, stop)) >= 0:
+            if marks is None:
+                marks = np.zeros(len(starts), np.bool_)
+            idx = int(np.searchsorted(starts, at, "right")) - 1
+            marks[idx] |= at + len(wanted) <= ends[idx]
+            at += len(wanted)
+        return marks
+
+
+def _find_all(text: NDArray[np.uint8], start: int, end: int, wanted: bytes) -> NDArray[np.int64]:
+    """Look for the rarest byte everywhere at once, then at the others there.
+
+    About twice as fast on text as one call of `find` for each place.
+    """
+    probe = min(range(len(wanted)), key=lambda at: _commonness(wanted[at]))
+    stop = max(end - len(wanted) + 1, start)
+    found = np.flatnonzero(text[start + probe : stop + probe] == wanted[probe]) + start
+    for at, byte in enumerate(wanted):
+        if not len(found):
+            break
+        found = found[text[found + at] == byte]
+    return found
+
+
+def _starting(look: bytearray) -> int:
+    """Return the length of the white space that is not ASCII at the start; 0 if there is none."""
+    return next((len(space) for space in _WIDE_SPACE if look.startswith(space)), 0)
+
+
+def _ending(look: bytearray) -> int:
+    return next((len(space) for space in _WIDE_SPACE if look.endswith(space)), 0)

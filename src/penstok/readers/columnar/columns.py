@@ -1,0 +1,130 @@
+"""Which column holds the text, and what to say when there is none.
+
+It reads no rows. Both formats ask it once for each file; the words are those of `--text-key`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstok.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+__all__ = ["TextColumn", "find_text_column", "storage_type"]
+
+_MAX_NAMES = 12  # in a message
+_STEP = "pass another `--text-key`, or leave such files out with `--on-error skip`"
+
+
+@dataclass(frozen=True, slots=True)
+class TextColumn:
+    """A column of text.
+
+    Attributes:
+        key: Its name as the user wrote it.
+        names: The names that lead to it from outside to inside; more than one inside a struct.
+        type: What it holds: text or bytes, perhaps through a dictionary.
+    """
+
+    key: str
+    names: tuple[str, ...]
+    type: pa.DataType
+
+    def pick(self, batch: pa.RecordBatch) -> pa.Array:
+        """Return this column of a batch; null where a struct around it is null."""
+        columns, names = batch.columns, batch.schema.names
+        array = None
+        for name in self.names:
+            if name not in names:
+                raise ValueError(f"a batch has no column `{self.key}`")
+            array = columns[names.index(name)]
+            kind = storage_type(array.type)
+            array = array if kind == array.type else array.storage
+            columns = array.flatten() if _is_struct(kind) else []
+            names = [field.name for field in _children(kind)]
+        if array is None or array.type != self.type:
+            raise ValueError(f"a batch has another kind of column `{self.key}`")
+        return array
+
+
+def find_text_column(schema: pa.Schema, key: str, path: str) -> TextColumn:
+    """Find the column a text key names.
+
+    A column of just that name wins; else dots lead into structs.
+
+    Raises:
+        InputError: If it is missing, there twice, or no text; it names the columns of text.
+    """
+    fields = list(schema)
+    names = (key,) if any(field.name == key for field in fields) else tuple(key.split("."))
+    found = None
+    for depth, name in enumerate(names):
+        named = [field for field in fields if field.name == name]
+        if len(named) != 1:
+            shown = ".".join(names[: depth + 1])
+            what = f"two columns are named `{shown}`" if named else f"text key `{key}` is missing"
+            raise _refusal(what, schema, path)
+        found = storage_type(named[0].type)
+        if depth + 1 < len(names) and not _is_struct(found):
+            outer = ".".join(names[: depth + 1])
+            what = f"text key `{key}` leads into `{outer}`, which is {_describe(found)}"
+            raise _refusal(what, schema, path)
+        fields = _children(found)
+    if found is None or not _is_text(found):
+        raise _refusal(f"text key `{key}` is {_describe(found)}, not text", schema, path)
+    return TextColumn(key, names, found)
+
+
+def storage_type(kind: pa.DataType) -> pa.DataType:
+    """Return how values of a type are stored; differs for extension types alone."""
+    import pyarrow as pa
+
+    return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
+
+
+def _is_struct(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_struct(kind))
+
+
+def _children(kind: pa.DataType) -> list[pa.Field]:
+    return [kind.field(idx) for idx in range(kind.num_fields)] if _is_struct(kind) else []
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(kind):
+        return _is_text(kind.value_type)
+    texts = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
+    return kind in texts or kind in (pa.string_view(), pa.binary_view())
+
+
+def _describe(kind: pa.DataType | None) -> str:
+    import pyarrow as pa
+
+    if kind is None or _is_struct(kind):
+        return "a struct"
+    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    return "a list" if is_list or pa.types.is_fixed_size_list(kind) else f"of type {kind}"
+
+
+def _refusal(what: str, schema: pa.Schema, path: str) -> InputError:
+    names = list(_iter_text_names(list(schema), ""))
+    shown = ", ".join(f"`{name}`" for name in names[:_MAX_NAMES]) or "no column of text"
+    more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+    return InputError(f"{what}; this file has {shown}{more}", where=path, next_step=_STEP)
+
+
+def _iter_text_names(fields: list[pa.Field], prefix: str) -> Iterator[str]:
+    for field in fields:
+        kind = storage_type(field.type)
+        if _is_text(kind):
+            yield prefix + field.name
+        yield from _iter_text_names(_children(kind), f"{prefix}{field.name}.")

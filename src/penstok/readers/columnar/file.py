@@ -1,0 +1,136 @@
+"""One open file of rows, local or not, and what is said when it cannot be read.
+
+It decodes nothing. The formats read from its stream; `sources` opens what is local.
+"""
+
+from __future__ import annotations
+
+import io
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, BinaryIO, cast
+
+import numpy as np
+
+from penstok.errors import InputError
+from penstok.inputs.files import SourceFile
+from penstok.resources import Resource
+from penstok.storage import RemoteFacts, is_url, open_seekable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstok.types import Source
+
+__all__ = ["RowFile", "SourceStream"]
+
+_MAX_REASON = 200
+
+
+class RowFile(Resource):
+    """A file of rows with a stream that can be read at any place; use it in a `with`."""
+
+    def __init__(
+        self, source: Source, stream: BinaryIO | None = None, *, give_back: bool = False
+    ) -> None:
+        """Open a file, local or remote, or take a stream.
+
+        Args:
+            source: What the file was when the job was planned.
+            stream: A binary file that can seek, of what is open already; the caller closes it.
+            give_back: Hand pages of a local file that were read back to the system.
+        """
+        self.source = source
+        self._own = _open(source, give_back=give_back) if stream is None else None
+        self.stream = cast("BinaryIO", self._own) if stream is None else stream
+
+    def close(self) -> None:
+        """Close what was opened here."""
+        if self._own is not None:
+            self._own.close()
+
+    def read_at(self, start: int, size: int) -> memoryview:
+        """Read exactly `size` bytes from `start` on."""
+        view, done = np.empty(size, np.uint8).data, 0
+        self.stream.seek(start)
+        while done < size:
+            count = self.stream.readinto(view[done:])  # type: ignore[attr-defined]
+            if not count:
+                raise EOFError(f"the file ends at byte {start + done}, in the middle of its data")
+            done += count
+        return view
+
+    def announce(self, start: int, end: int) -> None:
+        """Say that a range will be read from start to end, which saves a remote file requests."""
+        announce = getattr(self.stream, "announce", None)
+        if announce is not None:
+            announce(start, end)
+
+    @contextmanager
+    def reading(self, what: str, place: str = "") -> Iterator[None]:
+        """Turn what goes wrong inside into an error that says what and where.
+
+        Args:
+            what: What cannot be read, to stand before a colon and the reason.
+            place: Where in the file.
+        """
+        import pyarrow as pa
+
+        try:
+            yield
+        except (pa.ArrowException, OSError, EOFError, ValueError) as error:
+            lines = str(error).strip().splitlines() or [type(error).__name__]
+            raise InputError(
+                f"{what}: {lines[0][:_MAX_REASON]}",
+                where=self.source.path + (f", {place}" if place else ""),
+                next_step="fetch or make the file again, or leave it out",
+            ) from error
+
+
+def _open(source: Source, *, give_back: bool) -> BinaryIO:
+    if is_url(source.path):
+        facts = RemoteFacts(source.num_bytes, source.version, is_ranged=True)
+        return open_seekable(source.path, facts)
+    return cast("BinaryIO", SourceStream(source, give_back=give_back))
+
+
+class SourceStream(io.RawIOBase):
+    """A local input as a binary file, for libraries that want one."""
+
+    def __init__(self, source: Source, *, give_back: bool = False) -> None:
+        super().__init__()
+        self._file = SourceFile(source)
+        self._give_back = give_back
+        self._at = 0
+
+    def readable(self) -> bool:
+        """Say yes."""
+        return True
+
+    def seekable(self) -> bool:
+        """Say yes."""
+        return True
+
+    def tell(self) -> int:
+        """Return where the next read begins."""
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Move to where the next read begins."""
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._file.source.num_bytes}
+        self._at = base[whence] + offset
+        return self._at
+
+    def readinto(self, buffer: memoryview | bytearray) -> int:  # type: ignore[override]
+        """Fill a buffer, less what lies behind the end of the file."""
+        size = min(len(buffer), max(self._file.source.num_bytes - self._at, 0))
+        self._file.read_into(memoryview(buffer).cast("B")[:size], self._at)
+        if self._give_back:
+            self._file.give_back(self._at, self._at + size)
+        self._at += size
+        return size
+
+    def close(self) -> None:
+        """Close the file."""
+        if not self.closed:
+            self._file.close()
+        super().close()

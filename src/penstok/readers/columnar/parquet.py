@@ -1,0 +1,170 @@
+"""Parquet: one column of one row group at a time, a few rows at a time.
+
+It never holds a row group: pages are read and decoded as rows are asked for. A row group cannot be
+entered in the middle, so what lies before the wanted rows is decoded and thrown away; the place
+that was reached is kept, and later rows go on from there. `open_rows` makes it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from penstok.errors import InputError
+from penstok.readers.columnar.columns import find_text_column
+from penstok.readers.columnar.texts import LEAST_ROW_BYTES, MAX_TEXT_BYTES, RowTexts, UnitDivision
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from penstok.readers.columnar.file import RowFile
+
+__all__ = ["ParquetRows"]
+
+# Without a buffer a whole column chunk would be read at once; its size does not matter.
+_BUFFER_BYTES = 1 << 18
+# A batch is a number of rows, whatever their length: small ones bound what long rows among short
+# ones take, and cost some tens of microseconds each (docs/adr/0015-rows.md). In a small row group
+# no batch can be large.
+_BATCH_BYTES = 1 << 18
+_SMALL_GROUP_BYTES = 1 << 24
+_SMALL_GROUP_BATCH_BYTES = 1 << 19
+_MAX_BATCH_ROWS = 1 << 10
+_LOOK_ROWS = 64
+
+
+class ParquetRows:
+    """One column of text in a parquet file."""
+
+    def __init__(self, file: RowFile, text_key: str) -> None:
+        import pyarrow.parquet as pq
+
+        self._file = file
+        with file.reading("this parquet file is damaged or cut short"):
+            self._parquet = pq.ParquetFile(
+                file.stream,
+                pre_buffer=False,
+                buffer_size=_BUFFER_BYTES,
+                page_checksum_verification=True,
+            )
+            metadata, schema = self._parquet.metadata, self._parquet.schema_arrow
+            groups = [metadata.row_group(idx).num_rows for idx in range(metadata.num_row_groups)]
+            self._column = find_text_column(schema, text_key, file.source.path)
+            leaves = [self._parquet.schema.column(idx).path for idx in range(metadata.num_columns)]
+        # Two where a column is named as a path into another; both are read then, and one is used.
+        path = ".".join(self._column.names)
+        self._leaves = [idx for idx, leaf in enumerate(leaves) if leaf == path]
+        self._starts = [0, *accumulate(groups)]
+        self._cursor: _Cursor | None = None
+        self._text_sizes: dict[int, int] = {}
+        self.num_rows = self._starts[-1]
+        self.index_bytes: int = metadata.serialized_size
+
+    def divide(self, unit_bytes: int) -> Iterator[tuple[int, int]]:
+        """Yield ranges of rows: row groups joined, large ones divided by their average row."""
+        division = UnitDivision(unit_bytes)
+        for idx in range(len(self._starts) - 1):
+            start, end = self._starts[idx : idx + 2]
+            with self._file.reading("this parquet file is damaged", f"row group {idx}"):
+                size = self._text_bytes(idx)
+            if end > start and size > (end - start) * MAX_TEXT_BYTES:
+                raise InputError(
+                    f"a row group with rows of more than {MAX_TEXT_BYTES >> 20} MiB on average",
+                    where=f"{self._file.source.path}, rows {start} to {end - 1}",
+                    next_step="write the file again with shorter texts, or leave it out",
+                )
+            yield from division.add(end - start, size)
+        yield from division.finish()
+
+    def iter_texts(self, start: int, end: int) -> Iterator[RowTexts]:
+        """Yield the texts of a range of rows, some at a time and in order."""
+        while start < end:
+            group = bisect_right(self._starts, start) - 1
+            stop = min(end, self._starts[group + 1])
+            cursor = self._cursor
+            while start < stop:
+                with self._file.reading("these rows are damaged", f"rows {start} to {stop - 1}"):
+                    if cursor is None or cursor.group != group or cursor.row > start:
+                        cursor = self._cursor = self._open_group(group)
+                    texts = cursor.take(start, stop)
+                start = cursor.row
+                yield texts
+                del texts  # else it would stay while the next ones are decoded
+
+    def _open_group(self, group: int) -> _Cursor:
+        start, end = self._starts[group : group + 2]
+        size = self._text_bytes(group)
+        batch_bytes = _SMALL_GROUP_BATCH_BYTES if size <= _SMALL_GROUP_BYTES else _BATCH_BYTES
+        batch_rows = min(max(batch_bytes * (end - start) // (size + 1), 1), _MAX_BATCH_ROWS)
+        return _Cursor(group, start, self._iter_arrays(group, batch_rows))
+
+    def _iter_arrays(self, group: int, batch_rows: int) -> Iterator[pa.Array]:
+        self._announce(group)
+        batches = self._parquet.iter_batches(
+            batch_size=batch_rows,
+            row_groups=[group],
+            columns=[".".join(self._column.names)],
+            use_threads=False,
+        )
+        return map(self._column.pick, batches)
+
+    def _announce(self, group: int) -> None:
+        column = self._parquet.metadata.row_group(group).column(self._leaves[0])
+        # Not every writer says where the dictionary is; some say 0.
+        start = min(column.dictionary_page_offset or 1 << 62, column.data_page_offset)
+        self._file.announce(start, start + column.total_compressed_size)
+
+    def _text_bytes(self, group: int) -> int:
+        """Return about how much text a row group holds.
+
+        A dictionary hides texts that are there many times: where rows seem to be very short, the
+        first ones are looked at.
+        """
+        if group not in self._text_sizes:
+            num_rows = self._starts[group + 1] - self._starts[group]
+            size = self._group_bytes(group)
+            if size < num_rows * LEAST_ROW_BYTES:
+                first = _Cursor(group, 0, self._iter_arrays(group, _LOOK_ROWS)).take(0, _LOOK_ROWS)
+                size = max(size, num_rows * first.num_bytes // first.num_rows)
+            self._text_sizes[group] = size
+        return self._text_sizes[group]
+
+    def _group_bytes(self, group: int) -> int:
+        """Return the size of the column in a row group: unpacked, but with its dictionary."""
+        record = self._parquet.metadata.row_group(group)
+        columns = [record.column(idx) for idx in self._leaves]
+        if not columns or any(column.num_values != record.num_rows for column in columns):
+            raise ValueError(f"its columns do not have {record.num_rows} rows")
+        return sum(column.total_uncompressed_size for column in columns)
+
+
+class _Cursor:
+    """A place in a row group; it only moves forward."""
+
+    def __init__(self, group: int, row: int, arrays: Iterator[pa.Array]) -> None:
+        self.group = group
+        self.row = row
+        self._arrays = arrays
+        self._left: RowTexts | None = None
+
+    def take(self, start: int, stop: int) -> RowTexts:
+        """Return the next rows from `start` on and before `stop`, one or more."""
+        while True:
+            texts = self._next_batch() if self._left is None else self._left
+            past = self.row + texts.num_rows
+            if past > start:
+                break
+            self._left, self.row = None, past
+        first, last = start - self.row, min(stop, past) - self.row
+        self._left = texts.rows(last, texts.num_rows) if last < texts.num_rows else None
+        self.row += last
+        return texts.rows(first, last)
+
+    def _next_batch(self) -> RowTexts:
+        array = next(self._arrays, None)
+        if array is None:
+            raise EOFError(f"it ends at row {self.row}, before the row group should")
+        return RowTexts.from_array(array, self.row)

@@ -1,0 +1,1 @@
+"""CSV and TSV: one record per row, one document per record."""

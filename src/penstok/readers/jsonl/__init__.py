@@ -1,0 +1,1 @@
+"""JSON Lines: one record per line, one document per record."""

@@ -1,0 +1,371 @@
+"""Where text may be divided without changing a token.
+
+It looks at bytes only: no files, no documents. Readers ask it for borders inside long documents;
+`docs/concepts/cuts.md` has the proof of each rule, and a property test tries every candidate.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from penstok.tokenizers import ByteLevel
+from penstok.tokenizers.vocabulary import (
+    CL100K_PATTERN,
+    GPT2_PATTERN,
+    O200K_PATTERN,
+    QWEN2_PATTERN,
+    find_whole_tokens,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from penstok.tokenizers import Tokenizer
+
+__all__ = ["ByteLevelCuts", "DocumentCuts", "find_cuts"]
+
+_SPACE, _NEWLINE, _RETURN, _SLASH = 0x20, 0x0A, 0x0D, 0x2F
+
+
+def find_cuts(tokenizer: Tokenizer, max_document_bytes: int) -> ByteLevelCuts | DocumentCuts:
+    """Return the rules that are proved for a tokenizer; without any, documents stay whole."""
+    if isinstance(tokenizer.model, ByteLevel):
+        return ByteLevelCuts(tokenizer)
+    return DocumentCuts(max_document_bytes)
+
+
+class DocumentCuts:
+    """No rule is proved: text is divided between documents only.
+
+    Attributes:
+        max_document_bytes: A longer document does not fit the memory of a worker.
+    """
+
+    def __init__(self, max_document_bytes: int) -> None:
+        self.max_document_bytes = max_document_bytes
+
+    def mask(self, text: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        """Mark nothing."""
+        return np.zeros(len(text), np.bool_)
+
+    line_mask = mask
+
+
+class ByteLevelCuts:
+    """The rules for byte-level BPE, by the tokenizer's pattern.
+
+    All ask for whole, valid characters, so that text that is repaired later has the same cuts, and
+    look at one character on either side. They hold for text that is normalized later too: nothing
+    is composed across a cut, and what it is made of stays as it is.
+
+    Attributes:
+        max_document_bytes: None: long documents are divided.
+    """
+
+    max_document_bytes: int | None = None
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        model = tokenizer.model
+        if not isinstance(model, ByteLevel):
+            raise TypeError(f"no rule is proved for `{tokenizer.name}`")
+        free = _free_junctions(model.ranks)
+        self._rule = _RULES[model.pattern](free, normalizes=model.normalizer is not None)
+        # A border between two kinds of characters can lie inside a token that is found in text.
+        self._takes_borders = not model.added
+
+    def mask(self, text: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        """Mark every position before which `text` may be divided; the first is never marked.
+
+        What all patterns have in common stands here: behind an ASCII letter or number a match ends
+        before a character of another kind, and the next begins there whatever precedes it. (But an
+        apostrophe can belong to the word, and a newline has rules of its own.)
+        """
+        marked = self._rule.mask(text)
+        return marked | _ascii_borders(text) if self._takes_borders else marked
+
+    def line_mask(self, text: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        """Mark those of them that stand at the end of a line."""
+        if not _is_newline(text).any():
+            # Text without line ends is looked through from end to end for one.
+            return np.zeros(len(text), np.bool_)
+        return self._rule.line_mask(text)
+
+
+class _Gpt2Rule:
+    """GPT-2's pattern.
+
+    1. Before an ASCII white space that follows a character that is no white space. A match of
+       the pattern ends there, nothing looks behind, and no lookahead crosses.
+    2. Between two non-ASCII characters, the first no white space, whose touching bytes stand next
+       to each other in no token (a free junction). Either a match ends there, or no merge can
+       ever cross. (If text is normalized later: between two letters of scripts without blanks,
+       which are never composed with each other.)
+    """
+
+    def __init__(self, free: NDArray[np.bool_], *, normalizes: bool) -> None:
+        self._free = free
+        self._normalizes = normalizes
+
+    def mask(self, text: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        found = _characters(text)
+        marked: NDArray[np.bool_] = found.visible_end & _is_ascii_space(text)
+        if found.wide_start.any():
+            joints = found.wide_end & found.wide_start
+            if self._normalizes:
+                joints &= _between_letters(text)
+            marked |= joints & _look_up_pairs(self._free, text)
+        return marked
+
+    def line_mask(self, text: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        marked: NDArray[np.bool_] = _characters(text).visible_end & (text == _NEWLINE)
+        return marked
+
+
+class _Cl100kRule:
+    """The pattern of cl100k, Llama 3 and Qwen, where a newline can belong to what precedes it.
+
+    1. Before a blank, a tab, a vertical tab or a form feed that follows a character that is no
+       white space. A match ends there, nothing looks behind, and no lookahead crosses.
+    2. Between a newline (or carriage return) and a character that is no white space: whatever
+       matched the newline ends with it.
+    3. At a free junction between two non-ASCII characters, the first no white space, one of them a
+       letter. (Not between two numbers, which are counted from the first, or two others, of which
+       the last may belong to the letters behind it, but only if it is the first.) If text is
+       normalized later, both must be letters.
+    """
+
+    def __init__(self, free: NDArray[np.bool_], *, normalizes: bool) -> None:
+        self._free = free
+        self._normalizes = normalizes
+
+    def mask(self, text: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        found = _characters(text)
+        is_inline_space = _is_ascii_space(text) & ~_is_newline(text)
+        marked: NDArray[np.bool_] = found.visible_end & is_inline_space
+        marked |= _after(_is_newline(text)) & found.visible_start
+        if found.wide_start.any():
+            beside = _between_letters if self._normalizes else _beside_letter
+            joints = found.wide_end & found.wide_start & beside(text)
+            marked |= joints & _look_up_pairs(self._free, text)
+        return marked
+
+    def line_mask(self, text: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        marked: NDArray[np.bool_] = _after(_is_newline(text)) & _characters(text).visible_start
+        return marked
+
+
+class _O200kRule:
+    """The pattern of o200k, where capital and small letters tell words apart.
+
+    1. As cl100k's first.
+    2. As its second, but not before a slash, which goes with the newlines behind a sign.
+    3. Before a full stop or comma of the scripts without blanks, behind a letter of theirs: a word
+       ends there, and what a match begins with does not depend on what precedes it. (Between two
+       letters it does: a word may end before a capital that follows them, if there was a small
+       letter.)
+    """
+
+    def __init__(self, free: NDArray[np.bool_], *, normalizes: bool) -> None:
+        if normalizes:
+            raise TypeError("no rule is proved for o200k with a normalizer")
+
+    def mask(self, text: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        found = _characters(text)
+        is_inline_space = _is_ascii_space(text) & ~_is_newline(text)
+        marked: NDArray[np.bool_] = found.visible_end & is_inline_space
+        marked |= _after(_is_newline(text)) & found.visible_start & (text != _SLASH)
+        if found.wide_start.any():
+            marked |= found.wide_end & _starts(text, _STOPS) & _behind_letter(text)
+        return marked
+
+    def line_mask(self, text: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        starts_line = _characters(text).visible_start & (text != _SLASH)
+        marked: NDArray[np.bool_] = _after(_is_newline(text)) & starts_line
+        return marked
+
+
+# A pattern without a proved rule has no place here, and none in `vocabulary.PATTERNS`.
+_RULES: dict[str, type[_Gpt2Rule | _Cl100kRule | _O200kRule]] = {
+    GPT2_PATTERN: _Gpt2Rule,
+    CL100K_PATTERN: _Cl100kRule,
+    QWEN2_PATTERN: _Cl100kRule,
+    O200K_PATTERN: _O200kRule,
+}
+
+
+def _free_junctions(ranks: dict[bytes, int]) -> NDArray[np.bool_]:
+    """For each pair of bytes (first << 8 | second): does no token hold them side by side?
+
+    Nor may the first end, or the second begin, a token that no merges make: half of a piece would
+    be looked up as a piece of its own. The kernel has the same table; a test compares them.
+    """
+    tokens = list(ranks)
+    joined = np.frombuffer(b"".join(tokens), np.uint8)
+    pairs = joined[:-1].astype(np.uint16) << 8 | joined[1:]
+    inside = np.ones(len(joined), np.bool_)
+    inside[np.cumsum([len(token) for token in tokens]) - 1] = False
+    free = np.ones(1 << 16, np.bool_)
+    free[pairs[inside[:-1]]] = False
+    by_first = free.reshape(256, 256)
+    for token in find_whole_tokens(ranks):
+        if token[0] >= 0x80 or token[-1] >= 0x80:
+            by_first[token[-1]] = False
+            by_first[:, token[0]] = False
+    return free
+
+
+def _is_ascii_space(text: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Space, tab, newline, vertical tab, form feed, carriage return."""
+    found: NDArray[np.bool_] = (text == _SPACE) | ((text >= 0x09) & (text <= 0x0D))
+    return found
+
+
+def _ascii_borders(text: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Mark a number behind a letter, a letter behind a number, and a sign behind either."""
+    is_letter = _ASCII_LETTERS[text]
+    is_digit = _ASCII_DIGITS[text]
+    after_letter, after_digit = _after(is_letter), _after(is_digit)
+    marked: NDArray[np.bool_] = (after_letter & is_digit) | (after_digit & is_letter)
+    marked |= (after_letter | after_digit) & _ASCII_SIGNS[text]
+    return marked
+
+
+def _is_newline(text: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    found: NDArray[np.bool_] = (text == _NEWLINE) | (text == _RETURN)
+    return found
+
+
+def _after(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Mark the positions behind the marked ones."""
+    moved = np.zeros_like(mask)
+    moved[1:] = mask[:-1]
+    return moved
+
+
+def _look_up_pairs(table: NDArray[np.bool_], text: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Look up, for each position, the byte before it and the byte at it; the first has none."""
+    found = np.zeros(len(text), np.bool_)
+    found[1:] = table[text[:-1].astype(np.uint16) << 8 | text[1:]]
+    return found
+
+
+def _starts(text: NDArray[np.uint8], table: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Mark where three bytes begin that are a character of a table, if they are one."""
+    found = np.zeros(len(text), np.bool_)
+    if len(text) >= 3:
+        first, second, third = (text[at : len(text) - 2 + at].astype(np.uint16) for at in range(3))
+        code_points = (first & 0x0F) << 12 | (second & 0x3F) << 6 | third & 0x3F
+        found[:-2] = (first & 0xF0 == 0xE0) & table[code_points]
+    return found
+
+
+def _behind_letter(text: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    found = np.zeros(len(text), np.bool_)
+    found[3:] = _starts(text, _LETTERS)[:-3]
+    return found
+
+
+def _beside_letter(text: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    return _starts(text, _LETTERS) | _behind_letter(text)
+
+
+def _between_letters(text: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    return _starts(text, _LETTERS) & _behind_letter(text)
+
+
+class _Characters(NamedTuple):
+    """Borders between characters, as masks over positions."""
+
+    visible_end: NDArray[np.bool_]  # a valid character that is no white space ends before it
+    visible_start: NDArray[np.bool_]  # one starts at it
+    wide_end: NDArray[np.bool_]  # a non-ASCII one that is no white space ends before it
+    wide_start: NDArray[np.bool_]  # a non-ASCII one starts at it, white space or not
+
+
+def _characters(text: NDArray[np.uint8]) -> _Characters:
+    size = len(text)
+    is_visible_ascii = (text > _SPACE) & (text < 0x7F)
+    wide_end, wide_start, wide_visible = (np.zeros(size, np.bool_) for _ in range(3))
+    is_continuation = (text & 0xC0) == 0x80
+    if is_continuation.any():
+        for length, lead, second, visible in (
+            (2, _LEAD2, _ANY_SECOND, _VISIBLE2),
+            (3, _LEAD3, _SECOND3, _VISIBLE3),
+            (4, _LEAD4, _SECOND4, _SECOND4),
+        ):
+            last = size - length + 1
+            if last <= 0:
+                continue
+            starts = lead[text[:last]] & is_continuation[1 : last + 1]
+            for step in range(2, length):
+                starts &= is_continuation[step : last + step]
+            pairs = text[:last].astype(np.uint16) << 8 | text[1 : last + 1]
+            wide_start[:last] |= starts & second[pairs]
+            wide_visible[:last] |= starts & visible[pairs]
+            wide_end[length:] |= (starts & visible[pairs])[: size - length]
+    return _Characters(
+        visible_end=_after(is_visible_ascii) | wide_end,
+        visible_start=is_visible_ascii | wide_visible,
+        wide_end=wide_end,
+        wide_start=wide_start,
+    )
+
+
+def _bytes_between(first: int, last: int) -> NDArray[np.bool_]:
+    table = np.zeros(256, np.bool_)
+    table[first : last + 1] = True
+    return table
+
+
+_ASCII_DIGITS = _bytes_between(0x30, 0x39)
+_ASCII_LETTERS = _bytes_between(0x41, 0x5A) | _bytes_between(0x61, 0x7A)
+_ASCII_SIGNS = _bytes_between(0x21, 0x7E) & ~_ASCII_LETTERS & ~_ASCII_DIGITS
+_ASCII_SIGNS[0x27] = False  # the apostrophe
+
+
+def _pairs_except(*banned: tuple[int, int, int]) -> NDArray[np.bool_]:
+    """All pairs of a lead byte and its second byte but (lead, first second, last second)."""
+    table = np.ones(1 << 16, np.bool_)
+    for lead, first, last in banned:
+        table[(lead << 8 | first) : (lead << 8 | last) + 1] = False
+    return table
+
+
+_LEAD2 = _bytes_between(0xC2, 0xDF)
+_LEAD3 = _bytes_between(0xE0, 0xEF)
+_LEAD4 = _bytes_between(0xF0, 0xF4)
+_ANY_SECOND = _pairs_except()
+# Overlong forms (E0, F0), surrogates (ED) and what lies above U+10FFFF (F4) are not valid.
+_SECOND3 = _pairs_except((0xE0, 0x80, 0x9F), (0xED, 0xA0, 0xBF))
+_SECOND4 = _pairs_except((0xF0, 0x80, 0x8F), (0xF4, 0x90, 0xBF))
+# Leave out, generously, the neighbourhoods of the white space that is not ASCII: U+0085 and
+# U+00A0 (lead C2), U+1680 (E1 9A), U+2000 to U+205F (E2 80, E2 81), U+3000 (E3 80).
+_VISIBLE2 = _pairs_except((0xC2, 0x80, 0xBF))
+_VISIBLE3 = _SECOND3 & _pairs_except((0xE1, 0x9A, 0x9A), (0xE2, 0x80, 0x81), (0xE3, 0x80, 0x80))
+
+
+def _code_points(*ranges: tuple[int, int]) -> NDArray[np.bool_]:
+    table = np.zeros(1 << 16, np.bool_)
+    for first, last in ranges:
+        table[first : last + 1] = True
+    return table
+
+
+# Letters of the scripts that are written without blanks; a few ranges that have been letters since
+# Unicode 6, so that cuts are the same everywhere.
+_LETTERS = _code_points(
+    (0x0E01, 0x0E30),  # Thai
+    (0x0E81, 0x0E82),  # Lao
+    (0x1000, 0x102A),  # Myanmar
+    (0x1780, 0x17B3),  # Khmer
+    (0x3041, 0x3096),  # Hiragana
+    (0x30A1, 0x30FA),  # Katakana
+    (0x3400, 0x4DB5),  # Han
+    (0x4E00, 0x9FCB),
+    (0xAC00, 0xD7A3),  # Hangul
+)
+# What ends sentences and their parts there: ideographic and full-width comma, full stop,
+# exclamation and question mark.
+_STOPS = _code_points((0x3001, 0x3002), (0xFF01, 0xFF01), (0xFF0C, 0xFF0C), (0xFF1F, 0xFF1F))

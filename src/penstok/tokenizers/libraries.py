@@ -1,0 +1,98 @@
+"""The libraries of tokenizer files: `tokenizers` and `sentencepiece`, both of the extra `hf`.
+
+They are imported when they are needed, and one that is not installed is an error that says what to
+install. Nothing is fetched.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from functools import lru_cache
+from importlib import import_module
+from typing import Any, Literal
+
+from penstok.errors import UsageError
+from penstok.tokenizers.vocabulary import UnsupportedError, read_spelling
+
+__all__ = [
+    "Library",
+    "import_library",
+    "load_library_model",
+    "make_library_model",
+    "spell_ids",
+    "try_library",
+]
+
+Library = Literal["tokenizers", "sentencepiece"]
+
+_BLANK = "\u2581"  # how SentencePiece writes a blank
+_BYTE = re.compile(r"<0x([0-9A-F]{2})>")
+
+
+def import_library(name: str) -> Any:
+    """Import a library of the extra `hf`."""
+    # A worker is one process on one core.
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise UsageError(
+            f"this tokenizer needs the package `{name}`",
+            where="--tokenizer",
+            next_step="pip install 'penstok[hf]'",
+        ) from error
+
+
+@lru_cache(maxsize=1)
+def load_library_model(library: Library, content: bytes) -> Any:
+    """Make the library's own object of a model, or take the last one."""
+    return make_library_model(library, content)
+
+
+def make_library_model(library: Library, content: bytes) -> Any:
+    """Make the library's own object of a model."""
+    module = import_library(library)
+    if library == "sentencepiece":
+        return module.SentencePieceProcessor(model_proto=content)
+    tokenizer = module.Tokenizer.from_str(content.decode())
+    # Text is always text: what looks like a special token is none.
+    tokenizer.encode_special_tokens = True
+    return tokenizer
+
+
+def try_library(library: Library, content: bytes) -> Any:
+    """Let a library read a file before anything rests on it.
+
+    Raises:
+        UnsupportedError: If it cannot.
+    """
+    try:
+        return load_library_model(library, content)
+    except UsageError:
+        raise
+    except Exception as error:
+        raise UnsupportedError(f"`{library}` cannot read it: {error}") from error
+
+
+def spell_ids(library: Library, content: bytes, ids: set[int]) -> dict[int, bytes]:
+    """Return the bytes each id stands for, blanks as blanks; ids that are none are left out."""
+    if not ids:
+        return {}
+    model = load_library_model(library, content)
+    find = model.IdToPiece if library == "sentencepiece" else model.id_to_token
+    found = {token_id: find(token_id) for token_id in ids}
+    is_byte_level = b'"ByteLevel"' in content and library == "tokenizers"
+    return {
+        token_id: _bytes_of(str(piece), is_byte_level=is_byte_level)
+        for token_id, piece in found.items()
+        if piece is not None
+    }
+
+
+def _bytes_of(piece: str, *, is_byte_level: bool) -> bytes:
+    if is_byte_level and (found := read_spelling(piece)) is not None:
+        return found
+    if byte := _BYTE.fullmatch(piece):
+        return bytes([int(byte[1], 16)])
+    return piece.replace(_BLANK, " ").encode()

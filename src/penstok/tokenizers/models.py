@@ -1,0 +1,147 @@
+"""What a tokenizer is: a model, the ids that part documents, and a fingerprint of both.
+
+Nothing is read or fetched here. There are two kinds of models: those whose ids follow from ranks
+and a pattern, and those that only the library of their file knows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from penstok.errors import DamageError
+from penstok.tokenizers.libraries import Library, spell_ids
+from penstok.tokenizers.vocabulary import format_ranks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["ByteLevel", "LibraryModel", "Tokenizer", "fingerprint"]
+
+
+@dataclass(frozen=True, slots=True)
+class ByteLevel:
+    """A byte-level BPE whose ids follow from its ranks, as tiktoken takes them.
+
+    A piece that is a token is that token; of any other the two neighbours that make the token of
+    lowest rank are merged first, the leftmost of equals.
+
+    Attributes:
+        ranks: The id of each token, which is its rank.
+        pattern: What divides text into pieces.
+        normalizer: The form that text is brought into before anything else.
+        added: Tokens that are found in text before it is divided.
+    """
+
+    ranks: dict[bytes, int] = field(repr=False)
+    pattern: str
+    normalizer: Literal["NFC"] | None = None
+    added: dict[str, int] = field(default_factory=dict, repr=False)
+
+    @property
+    def num_ids(self) -> int:
+        """One more than the largest id."""
+        return 1 + max(*self.ranks.values(), *self.added.values())
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether text is divided as it is, and nothing is looked for in it before."""
+        return not (self.normalizer or self.added)
+
+    def iter_parts(self) -> Iterator[bytes]:
+        """Yield everything that decides an id."""
+        yield format_ranks(self.ranks)
+        yield self.pattern.encode()
+        if not self.is_plain:
+            yield repr((self.normalizer, sorted(self.added.items()))).encode()
+
+    def spell(self, ids: set[int]) -> dict[int, bytes]:
+        """Return the bytes of those ids that there are."""
+        added = {token_id: text.encode() for text, token_id in self.added.items()}
+        ranked = {rank: token for token, rank in self.ranks.items() if rank in ids}
+        return ranked | {token_id: text for token_id, text in added.items() if token_id in ids}
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryModel:
+    """A model that only its own library knows.
+
+    Attributes:
+        library: Which.
+        content: What the library reads: a `tokenizer.json` less what puts tokens around a text, or
+            a SentencePiece model.
+        num_ids: One more than its largest id.
+        why: What stands against the kernel.
+        shape: Names how the model works, whatever its vocabulary; engines are proved for shapes.
+    """
+
+    library: Library
+    content: bytes = field(repr=False)
+    num_ids: int
+    why: str
+    shape: str = ""
+
+    def iter_parts(self) -> Iterator[bytes]:
+        """Yield everything that decides an id."""
+        yield self.library.encode()
+        yield self.content
+
+    def spell(self, ids: set[int]) -> dict[int, bytes]:
+        """Return the bytes of those ids that there are."""
+        return spell_ids(self.library, self.content, {one for one in ids if one < self.num_ids})
+
+
+@dataclass(frozen=True, slots=True)
+class Tokenizer:
+    """A model, and what stands between documents.
+
+    Attributes:
+        special: Ids that text never gets, by their names.
+        bos_id: What begins each document; None for nothing.
+        vocab_size: One more than the largest id there is.
+    """
+
+    name: str
+    model: ByteLevel | LibraryModel
+    eot_text: str
+    eot_id: int
+    vocab_size: int
+    fingerprint: str
+    bos_id: int | None = None
+    special: dict[str, int] = field(default_factory=dict, repr=False)
+
+    @property
+    def ranks(self) -> dict[bytes, int]:
+        """The ranks of a byte-level model; none of another."""
+        return self.model.ranks if isinstance(self.model, ByteLevel) else {}
+
+    @property
+    def pattern(self) -> str:
+        """What divides text, where the model says it by one pattern."""
+        return self.model.pattern if isinstance(self.model, ByteLevel) else ""
+
+    def decode_bytes(self, ids: list[int]) -> bytes:
+        """Turn ids back into the bytes they stand for (special ones as their names)."""
+        tokens = {token_id: text.encode() for text, token_id in self.special.items()}
+        tokens[self.eot_id] = self.eot_text.encode()
+        wanted = set(ids)
+        tokens |= self.model.spell(wanted - tokens.keys())
+        unknown = wanted - tokens.keys()
+        if unknown:
+            raise DamageError(
+                f"id {max(unknown)} is none of the {self.vocab_size} of `{self.name}`",
+                where="the output's tokens",
+                next_step="make the output anew with `--overwrite`",
+            )
+        return b"".join(tokens[token_id] for token_id in ids)
+
+
+def fingerprint(model: ByteLevel | LibraryModel, eot: tuple[str, int], bos_id: int | None) -> str:
+    """Cover everything that decides an id, so that two jobs can be compared."""
+    digest = hashlib.sha256()
+    ends = [repr([eot]).encode()] + ([] if bos_id is None else [b"bos %d" % bos_id])
+    for part in (*model.iter_parts(), *ends):
+        digest.update(len(part).to_bytes(8, "little"))
+        digest.update(part)
+    return "sha256:" + digest.hexdigest()

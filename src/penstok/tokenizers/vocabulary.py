@@ -1,0 +1,190 @@
+"""Vocabularies of byte-level BPE: ranks, the patterns that divide text, and what can be proved.
+
+Ranks are plain data, read from `.tiktoken` files or found in others; nothing in a file is ever
+run. `tokenizer` makes tokenizers from them; engines write vocabularies with them.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = [
+    "BYTE_OF",
+    "BYTE_SPELLING",
+    "CL100K_PATTERN",
+    "GPT2_PATTERN",
+    "MAX_ID",
+    "O200K_PATTERN",
+    "PATTERNS",
+    "QWEN2_PATTERN",
+    "UnsupportedError",
+    "check_ids",
+    "find_whole_tokens",
+    "format_ranks",
+    "last_merges",
+    "parse_ranks",
+    "read_spelling",
+]
+
+# Splits text into pieces that are merged alone; the original GPT-2 spelling. The possessive
+# spelling of newer tiktoken releases matches the same pieces.
+GPT2_PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+# As `tokenizer.json` files spell it, and tiktoken before it had possessive quantifiers.
+CL100K_PATTERN = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+# The same with numbers taken digit by digit.
+QWEN2_PATTERN = CL100K_PATTERN.replace(r"\p{N}{1,3}", r"\p{N}")
+# Of o200k, where a word ends before a capital letter that follows a small one.
+_CAPITALS, _SMALL = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+_CONTRACTION = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+O200K_PATTERN = (
+    rf"[^\r\n\p{{L}}\p{{N}}]?{_CAPITALS}*{_SMALL}+{_CONTRACTION}"
+    rf"|[^\r\n\p{{L}}\p{{N}}]?{_CAPITALS}+{_SMALL}*{_CONTRACTION}"
+    r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+# By the name that `--pattern` takes. Llama 3 took that of cl100k, letter by letter.
+PATTERNS = {
+    "gpt2": GPT2_PATTERN,
+    "cl100k": CL100K_PATTERN,
+    "llama3": CL100K_PATTERN,
+    "qwen2": QWEN2_PATTERN,
+    "o200k": O200K_PATTERN,
+}
+
+# The kernel packs three ids into 64 bits; the largest vocabularies in use have 262,144.
+MAX_ID = (1 << 21) - 1
+_MAX_TOKEN_BYTES = 1 << 10
+# What the kernel gives for a token that no merges make.
+_NOT_MADE = 0xFFFF_FFFF
+
+
+class UnsupportedError(Exception):
+    """What in a file stands against using it; `tokenizer` adds where, and what to do."""
+
+
+def _spell_bytes() -> dict[int, str]:
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in set(printable)]
+    return {byte: chr(byte) for byte in printable} | {
+        byte: chr(256 + place) for place, byte in enumerate(others)
+    }
+
+
+# The printable character that stands for each byte in a `tokenizer.json`.
+BYTE_SPELLING = _spell_bytes()
+BYTE_OF = {character: byte for byte, character in BYTE_SPELLING.items()}
+# The same for `translate`; what spells no byte becomes what latin-1 does not have.
+_LATIN = dict.fromkeys(range(256), "\uffff") | {ord(c): byte for c, byte in BYTE_OF.items()}
+
+
+def read_spelling(text: str) -> bytes | None:
+    """Return the bytes that a token of a `tokenizer.json` spells; None if it spells none."""
+    try:
+        return text.translate(_LATIN).encode("latin-1")
+    except UnicodeEncodeError:
+        return None
+
+
+def parse_ranks(content: bytes) -> dict[bytes, int]:
+    """Read the lines of a `.tiktoken` file: a token in base64, a blank, its rank."""
+    ranks: dict[bytes, int] = {}
+    for number, line in enumerate(content.splitlines(), 1):
+        token, _, rank = line.partition(b" ")
+        try:
+            ranks[base64.b64decode(token, validate=True)] = int(rank)
+        except ValueError as error:
+            raise UnsupportedError(f"line {number} is no token in base64 and its rank") from error
+        if len(ranks) != number:
+            raise UnsupportedError(f"line {number} has a token that an earlier line has")
+    return ranks
+
+
+def format_ranks(ranks: dict[bytes, int]) -> bytes:
+    """Write a vocabulary as a `.tiktoken` file, in order of rank."""
+    return b"".join(
+        binascii.b2a_base64(token, newline=False) + b" %d\n" % rank
+        for token, rank in sorted(ranks.items(), key=lambda item: item[1])
+    )
+
+
+def last_merges(ranks: dict[bytes, int]) -> dict[bytes, tuple[bytes, bytes] | None]:
+    """Find the two tokens that BPE joins last to make each longer one, in order of id.
+
+    Only these two ever make it, whatever stands around them (`docs/concepts/kernel.md` has the
+    argument). A token that no merges make has None: it is found as a whole piece only.
+    """
+    found = _find_merges(ranks)
+    if found is None:
+        longer = sorted((token for token in ranks if len(token) > 1), key=ranks.__getitem__)
+        return {token: _merge_token(token, ranks) for token in longer}
+    tokens = {rank: token for token, rank in ranks.items()}
+    return {
+        tokens[one]: None if left == _NOT_MADE else (tokens[left], tokens[right])
+        for one, left, right in zip(*(part.tolist() for part in found), strict=True)
+    }
+
+
+def find_whole_tokens(ranks: dict[bytes, int]) -> list[bytes]:
+    """Find the tokens that no merges make, in little memory: every worker asks for them."""
+    found = _find_merges(ranks)
+    if found is None:
+        return [token for token, merge in last_merges(ranks).items() if merge is None]
+    whole = set(found[0][found[1] == _NOT_MADE].tolist())
+    return [token for token, rank in ranks.items() if rank in whole] if whole else []
+
+
+def _find_merges(
+    ranks: dict[bytes, int],
+) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.uint32]] | None:
+    """Ask the kernel for the longer tokens and their halves, by id; None where it is not built."""
+    try:
+        from penstok import _kernel
+    except ImportError:
+        return None
+    return _kernel.last_merges(ranks)
+
+
+def _merge_token(token: bytes, ranks: dict[bytes, int]) -> tuple[bytes, bytes] | None:
+    """Merge the bytes of a token: return the last two parts, if it comes to two."""
+    parts = [token[at : at + 1] for at in range(len(token))]
+    never = MAX_ID + 1
+    pair_ranks = [ranks.get(left + right, never) for left, right in pairwise(parts)]
+    while len(parts) > 2:
+        lowest = min(pair_ranks)
+        if lowest == never:
+            return None
+        at = pair_ranks.index(lowest)
+        parts[at : at + 2] = [parts[at] + parts[at + 1]]
+        del pair_ranks[at]
+        if at > 0:
+            pair_ranks[at - 1] = ranks.get(parts[at - 1] + parts[at], never)
+        if at < len(pair_ranks):
+            pair_ranks[at] = ranks.get(parts[at] + parts[at + 1], never)
+    return parts[0], parts[1]
+
+
+def check_ids(ranks: dict[bytes, int]) -> None:
+    """Refuse what is no byte-level vocabulary, or has ids that cannot be."""
+    missing = [byte for byte in range(256) if bytes([byte]) not in ranks]
+    if missing:
+        raise UnsupportedError(f"byte {missing[0]} is no token: the vocabulary is not byte-level")
+    tokens: dict[int, bytes] = {}
+    for token, rank in ranks.items():
+        if not 0 < len(token) <= _MAX_TOKEN_BYTES:
+            raise UnsupportedError(
+                f"token {rank} has {len(token)} bytes; 1 to {_MAX_TOKEN_BYTES} can be"
+            )
+        if type(rank) is not int or not 0 <= rank <= MAX_ID:
+            raise UnsupportedError(f"token {token!r} has the id {rank}; 0 to {MAX_ID} can be")
+        if rank in tokens:
+            raise UnsupportedError(f"tokens {tokens[rank]!r} and {token!r} share the id {rank}")
+        tokens[rank] = token

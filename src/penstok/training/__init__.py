@@ -1,0 +1,1 @@
+"""Training a tokenizer on a sample of a corpus."""

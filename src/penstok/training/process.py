@@ -1,0 +1,186 @@
+"""The parent's side of the process that learns: started, fed, watched, ended.
+
+It chooses no text and writes no file. `training` hands it the sample; what runs in the process is
+`trainer`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from penstok.errors import EngineError, UsageError
+from penstok.jobs.progress import Status
+from penstok.quantities import format_bytes, format_seconds
+from penstok.resources import Resource
+from penstok.training.trainer import LENGTH_BYTES
+from penstok.worker.memory import num_cores, tree_bytes
+
+if TYPE_CHECKING:
+    from penstok.jobs.progress import Progress
+    from penstok.jobs.settings import Priority
+    from penstok.training.sampling import Sample
+
+__all__ = ["Order", "TrainerProcess", "TrainingWatch"]
+
+# Each thread of the library counts words in a table of its own.
+_MAX_THREADS = 8
+_TICK_SECONDS = 0.2
+# What both processes take without text, and for each byte of the worst there is: 20 MB of random
+# letters took 80 times that, English a tenth (docs/adr/0021-training.md).
+_BASE_BYTES = 256 << 20
+_MOST_FACTOR = 80
+_START_TRAINER = (
+    "import os, sys; os.nice(int(sys.argv[1])); sys.path[:] = sys.argv[2:]; "
+    "from penstok.training.trainer import main; main()"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is to be learnt."""
+
+    pattern: str
+    vocab_size: int
+    special: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _TrainingStatus(Status):
+    """A training at one moment; bytes are those of the content that was read or passed over."""
+
+    stage: str = "reading"
+
+    def line(self) -> str:
+        """Say it in one line."""
+        taken = f"{format_bytes(self.text_bytes)} of text"
+        memory = f"memory {format_bytes(self.memory_bytes)}"
+        if self.stage == "reading":
+            share = f"{self.fraction:4.0%}  " if self.total_bytes else ""
+            return f"{share}{taken}  {memory}"
+        return f"learning from {taken} for {format_seconds(self.elapsed_seconds)}  {memory}"
+
+
+class TrainingWatch:
+    """Shows where a training is, and ends it when it takes more memory than it may."""
+
+    def __init__(self, memory_bytes: int, sample: Sample, progress: Progress) -> None:
+        self.peak_bytes = 0
+        self.elapsed_seconds = 0.0
+        self._memory_bytes = memory_bytes
+        self._sample = sample
+        self._progress = progress
+        self._started = time.monotonic()
+        self._next = 0.0
+
+    def tick(self, trainer: TrainerProcess, stage: str = "reading") -> None:
+        """Look, unless that was just now."""
+        self.elapsed_seconds = elapsed = time.monotonic() - self._started
+        if elapsed < self._next:
+            return
+        self._next = elapsed + _TICK_SECONDS
+        memory_bytes = tree_bytes([trainer.pid])
+        self.peak_bytes = max(self.peak_bytes, memory_bytes)
+        if memory_bytes > self._memory_bytes:
+            raise self._too_little_memory()
+        sample = self._sample
+        self._progress.update(
+            _TrainingStatus(
+                elapsed_seconds=elapsed,
+                done_bytes=sample.passed_bytes,
+                kept_bytes=0,
+                total_bytes=sample.total_bytes,
+                text_bytes=sample.text_bytes,
+                kept_text_bytes=0,
+                num_units_done=0,
+                num_units=None,
+                num_tokens=0,
+                kept_tokens=0,
+                num_documents=sample.counts.documents,
+                memory_bytes=memory_bytes,
+                stage=stage,
+            )
+        )
+
+    def _too_little_memory(self) -> UsageError:
+        memory_bytes, taken = self._memory_bytes, self._sample.text_bytes
+        fitting = (memory_bytes - _BASE_BYTES) // _MOST_FACTOR
+        smaller = f"`--sample {fitting >> 20}MiB`, which fits whatever the text is, or "
+        return UsageError(
+            f"learning from {format_bytes(taken)} of this text takes more than "
+            f"{format_bytes(memory_bytes)} of memory",
+            where="--memory",
+            next_step=f"pass {smaller if (1 << 20) <= fitting < taken else ''}"
+            f"`--memory {max(2 * memory_bytes, 2 * _BASE_BYTES) >> 20}MiB` if the machine has that",
+        )
+
+
+class TrainerProcess(Resource):
+    """The process that learns; use it in a `with`, which ends it in any case."""
+
+    def __init__(self, order: Order, priority: Priority) -> None:
+        threads = str(min(num_cores(), _MAX_THREADS))
+        nice = "10" if priority == "low" else "0"
+        self._popen = subprocess.Popen(
+            [sys.executable, "-c", _START_TRAINER, nice, *sys.path],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "RAYON_NUM_THREADS": threads, "TOKENIZERS_PARALLELISM": "true"},
+            # A Ctrl-C in the terminal is for the parent, which ends it.
+            start_new_session=True,
+        )
+        self.pid = self._popen.pid
+        self._send(json.dumps(asdict(order)).encode() + b"\n")
+
+    def close(self) -> None:
+        """End the process, whatever it does."""
+        self._popen.kill()
+        for pipe in (self._popen.stdin, self._popen.stdout):
+            if pipe is not None:
+                with suppress(BrokenPipeError):
+                    pipe.close()
+        self._popen.wait()
+
+    def send(self, texts: list[bytes]) -> None:
+        """Hand over valid text, none of it empty."""
+        for text in texts:
+            if text:
+                self._send(len(text).to_bytes(LENGTH_BYTES, "little"))
+                self._send(text)
+
+    def finish(self, watch: TrainingWatch) -> dict[str, Any]:
+        """Say that this was all, wait, and return the result."""
+        self._send(bytes(LENGTH_BYTES))
+        while True:
+            try:
+                output, _ = self._popen.communicate(timeout=_TICK_SECONDS)
+            except subprocess.TimeoutExpired:
+                watch.tick(self, "learning")
+                continue
+            if self._popen.returncode:
+                raise self._gone()
+            result: dict[str, Any] = json.loads(output)
+            return result
+
+    def _send(self, data: bytes) -> None:
+        pipe = self._popen.stdin
+        try:
+            if pipe is not None:
+                pipe.write(data)
+        except BrokenPipeError:
+            self._popen.wait()
+            raise self._gone() from None
+
+    def _gone(self) -> EngineError:
+        return EngineError(
+            f"the process that learns ended too early (exit code {self._popen.returncode})",
+            where="the `tokenizers` library",
+            next_step="pass a smaller `--sample` if memory was short; else report it with what "
+            "it printed",
+        )

@@ -1,0 +1,186 @@
+"""Is an output what its job made? Records first, then tokens, then the inputs themselves.
+
+It reads only, returns a report and prints nothing. Each look is a module of its own: `records`,
+`tokens`, `proof`; `restore` makes whole what they find. (`penstok.verify` is this, as a function.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random, SystemRandom
+from typing import TYPE_CHECKING
+
+from penstok.errors import UsageError
+from penstok.jobs.progress import Meter
+from penstok.storage.object_paths import ObjectPath
+from penstok.types import SPLITS
+from penstok.verification.findings import Finding, Report
+from penstok.verification.proof import prove
+from penstok.verification.records import check_records
+from penstok.verification.tokens import TokenChecker
+from penstok.worker.memory import num_cores
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
+
+    from penstok.jobs.progress import Progress
+    from penstok.storage.object_paths import OutputPath
+    from penstok.types import Finished, Split
+    from penstok.verification.records import Records
+    from penstok.verification.tokens import Checked
+
+__all__ = ["VerifySettings", "pick_units", "verify_output"]
+
+_SAMPLE_UNITS = 2000
+# Each costs some requests of its own, one after the other.
+_REMOTE_SAMPLE_UNITS = 100
+_SAMPLE_BYTES = 256 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifySettings:
+    """How an output is looked at; the flags of `penstok verify` have the same names."""
+
+    output: OutputPath
+    full: bool = False
+    source: bool = False
+    workers: int | None = None
+    memory_bytes: int = 1 << 30
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.workers is not None and self.workers < 1:
+            raise UsageError(
+                f"`{self.workers}` is too small",
+                where="--workers",
+                next_step="pass 1 or more, or leave `--workers` out",
+            )
+
+    @property
+    def num_threads(self) -> int:
+        """How many threads read."""
+        return self.workers or num_cores()
+
+
+def verify_output(
+    settings: VerifySettings,
+    progress: Progress,
+    *,
+    also: Collection[int] = (),
+    taken_aside: bool = False,
+) -> Report:
+    """Look at an output: quickly, or at all of it, or at its inputs too.
+
+    Args:
+        settings: What to look at.
+        progress: Shows how far it is.
+        also: Units whose tokens are read in any case, by number and in order.
+        taken_aside: A repair may have files under their partial names.
+
+    Raises:
+        DamageError: If there is no finished job to look at.
+        InputError: If an input, or the object store, cannot be read.
+        ConflictError: If an input is no longer what it was.
+    """
+    seed = SystemRandom().randrange(1 << 32) if settings.seed is None else settings.seed
+    report, rng = Report(settings.output, seed), Random(seed)
+    is_remote = isinstance(settings.output, ObjectPath)
+    records = check_records(
+        settings.output,
+        report,
+        rng,
+        sample_size=_REMOTE_SAMPLE_UNITS if is_remote else _SAMPLE_UNITS,
+        is_quick=not (settings.full or settings.source or also),
+        taken_aside=taken_aside,
+    )
+    if records is not None:
+        with progress:
+            _check_tokens(settings, records, report, rng, progress, also)
+            # What the inputs give can only be compared with tokens whose places are known.
+            if settings.source and records.is_ledger_whole:
+                prove(settings, records, report, rng, progress)
+    return report
+
+
+def _check_tokens(
+    settings: VerifySettings,
+    records: Records,
+    report: Report,
+    rng: Random,
+    progress: Progress,
+    also: Collection[int],
+) -> None:
+    checker = TokenChecker(records, settings.num_threads)
+    total = sum(report.tokens.values()) * records.layout.token_bytes
+    meter = Meter(progress, total, report.num_units)
+    if settings.full:
+        num_eot: dict[Split, int] = dict.fromkeys(SPLITS, 0)
+        for checked in checker.check(records.iter_units()):
+            _add(checked, report, meter)
+            for split in SPLITS:
+                num_eot[split] += checked.num_eot[split]
+        _compare_documents(records, report, num_eot)
+    else:
+        chosen = _choose(records, rng)
+        for checked in checker.check(chosen):
+            _add(checked, report, meter)
+        read = {unit.unit.index for unit in chosen}
+        others = (unit for unit in records.sample if unit.unit.index not in read)
+        for checked in checker.check_edges(others):
+            _add(checked, report, meter, is_whole=False)
+        if also:
+            more = (idx for idx in also if idx not in read)
+            for checked in checker.check(pick_units(records.iter_units(), more)):
+                _add(checked, report, meter)
+    if not report.damaged:
+        for finding in checker.check_split_ends():
+            report.add(finding)
+
+
+def _choose(records: Records, rng: Random) -> list[Finished]:
+    """Choose units to read whole, up to a bound in bytes; one in any case."""
+    chosen: list[Finished] = []
+    left = _SAMPLE_BYTES // records.layout.token_bytes
+    for unit in rng.sample(records.sample, len(records.sample)):
+        if unit.encoded.counts.tokens <= left or not chosen:
+            chosen.append(unit)
+            left -= unit.encoded.counts.tokens
+    return sorted(chosen, key=lambda unit: unit.unit.index)
+
+
+def pick_units(units: Iterable[Finished], wanted: Iterable[int]) -> Iterator[Finished]:
+    """Keep the units whose numbers are wanted; both are in order."""
+    numbers = iter(wanted)
+    number = next(numbers, None)
+    for unit in units:
+        if unit.unit.index == number:
+            yield unit
+            number = next(numbers, None)
+
+
+def _compare_documents(records: Records, report: Report, num_eot: dict[Split, int]) -> None:
+    """Every document has one end-of-text id, if the job was to place them."""
+    if report.damaged or not records.is_ledger_whole:
+        return
+    has_eot = records.job.settings.get("eot") != "none"
+    for split in SPLITS:
+        expected = records.manifest.splits[split].documents if has_eot else 0
+        if num_eot[split] != expected:
+            what = f"{split} has {num_eot[split]} end-of-text ids for {expected} documents"
+            name = records.layout.file_name(split, 0)
+            report.add(Finding("ids", what, name, is_repairable=False))
+
+
+def _add(checked: Checked, report: Report, meter: Meter, *, is_whole: bool = True) -> None:
+    """Add what reading a unit showed to the report."""
+    for finding in checked.findings:
+        report.add(finding)
+    report.units_read += is_whole
+    report.bytes_read += checked.num_bytes
+    if checked.is_damaged:
+        report.damaged.append(checked.unit.unit.index)
+        files = {(each.split, each.shard) for each in checked.unit.receipt.segments}
+        report.damaged_files |= files
+    meter.done_bytes, meter.num_units_done = report.bytes_read, report.units_read
+    meter.num_tokens += checked.unit.encoded.counts.tokens if is_whole else 0
+    meter.tick()

@@ -1,0 +1,151 @@
+"""The manifest, held against the ledger it was made from, or against itself where that is lost.
+
+It reads records only, never tokens, and changes nothing. `records` asks it first; `rebuild` and
+`restore` make a record anew from the other with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from importlib.metadata import version
+from typing import TYPE_CHECKING, get_args
+
+import msgspec
+
+from penstok.errors import DamageError
+from penstok.output.layout import MANIFEST
+from penstok.output.ledger.reader import LedgerReader
+from penstok.output.manifest import Manifest, NewerManifestError, make_manifest
+from penstok.types import SPLITS, InputFormat, JobRecord
+from penstok.verification.findings import Finding
+
+if TYPE_CHECKING:
+    from penstok.output.layout import Layout
+    from penstok.output.ledger.lines import Ending
+    from penstok.output.manifest import InputRecord
+    from penstok.storage.object_paths import OutputPath
+    from penstok.verification.findings import Report
+
+__all__ = [
+    "add_up",
+    "check_sums",
+    "compare_manifest",
+    "format_of",
+    "job_of_manifest",
+    "load_manifest",
+    "manifest_of_ledger",
+]
+
+# What is longer is not read to say how it differs.
+_MAX_MANIFEST_BYTES = 256 << 20
+
+
+def manifest_of_ledger(path: OutputPath) -> tuple[Manifest, Ending]:
+    """Return what a whole ledger adds up to, and its end.
+
+    Raises:
+        DamageError: If it is not whole.
+    """
+    reader = LedgerReader(path)
+    for _ in reader.iter_units():
+        pass
+    if reader.problem or reader.ending is None:
+        raise DamageError(
+            f"the ledger is damaged: {reader.problem or 'it ends before the job does'}",
+            where=str(path),
+            next_step="`penstok verify OUT --repair`",
+        )
+    return add_up(reader, reader.ending), reader.ending
+
+
+def add_up(reader: LedgerReader, ending: Ending) -> Manifest:
+    """Return what a ledger that was read to its end adds up to."""
+    return make_manifest(
+        job=reader.job,
+        sources=reader.sources,
+        offsets=reader.offsets,
+        digests=reader.digests,
+        ending=ending,
+        starts=reader.starts,
+    )
+
+
+def job_of_manifest(manifest: Manifest, unit_bytes: int) -> JobRecord:
+    """Return what the first line of the ledger says, with `unit_bytes`, which only that knows.
+
+    Raises:
+        ValueError: If it is not what a job could have been.
+    """
+    job = msgspec.convert(
+        {
+            "penstok": manifest.penstok,
+            "tokenizer": asdict(manifest.tokenizer),
+            "dtype": manifest.dtype,
+            "unit_bytes": unit_bytes,
+            "settings": manifest.settings,
+        },
+        JobRecord,
+    )
+    if not 0 <= job.tokenizer.eot_id < job.tokenizer.vocab_size <= 1 << int(job.dtype[4:]):
+        raise ValueError("ids that do not fit")
+    return job
+
+
+def format_of(record: InputRecord) -> InputFormat:
+    """Say how an input of a manifest was read."""
+    known: tuple[InputFormat, ...] = get_args(InputFormat)
+    return next((each for each in known if each == record.format), "text")
+
+
+def load_manifest(folder: OutputPath, report: Report) -> Manifest | None:
+    """Read the manifest; report one that is damaged, and return None."""
+    path = folder / MANIFEST
+    try:
+        if path.is_file() and path.stat().st_size > _MAX_MANIFEST_BYTES:
+            report.add(Finding("manifest", "the manifest is far too long", MANIFEST))
+            return None
+        return Manifest.load(folder)
+    except NewerManifestError:
+        raise
+    except DamageError as error:
+        what = error.what if path.exists() else "the manifest is missing"
+        report.add(Finding("manifest", what, MANIFEST))
+        return None
+
+
+def compare_manifest(folder: OutputPath, expected: Manifest, report: Report) -> None:
+    """Compare the manifest with what the ledger adds up to: every byte, in the same version."""
+    text = expected.to_json().encode()
+    path = folder / MANIFEST
+    if path.is_file() and path.stat().st_size == len(text) and path.read_bytes() == text:
+        return
+    manifest = load_manifest(folder, report)
+    if manifest is None:
+        return
+    here, there = asdict(expected), asdict(manifest)
+    differing = [f"`{name}`" for name in here if here[name] != there[name]]
+    # A later version may have added to it what this one does not know.
+    if differing or expected.penstok == version("penstok"):
+        names = ", ".join(differing) or "something"
+        what = f"the manifest was changed: {names} differs from what the ledger adds up to"
+        report.add(Finding("manifest", what, MANIFEST))
+
+
+def check_sums(manifest: Manifest, layout: Layout, report: Report) -> None:
+    """Check that the manifest's own numbers add up, where no ledger can say what they are."""
+    splits = manifest.splits
+    sums = {
+        "tokens of the splits": sum(splits[split].tokens for split in SPLITS),
+        "tokens of the inputs": sum(record.tokens for record in manifest.inputs),
+        "tokens of the files": sum(file.tokens for each in SPLITS for file in splits[each].files),
+    }
+    sums = {name: found for name, found in sums.items() if found != manifest.counts.get("tokens")}
+    num_bytes = {
+        file.path: file.bytes
+        for split in SPLITS
+        for file in splits[split].files
+        if file.bytes != file.tokens * layout.token_bytes
+    }
+    for name, found in (sums | num_bytes).items():
+        what = f"the numbers do not add up: {found} in {name}"
+        report.add(Finding("manifest", what, MANIFEST, is_repairable=False))

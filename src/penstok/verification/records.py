@@ -1,0 +1,317 @@
+"""What an output says of itself: its manifest, its ledger, and whether its files fit them.
+
+It reads records and sizes, never tokens, and changes nothing. The ledger is believed first: the
+manifest is what it adds up to. `look` goes on from here to the tokens.
+"""
+
+from __future__ import annotations
+
+import stat
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from penstok.errors import DamageError
+from penstok.output.layout import MANIFEST, SEGMENTS, SKIPPED, WORK, Layout, is_own_name
+from penstok.output.ledger.reader import LedgerReader, lists_skipped
+from penstok.output.manifest import Manifest
+from penstok.output.store.local import is_unfinished
+from penstok.storage.object_paths import ObjectPath, output_path
+from penstok.types import ROW_FORMATS, SPLITS, Finished, Grant, JobRecord, Source, Unit
+from penstok.verification.findings import Finding
+from penstok.verification.manifests import (
+    add_up,
+    check_sums,
+    compare_manifest,
+    format_of,
+    job_of_manifest,
+    load_manifest,
+)
+from penstok.verification.salvage import iter_lines, sample_units
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from random import Random
+
+    from penstok.output.ledger.lines import UnitLine
+    from penstok.storage.object_paths import OutputPath
+    from penstok.types import Split
+    from penstok.verification.findings import Report
+
+__all__ = ["Records", "check_records", "refuse_unfinished"]
+
+# A ledger of this size takes some seconds, and stands for terabytes of text.
+_QUICK_LEDGER_BYTES = 32 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """What is recorded, as far as it can be believed.
+
+    Attributes:
+        manifest: Made from the ledger; the one on disk if the ledger is damaged.
+        job: What shaped the bytes.
+        layout: Which files there are.
+        sources: The inputs; empty if they are not known.
+        sample: Some units, chosen at random.
+        is_ledger_whole: Whether `iter_units` gives all of them.
+        unusable: Files that are missing, or no files.
+        taken_aside: Whether a repair has files under their partial names.
+    """
+
+    manifest: Manifest
+    job: JobRecord
+    layout: Layout
+    sources: list[Source]
+    sample: list[Finished]
+    is_ledger_whole: bool
+    taken_aside: bool = False
+    unusable: set[tuple[Split, int]] = field(default_factory=set)
+
+    def path_of(self, split: Split, shard: int) -> OutputPath:
+        """Return where a file is: under its final name, or where a repair took it."""
+        path = self.layout.finished_path(split, shard)
+        if not self.taken_aside or path.exists():
+            return path
+        aside = self.layout.partial_path(split, shard)
+        return aside if aside.exists() else path
+
+    def iter_units(self) -> Iterator[Finished]:
+        """Yield the recorded units in order, up to the first line that is not good."""
+        try:
+            yield from LedgerReader(output_path(self.layout.folder) / SEGMENTS).iter_units()
+        except DamageError:
+            return
+
+
+class _Sample:
+    """The first unit, the last, and some between, each as likely as any other."""
+
+    def __init__(self, rng: Random, size: int) -> None:
+        self._rng, self._size = rng, size
+        self._num_seen = 0
+        self._kept: list[Finished] = []
+        self._first: Finished | None = None
+        self._last: Finished | None = None
+
+    def add(self, unit: Finished) -> None:
+        self._num_seen += 1
+        self._first, self._last = self._first or unit, unit
+        if len(self._kept) < self._size:
+            self._kept.append(unit)
+        elif (place := self._rng.randrange(self._num_seen)) < self._size:
+            self._kept[place] = unit
+
+    def units(self) -> list[Finished]:
+        """Return what was chosen, in unit order."""
+        ends = [unit for unit in (self._first, self._last) if unit is not None]
+        chosen = {unit.unit.index: unit for unit in (*ends, *self._kept)}
+        return [chosen[idx] for idx in sorted(chosen)]
+
+
+def refuse_unfinished(folder: OutputPath) -> None:
+    """Refuse a folder that holds no finished job.
+
+    Raises:
+        DamageError: If it is empty, missing, somebody else's, or its job goes on.
+    """
+    if not any((folder / name).exists() for name in (MANIFEST, SEGMENTS)):
+        Manifest.load(folder)
+    if not (folder / MANIFEST).exists() and is_unfinished(folder):
+        raise DamageError(
+            "the job here is not finished",
+            where=str(folder),
+            next_step="run the command that was started here again: it continues",
+        )
+
+
+def check_records(
+    folder: OutputPath,
+    report: Report,
+    rng: Random,
+    *,
+    sample_size: int,
+    is_quick: bool,
+    taken_aside: bool = False,
+) -> Records | None:
+    """Compare manifest, ledger and files; None if nothing of it can be believed.
+
+    Args:
+        folder: The output folder.
+        report: Takes what is found.
+        rng: Chooses the sample.
+        sample_size: How many units to choose.
+        is_quick: Read a part of a ledger that is very long.
+        taken_aside: A repair may have files under their partial names.
+    """
+    refuse_unfinished(folder)
+    path = folder / SEGMENTS
+    if is_quick and path.is_file() and path.stat().st_size > _QUICK_LEDGER_BYTES:
+        records = _sample_records(folder, report, rng, sample_size)
+    else:
+        records = _read_records(folder, report, _Sample(rng, sample_size))
+    if records is None:
+        return None
+    records = replace(records, taken_aside=taken_aside)
+    report.tokens = {split: records.manifest.splits[split].tokens for split in SPLITS}
+    report.documents = {split: records.manifest.splits[split].documents for split in SPLITS}
+    _check_files(folder, records, report)
+    return records
+
+
+def _read_records(folder: OutputPath, report: Report, sample: _Sample) -> Records | None:
+    path = folder / SEGMENTS
+    reader: LedgerReader | None = None
+    problem = "" if path.is_file() else "the ledger is missing"
+    try:
+        if not problem:
+            reader = LedgerReader(path)
+            for unit in reader.iter_units():
+                sample.add(unit)
+            problem = reader.problem or ("" if reader.ending else "it ends before the job does")
+            report.num_units = reader.num_units
+    except DamageError as error:
+        problem = error.what
+    if reader is None or reader.ending is None or problem:
+        _list_damaged_lines(path, problem, report)
+        return _believe_manifest(folder, report, reader, sample.units())
+    manifest = add_up(reader, reader.ending)
+    compare_manifest(folder, manifest, report)
+    _check_input_bytes(reader, report)
+    _compare_skipped(folder, manifest, report)
+    layout = Layout.of_job(folder, reader.job, reader.starts)
+    sources, units = reader.sources, sample.units()
+    return Records(manifest, reader.job, layout, sources, units, is_ledger_whole=True)
+
+
+def _list_damaged_lines(path: OutputPath, problem: str, report: Report) -> None:
+    """Find every line whose checksum is wrong; if none is, tell what else is wrong."""
+    before = report.num_findings
+    for start, end, body in iter_lines(path) if path.is_file() else ():
+        if body is None:
+            report.add(Finding("ledger", "a line of the ledger is damaged", SEGMENTS, start, end))
+    if report.num_findings == before:
+        report.add(Finding("ledger", problem, SEGMENTS))
+
+
+def _believe_manifest(
+    folder: OutputPath, report: Report, reader: LedgerReader | None, sample: list[Finished]
+) -> Records | None:
+    """Take the manifest's word where the ledger is damaged."""
+    manifest = load_manifest(folder, report)
+    if manifest is None:
+        report.is_repairable = False
+        return None
+    try:
+        job = job_of_manifest(manifest, 1) if reader is None else reader.job
+        layout = Layout.of_job(folder, job, manifest.shard_starts())
+    except ValueError as error:
+        what = f"the manifest cannot be believed: {error}"
+        report.add(Finding("manifest", what, MANIFEST, is_repairable=False))
+        return None
+    check_sums(manifest, layout, report)
+    report.notes.append("behind the first damaged line of the ledger no tokens were looked at")
+    return Records(manifest, job, layout, [], sample, is_ledger_whole=False)
+
+
+def _check_input_bytes(reader: LedgerReader, report: Report) -> None:
+    """Every byte of an input is in one of its units; rows are counted by their text."""
+    if reader.job.settings.get("limit_bytes") is not None:
+        return
+    for idx, source in enumerate(reader.sources):
+        found = reader.offsets.of_source(idx).input_bytes
+        size = reader.end_of(idx) if source.is_stream else source.size
+        if found != size and source.format not in ROW_FORMATS:
+            what = f"{found} of {size} bytes of `{source.path}` are in its units"
+            report.add(Finding("ledger", what, SEGMENTS, input=source.path, is_repairable=False))
+
+
+def _compare_skipped(folder: OutputPath, manifest: Manifest, report: Report) -> None:
+    if manifest.counts["skipped_records"] and not lists_skipped(
+        folder / SKIPPED, folder / SEGMENTS
+    ):
+        what = "the list of what was skipped is missing or was changed"
+        report.add(Finding("skipped", what, SKIPPED))
+
+
+def _check_files(folder: OutputPath, records: Records, report: Report) -> None:
+    """Look at the name, kind and size of every file of tokens."""
+    names = set()
+    is_sharded = records.layout.shard_tokens is not None
+    sizes = folder.list_sizes() if is_sharded and isinstance(folder, ObjectPath) else None
+    for split in SPLITS:
+        for shard, file in enumerate(records.manifest.splits[split].files):
+            name = records.layout.file_name(split, shard)
+            names.add(name)
+            path = records.path_of(split, shard)
+            size = _regular_size(path) if sizes is None else sizes.get(name)
+            if size is None:
+                records.unusable.add((split, shard))
+                what = "the file is missing" if not path.exists() else "this is no regular file"
+                report.add(Finding("file", what, name, 0, file.bytes))
+            elif size != file.bytes:
+                what = f"the file has {size} bytes where {file.bytes} belong"
+                start, end = sorted((size, file.bytes))
+                report.add(Finding("file", what, name, start, end))
+            if size != file.bytes or path.parent.name == WORK:
+                report.damaged_files.add((split, shard))
+    if not is_sharded:
+        return
+    for path in folder.iterdir():
+        # What reads all shards would read this one too.
+        if "_shard_" in path.name and is_own_name(path, folder) and path.name not in names:
+            what = "this shard is not of this job"
+            report.add(Finding("file", what, path.name, is_repairable=False))
+
+
+def _regular_size(path: OutputPath) -> int | None:
+    try:
+        if isinstance(path, ObjectPath):
+            return path.stat().st_size
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+
+def _sample_records(folder: OutputPath, report: Report, rng: Random, size: int) -> Records | None:
+    """Look at lines of a very long ledger, and take the manifest's word for the sums."""
+    manifest = load_manifest(folder, report)
+    if manifest is None:
+        return None
+    path = folder / SEGMENTS
+    try:
+        job = LedgerReader(path).job
+    except DamageError as error:
+        report.add(Finding("ledger", error.what, SEGMENTS))
+        return None
+    layout = Layout.of_job(folder, job, manifest.shard_starts())
+    if job_of_manifest(manifest, job.unit_bytes) != job:
+        what = "the manifest was changed: it tells of another job than the ledger"
+        report.add(Finding("manifest", what, MANIFEST))
+    check_sums(manifest, layout, report)
+    chosen: dict[int, Finished] = {}
+    num_lines = 0
+    for start, end, line in sample_units(path, rng, size):
+        num_lines += 1
+        finished = None if line is None else _lone_unit(line, manifest)
+        if finished is None:
+            report.add(Finding("ledger", "a line of the ledger is damaged", SEGMENTS, start, end))
+        else:
+            chosen[finished.unit.index] = finished
+    report.num_units = max(chosen, default=0) + 1
+    report.notes.append(
+        f"`{SEGMENTS}` is very long: {num_lines} of its lines were looked at; `--full` reads all"
+    )
+    sample = [chosen[idx] for idx in sorted(chosen)]
+    return Records(manifest, job, layout, [], sample, is_ledger_whole=True)
+
+
+def _lone_unit(line: UnitLine, manifest: Manifest) -> Finished | None:
+    """Make a unit from its line alone; its input is known from the manifest."""
+    if line.input >= len(manifest.inputs):
+        return None
+    record = manifest.inputs[line.input]
+    source = Source(record.path, record.bytes, 0, "", format_of(record))
+    unit = Unit(line.unit, line.input, source, line.start, line.end, record.bytes)
+    grant = Grant(line.unit, line.carried[0], {})
+    return Finished(unit, line.encoded(), grant, line.receipt())

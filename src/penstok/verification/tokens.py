@@ -1,0 +1,249 @@
+"""Reads the tokens of units back, in several threads, and holds them against the ledger.
+
+It reads each token once and changes nothing. `look` chooses the units; `records` has
+looked at the files' sizes before.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import chain
+from queue import SimpleQueue
+from typing import TYPE_CHECKING
+
+from penstok.errors import DamageError
+from penstok.output.segments import SegmentReader
+from penstok.types import SPLITS, Finished, Split
+from penstok.verification.findings import Finding, at_segment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from penstok.output.segments import Look
+    from penstok.types import Segment
+    from penstok.verification.findings import FindingKind
+    from penstok.verification.records import Records
+
+__all__ = ["Checked", "TokenChecker"]
+
+# Small units are handed to a thread together, so that a folder of them costs no message each.
+_GROUP_UNITS = 64
+_GROUP_TOKENS = 4 << 20
+_GROUPS_AHEAD = 4
+
+
+@dataclass(slots=True)
+class Checked:
+    """What reading a unit's tokens showed.
+
+    Attributes:
+        unit: The unit.
+        findings: What is wrong.
+        is_damaged: Whether its tokens are not what was written.
+        num_bytes: How much was read.
+        num_eot: End-of-text ids in each split.
+    """
+
+    unit: Finished
+    findings: list[Finding] = field(default_factory=list)
+    is_damaged: bool = False
+    num_bytes: int = 0
+    num_eot: dict[Split, int] = field(default_factory=lambda: dict.fromkeys(SPLITS, 0))
+
+
+class TokenChecker:
+    """Looks at the tokens of units; use it for as many as there are."""
+
+    def __init__(self, records: Records, num_threads: int) -> None:
+        self._records = records
+        self._tokenizer = records.job.tokenizer
+        self._token_bytes = records.layout.token_bytes
+        self._eot = records.job.settings.get("eot")
+        # A file that is one document may be a giant one, whose passages go on from unit to unit.
+        self._has_spans = records.job.settings.get("docs_by") == "file"
+        self._num_threads = num_threads
+        self._readers: SimpleQueue[SegmentReader] = SimpleQueue()
+
+    def check(self, units: Iterable[Finished]) -> Iterator[Checked]:
+        """Read units whole, several at once; yield what was found in the order they came."""
+        for _ in range(self._num_threads):
+            self._readers.put(self._make_reader())
+        waiting: deque[Future[list[Checked]]] = deque()
+        with ThreadPoolExecutor(self._num_threads) as pool:
+            try:
+                for group in _iter_groups(units):
+                    waiting.append(pool.submit(self._check_group, group))
+                    if len(waiting) > _GROUPS_AHEAD * self._num_threads:
+                        yield from waiting.popleft().result()
+                yield from chain.from_iterable(done.result() for done in waiting)
+            finally:
+                # After an error nobody waits for the others: each may wait for a server.
+                pool.shutdown(wait=False, cancel_futures=True)
+        while not self._readers.empty():
+            self._readers.get().close()
+
+    def check_edges(self, units: Iterable[Finished]) -> Iterator[Checked]:
+        """Read the first and last id of every segment only."""
+        reader = self._make_reader()
+        for unit in units:
+            checked = Checked(unit)
+            for segment in unit.receipt.segments:
+                self._check_edges(checked, segment, reader)
+            yield checked
+        reader.close()
+
+    def check_split_ends(self) -> Iterator[Finding]:
+        """Check that a split ends, or begins, with an end-of-text id."""
+        reader = self._make_reader()
+        for split in SPLITS:
+            files = self._records.manifest.splits[split].files
+            shard = len(files) - 1 if self._eot == "append" else 0
+            if self._eot not in ("append", "prepend") or not files or not files[shard].tokens:
+                continue
+            offset = files[shard].tokens - 1 if self._eot == "append" else 0
+            try:
+                found = reader.read_id(split, shard, offset)
+            except DamageError:
+                # Its size is wrong, which was found before.
+                continue
+            if found != self._tokenizer.eot_id:
+                place = "ends" if self._eot == "append" else "begins"
+                what = f"the split {place} with id {found}, not with end-of-text"
+                start = offset * self._token_bytes
+                name = self._records.layout.file_name(split, shard)
+                yield Finding("ids", what, name, start, start + self._token_bytes)
+        reader.close()
+
+    def _make_reader(self) -> SegmentReader:
+        return SegmentReader(self._records.path_of, self._token_bytes)
+
+    def _check_group(self, units: list[Finished]) -> list[Checked]:
+        reader = self._readers.get()
+        try:
+            return [self._check_unit(unit, reader) for unit in units]
+        finally:
+            self._readers.put(reader)
+
+    def _check_unit(self, unit: Finished, reader: SegmentReader) -> Checked:
+        checked = Checked(unit)
+        looks: list[tuple[Segment, Look]] = []
+        for segment in unit.receipt.segments:
+            if (segment.split, segment.shard) in self._records.unusable:
+                checked.is_damaged = True
+                continue
+            try:
+                look = reader.look(segment, self._tokenizer.eot_id)
+            except DamageError as error:
+                self._add_damage(checked, error.what, segment)
+                continue
+            checked.num_bytes += segment.num_tokens * self._token_bytes
+            if look.digest != segment.digest:
+                self._add_damage(checked, "the tokens are not those that were written", segment)
+                continue
+            self._check_id(checked, look.max_id, segment)
+            checked.num_eot[segment.split] += look.num_eot
+            looks.append((segment, look))
+        if len(looks) == len(unit.receipt.segments):
+            self._check_eot(checked, looks)
+        return checked
+
+    def _check_edges(self, checked: Checked, segment: Segment, reader: SegmentReader) -> None:
+        if (segment.split, segment.shard) in self._records.unusable:
+            checked.is_damaged = True
+            return
+        try:
+            for offset in (segment.offset_tokens, segment.offset_tokens + segment.num_tokens - 1):
+                found = reader.read_id(segment.split, segment.shard, offset)
+                checked.num_bytes += self._token_bytes
+                if found >= self._tokenizer.vocab_size:
+                    self._add_damage(checked, self._not_an_id(found), segment)
+        except DamageError as error:
+            self._add_damage(checked, error.what, segment)
+
+    def _check_id(self, checked: Checked, max_id: int, segment: Segment) -> None:
+        if max_id >= self._tokenizer.vocab_size:
+            what = f"{self._not_an_id(max_id)}, and was recorded so"
+            checked.findings.append(
+                self._located("ids", what, checked.unit, segment, is_repairable=False)
+            )
+
+    def _check_eot(self, checked: Checked, looks: list[tuple[Segment, Look]]) -> None:
+        """Compare the number of end-of-text ids with the documents that begin and end here."""
+        encoded, carried_split = checked.unit.encoded, checked.unit.grant.carried_split
+        carried, own = 0, dict.fromkeys(SPLITS, 0)
+        left = encoded.carried_tokens
+        for segment, look in looks:
+            if segment.split == carried_split and left > 0:
+                left -= segment.num_tokens
+                carried += look.num_eot
+                # What is carried closes once, with its last token.
+                if look.num_eot > int(left <= 0 and look.last_id == self._tokenizer.eot_id):
+                    self._add_eot(checked, segment)
+            else:
+                own[segment.split] += look.num_eot
+        for split in SPLITS:
+            least, most = self._expected_eot(checked.unit, split)
+            if not least <= own[split] <= most and looks:
+                segments = [segment for segment, _ in looks if segment.split == split]
+                self._add_eot(checked, (segments or [looks[0][0]])[-1])
+        if self._eot != "append" and carried and looks:
+            self._add_eot(checked, looks[0][0])
+
+    def _expected_eot(self, unit: Finished, split: Split) -> tuple[int, int]:
+        """Return how many end-of-text ids may stand in what begins here: at least, at most."""
+        documents = unit.encoded.documents[split]
+        if self._eot == "none":
+            return 0, 0
+        if self._eot == "prepend":
+            return documents, documents
+        if self._has_spans:
+            return documents - 1, documents + 1
+        closed = documents - int(unit.encoded.open_split == split)
+        return closed, closed
+
+    def _add_damage(self, checked: Checked, what: str, segment: Segment) -> None:
+        checked.is_damaged = True
+        checked.findings.append(self._located("tokens", what, checked.unit, segment))
+
+    def _add_eot(self, checked: Checked, segment: Segment) -> None:
+        what = "the end-of-text ids do not fit the documents, and were recorded so"
+        checked.findings.append(
+            self._located("ids", what, checked.unit, segment, is_repairable=False)
+        )
+
+    def _not_an_id(self, found: int) -> str:
+        return f"id {found} is not below the vocabulary's {self._tokenizer.vocab_size}"
+
+    def _located(
+        self,
+        kind: FindingKind,
+        what: str,
+        unit: Finished,
+        segment: Segment,
+        *,
+        is_repairable: bool = True,
+    ) -> Finding:
+        return at_segment(
+            kind,
+            what,
+            unit.unit,
+            segment,
+            file=self._records.layout.file_name(segment.split, segment.shard),
+            token_bytes=self._token_bytes,
+            is_repairable=is_repairable,
+        )
+
+
+def _iter_groups(units: Iterable[Finished]) -> Iterator[list[Finished]]:
+    group: list[Finished] = []
+    num_tokens = 0
+    for unit in units:
+        group.append(unit)
+        num_tokens += unit.encoded.counts.tokens
+        if len(group) >= _GROUP_UNITS or num_tokens >= _GROUP_TOKENS:
+            yield group
+            group, num_tokens = [], 0
+    if group:
+        yield group

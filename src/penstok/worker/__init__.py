@@ -1,0 +1,1 @@
+"""The worker: a unit of text in, its tokens written, on one core."""

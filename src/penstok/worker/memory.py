@@ -1,0 +1,111 @@
+"""The budget: how `--memory` is divided, and who watches that it holds.
+
+It starts and stops nothing. The pipeline asks how many workers fit; a worker asks whether it has
+reached its share.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import psutil
+
+from penstok.errors import UsageError
+from penstok.quantities import format_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from penstok.types import MemoryNeeds
+
+__all__ = ["MemoryShare", "divide_memory", "num_cores", "tree_bytes"]
+
+# The parent: Python, the command line, and a record for each input file.
+_PARENT_BYTES = 96 << 20
+_SOURCE_BYTES = 1100
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryShare:
+    """What one worker may use."""
+
+    limit_bytes: int
+    block_bytes: int
+
+    def is_reached(self) -> bool:
+        """Tell whether another block could pass the limit."""
+        return own_bytes() > self.limit_bytes - self.block_bytes
+
+
+def divide_memory(
+    memory_bytes: int,
+    needs: MemoryNeeds,
+    num_sources: int,
+    wanted_workers: int | None,
+    inputs: Sequence[MemoryNeeds] = (),
+) -> tuple[int, MemoryShare, str]:
+    """Return the number of workers, the share of each, and what would use idle cores.
+
+    Args:
+        memory_bytes: For the whole process tree.
+        needs: What one worker needs.
+        num_sources: How many inputs the parent keeps a record of.
+        wanted_workers: What the user asked for; None for as many as there are cores.
+        inputs: What the kinds of inputs take beside that: in the parent, and in each worker.
+    """
+    parent_bytes = _PARENT_BYTES + _SOURCE_BYTES * num_sources
+    parent_bytes += sum(each.least_bytes for each in inputs)
+    input_bytes = sum(each.block_bytes for each in inputs)
+    least_bytes = needs.least_bytes + input_bytes
+    fitting = (memory_bytes - parent_bytes) // least_bytes
+    wanted = wanted_workers or num_cores()
+    if fitting < 1 or (wanted_workers and fitting < wanted_workers):
+        needed = parent_bytes + least_bytes * (wanted_workers or 1)
+        raise UsageError(
+            f"{format_bytes(memory_bytes)} is too little memory for {wanted_workers or 1} "
+            f"worker{'s' if (wanted_workers or 1) > 1 else ''}",
+            where="--memory",
+            next_step=f"pass `--memory {-(-needed >> 20)}MiB`"
+            + (" or fewer `--workers`" if wanted_workers and wanted_workers > 1 else ""),
+        )
+    num_workers = min(wanted, fitting)
+    share = MemoryShare((memory_bytes - parent_bytes) // num_workers, needs.block_bytes)
+    hint = ""
+    if num_workers < wanted:
+        needed = parent_bytes + least_bytes * wanted
+        idle = f"{wanted - num_workers} of {wanted} cores were idle"
+        hint = f"{idle}: `--memory {-(-needed >> 20)}MiB` uses them"
+    return num_workers, share, hint
+
+
+def num_cores() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def own_bytes() -> int:
+    """Return the resident memory of this process."""
+    return int(_process(os.getpid()).memory_info().rss)
+
+
+@lru_cache(maxsize=1)
+def _process(pid: int) -> psutil.Process:
+    """Keep the handle of this process: making it costs ten times the question."""
+    return psutil.Process(pid)
+
+
+def tree_bytes(worker_pids: Iterable[int]) -> int:
+    """Return the resident memory of this process and its workers; one that is gone counts 0."""
+    return own_bytes() + sum(map(_process_bytes, worker_pids))
+
+
+def _process_bytes(pid: int) -> int:
+    try:
+        return int(psutil.Process(pid).memory_info().rss)
+    except psutil.NoSuchProcess:
+        return 0

@@ -1,0 +1,62 @@
+"""Invalid UTF-8: replaced, ignored or refused, and always counted.
+
+It looks only at blocks an engine has refused, so valid text pays nothing. The worker calls it and
+hands the repaired block to the engine again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from penstok.errors import InputError
+from penstok.types import Counts
+
+if TYPE_CHECKING:
+    from penstok.types import Block, InvalidUtf8
+
+__all__ = ["repair_block"]
+
+_REPLACEMENT = "\ufffd"
+
+
+def repair_block(block: Block, policy: InvalidUtf8, path: str) -> tuple[Block, Counts]:
+    """Return the block with valid text, and count its invalid sequences.
+
+    A document of which nothing is left is dropped, and counted as empty.
+
+    A sequence is what a decoder replaces by one U+FFFD: a longest prefix of a character, or one
+    stray byte. Borders between pieces stand between characters, so the count does not depend on
+    where the text was divided.
+    """
+    pieces: list[bytes] = []
+    num_invalid = 0
+    for start, end in zip(block.starts.tolist(), block.ends.tolist(), strict=True):
+        raw = bytes(block.text[start:end])
+        try:
+            raw.decode()
+        except UnicodeDecodeError as error:
+            if policy == "stop":
+                raise _refusal(path, block.origin + start + error.start, error) from error
+            replaced = raw.decode(errors="replace")
+            num_invalid += replaced.count(_REPLACEMENT) - raw.count(_REPLACEMENT.encode())
+            raw = (replaced if policy == "replace" else raw.decode(errors="ignore")).encode()
+        pieces.append(raw)
+    ends = np.cumsum([len(piece) for piece in pieces])
+    starts = np.concatenate(([0], ends[:-1]))
+    text = memoryview(b"".join(pieces))
+    kept = (ends > starts) | ~(block.begins & block.closes)
+    repaired = replace(block, text=text, starts=starts, ends=ends, heads=ends).select(kept)
+    num_empty = int(len(kept) - kept.sum())
+    return repaired, Counts(invalid_utf8=num_invalid, empty_documents=num_empty)
+
+
+def _refusal(path: str, position: int, error: UnicodeDecodeError) -> InputError:
+    found = error.object[error.start : error.end].hex(" ")
+    return InputError(
+        f"invalid UTF-8: bytes {found}",
+        where=f"{path}, byte {position}",
+        next_step="mend the file, or pass `--invalid-utf8 replace` (counted) or `ignore`",
+    )

@@ -1,0 +1,380 @@
+"""The inner line: one unit of text in, its tokens written, a receipt out.
+
+It knows nothing of processes, queues or order. An executor makes a `Worker`, lets it `encode` a
+unit, and when the unit's place in the output is known, lets it `write`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from penstok.engines import load_engine, longest_document, name_reference
+from penstok.engines.base import most_tokens
+from penstok.engines.hostile import hostile_page
+from penstok.engines.kernel import find_kernel_function
+from penstok.errors import EngineError
+from penstok.inputs.files import open_unit
+from penstok.output.segments import make_sink
+from penstok.readers import Readers
+from penstok.readers.base import TextOptions
+from penstok.tokenizers.cuts import find_cuts
+from penstok.types import (
+    ROW_FORMATS,
+    SPLITS,
+    Block,
+    Counts,
+    Encoded,
+    Receipt,
+    SkippedRecord,
+)
+from penstok.worker.repair import repair_block
+from penstok.worker.splits import CARRIED, TRAIN, VAL, Splitter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from penstok.inputs.ring import RingFile
+    from penstok.output.layout import Layout
+    from penstok.output.segments import SinkKind
+    from penstok.readers.base import Reader
+    from penstok.tokenizers import Tokenizer
+    from penstok.types import (
+        DocumentRule,
+        EotPlace,
+        Grant,
+        InvalidUtf8,
+        OnError,
+        Segment,
+        Split,
+        Unit,
+    )
+    from penstok.worker.memory import MemoryShare
+
+__all__ = ["ShareReachedError", "Worker", "WorkerSpec"]
+
+_SPLIT_OF = dict(zip((TRAIN, VAL), SPLITS, strict=True))
+_MAX_SPARE_TOKENS = 3
+# The reference is slow: this much takes it a tenth of a second.
+_MAX_SAMPLE_BYTES = 1 << 19
+# It also takes a hundred times the length of a text, or gives up on a long one.
+_MAX_COMPARED_BYTES = 1 << 18
+
+
+class ShareReachedError(Exception):
+    """The worker has reached its share of memory and must be replaced."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSpec:
+    """Everything a worker is made from; the same for all workers of a job."""
+
+    tokenizer: Tokenizer
+    engine: str
+    rule: DocumentRule
+    eot: EotPlace
+    val_fraction: float
+    seed: int
+    strip: bool
+    text_key: str
+    on_error: OnError
+    invalid_utf8: InvalidUtf8
+    dtype: str
+    block_bytes: int
+    layout: Layout
+    share: MemoryShare
+    give_back: bool
+    sink: SinkKind = "write"
+    ring: RingFile | None = None
+
+
+class Worker:
+    """Turns units into tokens on one core."""
+
+    def __init__(self, spec: WorkerSpec) -> None:
+        tokenizer = spec.tokenizer
+        eot_text = tokenizer.eot_text.encode()
+        options = TextOptions(
+            open_unit=partial(open_unit, ring=spec.ring),
+            block_bytes=spec.block_bytes,
+            special_text=b"" if spec.rule.separator == eot_text else eot_text,
+            strip=spec.strip,
+            give_back=spec.give_back,
+            on_error=spec.on_error,
+            invalid_utf8=spec.invalid_utf8,
+            find_all=find_kernel_function("find_all"),
+            extract_json=find_kernel_function("extract_json_lines"),
+            extract_csv=find_kernel_function("extract_csv_records"),
+        )
+        self._spec = spec
+        self._tokenizer = tokenizer
+        cuts = find_cuts(tokenizer, longest_document(spec.engine, tokenizer, spec.share))
+        self._readers = Readers(spec.rule, spec.text_key, cuts, options)
+        self._splitter = Splitter(
+            spec.val_fraction, spec.seed, find_kernel_function("choose_splits")
+        )
+        self._engine = load_engine(spec.engine, tokenizer, spec.eot)
+        self._sink = make_sink(spec.sink, spec.layout)
+        self._waiting: dict[int, _UnitTokens] = {}
+        self._spare: list[_UnitTokens] = []
+
+    def use(self, layout: Layout) -> None:
+        """Write to other files from now on; nothing waits for a place when this is called."""
+        self._sink.close()
+        self._sink = make_sink(self._spec.sink, layout)
+
+    def encode(self, unit: Unit) -> Encoded:
+        """Read, cut, split and encode one unit; keep its tokens until its place is known."""
+        reader = self._readers.choose(unit)
+        tokens = self._spare.pop() if self._spare else _UnitTokens(self._spec.dtype)
+        tally = _Tally()
+        self._splitter.start_unit()
+        for read in reader.iter_blocks(unit):
+            block, splits = self._splitter.assign(read)
+            for code in (TRAIN, VAL, CARRIED):
+                chosen = splits == code
+                if chosen.any():
+                    kept = block if chosen.all() else block.select(chosen)
+                    kept, ids = self._encode_block(kept, unit, tally, tokens.room(code, kept))
+                    tokens.append(code, ids)
+                    tally.add(code, kept)
+            tally.end_block(block, splits)
+            if self._spec.share.is_reached():
+                raise ShareReachedError
+        if unit.window is not None and unit.window.problem:
+            tally.skipped.append(SkippedRecord(unit.end, unit.window.problem))
+        self._waiting[unit.index] = tokens
+        return tally.encoded(unit.index, reader, tokens)
+
+    def write(self, grant: Grant) -> Receipt:
+        """Write the tokens of an encoded unit where the grant says."""
+        tokens = self._waiting.pop(grant.unit_idx)
+        segments: list[Segment] = []
+        for code, split in _SPLIT_OF.items():
+            offset = grant.offsets[split]
+            if split == grant.carried_split:
+                segments += self._sink.write(split, offset, tokens.of(CARRIED))
+                offset += tokens.count(CARRIED)
+            segments += self._sink.write(split, offset, tokens.of(code))
+        tokens.clear()
+        if len(self._spare) < _MAX_SPARE_TOKENS:
+            self._spare.append(tokens)
+        return Receipt(grant.unit_idx, tuple(segments))
+
+    def find_open_split(self, unit: Unit, unit_bytes: int) -> Split:
+        """Tell the split of the document that is open where a unit starts; train if none is.
+
+        It reads back, unit by unit, to where that document begins: mostly in the unit before.
+        """
+        position = unit.start if self._readers.can_carry(unit) else 0
+        while position > 0:
+            before = replace(unit, start=max(position - unit_bytes, 0), end=position)
+            tally = self._look_through(before)
+            if not tally.is_carried:
+                return tally.open_split or "train"
+            position = before.start
+        return "train"
+
+    def _look_through(self, unit: Unit) -> _Tally:
+        """Read, cut and split a unit, and encode nothing of it."""
+        reader = self._readers.choose(unit)
+        tally = _Tally()
+        self._splitter.start_unit()
+        for read in reader.iter_blocks(unit):
+            tally.end_block(*self._splitter.assign(read))
+        reader.take_counts()
+        reader.take_skipped()
+        return tally
+
+    def check(self, samples: list[Unit]) -> list[tuple[int, int]]:
+        """Compare the engine with the reference on hostile text and on the user's own.
+
+        Returns the bytes of text and the tokens of each sample, to estimate from.
+        """
+        reference = load_engine(name_reference(self._tokenizer), self._tokenizer, self._spec.eot)
+        page = hostile_page(self._tokenizer.special)
+        self._compare(self._engine.encode(page), reference.encode(page), "the built-in page")
+        seen: list[tuple[int, int]] = []
+        num_compared = 0
+        for unit in samples:
+            reader = self._readers.choose(unit)
+            num_tokens = 0
+            for read in reader.iter_blocks(unit):
+                room = _UnitTokens(self._spec.dtype).room(TRAIN, read)
+                block, ids = self._encode_block(read, unit, _Tally(), room)
+                num_tokens += len(ids)
+                sample = _take_sample(block, _MAX_SAMPLE_BYTES - num_compared)
+                if len(sample.starts):
+                    num_compared += int((sample.ends - sample.starts).sum())
+                    self._compare(self._engine.encode(sample), reference.encode(sample), unit.place)
+            seen.append((reader.take_counts().input_bytes, num_tokens))
+            reader.take_skipped()
+        return seen
+
+    def iter_documents(self, unit: Unit) -> Iterator[tuple[bytes, list[int]]]:
+        """Yield the documents that begin in a unit, as far as they lie in it, with their ids."""
+        reader = self._readers.choose(unit)
+        text, ids = bytearray(), list[int]()
+        try:
+            for read in reader.iter_blocks(unit):
+                for idx in range(len(read.starts)):
+                    chosen = np.arange(len(read.starts)) == idx
+                    block, found = self._encode_block(read.select(chosen), unit, _Tally(), None)
+                    pieces = zip(block.starts.tolist(), block.ends.tolist(), strict=True)
+                    text += b"".join(block.text[start:end] for start, end in pieces)
+                    ids += found.tolist()
+                    if read.closes[idx] or read.spans:
+                        yield bytes(text), ids
+                        text, ids = bytearray(), []
+            if text:
+                yield bytes(text), ids
+        finally:
+            reader.take_counts()
+            reader.take_skipped()
+
+    def _compare(
+        self,
+        ids: NDArray[np.unsignedinteger[Any]],
+        expected: NDArray[np.unsignedinteger[Any]],
+        place: str,
+    ) -> None:
+        if not np.array_equal(ids, expected):
+            raise EngineError(
+                f"engine `{self._engine.name}` gives other ids than the reference",
+                where=place,
+                next_step=f"pass `--engine {name_reference(self._tokenizer)}`, and report this "
+                "with the text",
+            )
+
+    def _encode_block(
+        self, block: Block, unit: Unit, tally: _Tally, room: NDArray[np.unsignedinteger[Any]] | None
+    ) -> tuple[Block, NDArray[np.unsignedinteger[Any]]]:
+        try:
+            return block, self._engine.encode(block, room)
+        except UnicodeDecodeError:
+            # In a file of rows, bytes are counted from the unit's first row.
+            place = unit.place if unit.source.format in ROW_FORMATS else unit.source.path
+            repaired, counts = repair_block(block, self._spec.invalid_utf8, place)
+            tally.repairs += counts
+            if not len(repaired.starts):
+                return repaired, np.empty(0, np.uint32)
+            return repaired, self._engine.encode(repaired)
+
+
+def _take_sample(block: Block, num_bytes: int) -> Block:
+    """Return the first pieces of a block, less those that are too long for a slow reference."""
+    lengths = block.ends - block.starts
+    short = lengths <= _MAX_COMPARED_BYTES
+    return block.select(short & (np.cumsum(lengths * short) <= num_bytes))
+
+
+class _UnitTokens:
+    """The ids of one unit, for each split and for the document carried in."""
+
+    def __init__(self, dtype: str) -> None:
+        self._arrays = {code: np.empty(1 << 12, dtype) for code in (TRAIN, VAL, CARRIED)}
+        self._counts = dict.fromkeys(self._arrays, 0)
+
+    def room(self, code: int, block: Block) -> NDArray[np.unsignedinteger[Any]]:
+        """Return where the ids of a block go, with room for the most there can be.
+
+        Most of it is never written, and what is not takes no memory.
+        """
+        return self._reserve(code, most_tokens(block))
+
+    def append(self, code: int, ids: NDArray[np.unsignedinteger[Any]]) -> None:
+        """Keep ids that the engine put into their room; copy others, narrowed to the dtype."""
+        place = self._reserve(code, len(ids))[: len(ids)]
+        if not np.may_share_memory(place, ids):
+            if ids.itemsize > place.itemsize and len(ids) and ids.max() > np.iinfo(place.dtype).max:
+                raise EngineError(
+                    f"the engine gave the id {ids.max()}, which does not fit {place.dtype}",
+                    where="a block of text",
+                    next_step="pass `--dtype uint32`, and report this with the tokenizer",
+                )
+            place[:] = ids
+        self._counts[code] += len(ids)
+
+    def _reserve(self, code: int, num_tokens: int) -> NDArray[np.unsignedinteger[Any]]:
+        count, array = self._counts[code], self._arrays[code]
+        if count + num_tokens > len(array):
+            grown = np.empty(max(2 * len(array), count + num_tokens), array.dtype)
+            grown[:count] = array[:count]
+            self._arrays[code] = array = grown
+        return array[count:]
+
+    def of(self, code: int) -> NDArray[np.unsignedinteger[Any]]:
+        return self._arrays[code][: self._counts[code]]
+
+    def count(self, code: int) -> int:
+        return self._counts[code]
+
+    def clear(self) -> None:
+        self._counts = dict.fromkeys(self._arrays, 0)
+
+
+class _Tally:
+    """What a unit's blocks add up to, and the document that is open from block to block."""
+
+    def __init__(self) -> None:
+        self.repairs = Counts()
+        self.skipped: list[SkippedRecord] = []
+        self._documents = dict.fromkeys(SPLITS, 0)
+        self._num_special = 0
+        self.is_carried = True
+        self._carried_special = False
+        self._open_special = False
+        self.open_split: Split | None = None
+
+    def add(self, code: int, block: Block) -> None:
+        """Count the documents of one split that begin in a block."""
+        if code != CARRIED:
+            self._documents[_SPLIT_OF[code]] += int(block.begins.sum())
+
+    def end_block(self, block: Block, splits: NDArray[np.uint8]) -> None:
+        """Follow the open document through a block, and count documents with special text."""
+        # Numbers the documents of the block from 1; 0 is the one that was open before it.
+        document = np.cumsum(block.begins)
+        special = set() if block.special is None else set(document[block.special].tolist())
+        self._count_special(special)
+        last = int(document[-1])
+        if last > 0:
+            self.is_carried = False
+            self._open_special = last in special
+        is_open = not (block.closes[-1] or self.is_carried)
+        self.open_split = _SPLIT_OF[int(splits[-1])] if is_open else None
+
+    def _count_special(self, special: set[int]) -> None:
+        """Count each document once; whether the carried one counts, the parent knows."""
+        self._num_special += len(special - {0})
+        if 0 in special:
+            if self.is_carried:
+                self._carried_special = True
+            elif not self._open_special:
+                self._num_special += 1
+            self._open_special = True
+
+    def encoded(self, unit_idx: int, reader: Reader, tokens: _UnitTokens) -> Encoded:
+        """Sum up a unit."""
+        counts = Counts(
+            documents=sum(self._documents.values()),
+            tokens=sum(map(tokens.count, (TRAIN, VAL, CARRIED))),
+            special_text_documents=self._num_special,
+            skipped_records=len(self.skipped),
+        )
+        return Encoded(
+            unit_idx=unit_idx,
+            counts=counts + reader.take_counts() + self.repairs,
+            tokens={split: tokens.count(code) for code, split in _SPLIT_OF.items()},
+            documents=self._documents,
+            carried_tokens=tokens.count(CARRIED),
+            carried_special=self._carried_special,
+            open_split=self.open_split,
+            open_special=self._open_special,
+            skipped=(*reader.take_skipped(), *self.skipped),
+        )
