@@ -31,7 +31,7 @@ from penstok.output.manifest import Manifest, digest_inputs
 from penstok.output.offsets import Offsets
 from penstok.types import ROW_FORMATS, Finished, Grant
 from penstok.verification.manifests import format_of, job_of_manifest, manifest_of_ledger
-from penstok.verification.rerun import default_unit_bytes, make_executor, rule_of_job
+from penstok.verification.rerun import default_unit_bytes, make_executor, rules_of_job
 from penstok.verification.salvage import find_unit_bytes, salvage_sources, salvage_units
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def rebuild_ledger(store: Store, settings: VerifySettings, progress: Progress) -
     plan = Plan(
         sources,
         skipped,
-        rule_of_job(job),
+        rules_of_job(job).document_rule,
         found_separator=False,
         unit_bytes=job.unit_bytes,
         limit_bytes=job.settings.get("limit_bytes"),
