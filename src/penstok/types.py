@@ -39,6 +39,7 @@ __all__ = [
     "MemoryNeeds",
     "OnError",
     "Passed",
+    "Priority",
     "Receipt",
     "Segment",
     "SkippedRecord",
@@ -56,6 +57,7 @@ InvalidUtf8 = Literal["replace", "ignore", "stop"]
 InputFormat = Literal["text", "jsonl", "csv", "tsv", "parquet", "arrow"]
 Compression = Literal["gzip", "zstd", "bzip2", "xz", "lz4"]
 OnError = Literal["stop", "skip"]
+Priority = Literal["low", "normal"]
 # Formats whose units are ranges of rows, not of bytes.
 ROW_FORMATS: frozenset[InputFormat] = frozenset({"parquet", "arrow"})
 SPLITS: tuple[Split, Split] = ("train", "val")

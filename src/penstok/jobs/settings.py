@@ -17,6 +17,7 @@ from penstok.types import (
     EotPlace,
     InvalidUtf8,
     OnError,
+    Priority,
     TextRules,
 )
 
@@ -28,7 +29,6 @@ __all__ = ["JobSettings", "parse_output", "parse_part", "settings_differences"]
 DocsBy = Literal["auto", "separator", "line", "file"]
 EngineChoice = Literal["auto", "kernel", "fastokens", "tiktoken", "tokenizers", "sentencepiece"]
 FormatChoice = Literal["auto", "text", "jsonl", "csv", "tsv", "parquet", "arrow"]
-Priority = Literal["low", "normal"]
 Dtype = Literal["auto", "uint16", "uint32"]
 ExecutorChoice = Literal["local", "ray"]
 

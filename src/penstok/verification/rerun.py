@@ -12,7 +12,7 @@ import psutil
 
 from penstok.engines import choose_engine, engine_needs, name_reference
 from penstok.errors import DamageError, UsageError
-from penstok.executors import ProcessExecutor
+from penstok.executors.processes import ProcessExecutor
 from penstok.inputs.feed import make_feed
 from penstok.jobs.plan import input_needs
 from penstok.jobs.settings import JobSettings

@@ -114,8 +114,8 @@ class Worker:
         self._waiting: dict[int, _UnitTokens] = {}
         self._spare: list[_UnitTokens] = []
 
-    def use(self, layout: Layout) -> None:
-        """Write to other files from now on; nothing waits for a place when this is called."""
+    def write_to(self, layout: Layout) -> None:
+        """Write to other files from now on; no unit waits for its offsets when this is called."""
         self._sink.close()
         self._sink = make_sink(self._spec.sink, layout)
 
