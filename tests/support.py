@@ -25,7 +25,7 @@ from penstok.inputs.feed import Feed, make_feed
 from penstok.jobs.plan import Plan, make_plan
 from penstok.jobs.settings import JobSettings
 from penstok.output.offsets import Offsets
-from penstok.output.store.local import Store
+from penstok.output.store.folder import FolderStore
 from penstok.tokenizers import load_tokenizer
 from penstok.tokenizers.cuts import ByteLevelCuts
 from penstok.types import SPLITS, Counts, EotPlace, Unit
@@ -140,7 +140,7 @@ def run_units(
     layout = spec.layout
     worker = make_worker(replace(spec, ring=None if feed is None else feed.ring.file))
     offsets = Offsets()
-    with Store(layout), closing(feed) if feed else nullcontext():
+    with FolderStore(layout.folder).lock(), closing(feed) if feed else nullcontext():
         units = plan.iter_units() if feed is None else iter_fed(feed, plan)
         for unit in units:
             worker.write(offsets.grant(unit, worker.encode(unit)))

@@ -120,6 +120,6 @@ def test_a_kill_in_the_middle_is_resumed(tmp_path: Path, documents: list[str]) -
     (tmp_path / "a.csv").write_bytes(table_of(documents * 3, end="\r\n"))
     job = ("tokenize", tmp_path / "a.csv", *VAL)
     assert run(*job, "-o", tmp_path / "unbroken")[0] == 0
-    assert run(*job, "-o", tmp_path / "out", fault="ledger on disk:2")[0] == -signal.SIGKILL
+    assert run(*job, "-o", tmp_path / "out", fault="journal on disk:2")[0] == -signal.SIGKILL
     assert run(*job, "-o", tmp_path / "out")[0] == 0
     assert contents(tmp_path / "out") == contents(tmp_path / "unbroken")

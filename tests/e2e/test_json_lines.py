@@ -220,7 +220,7 @@ def test_a_kill_in_the_middle_is_resumed(tmp_path: Path, documents: list[str]) -
         *("tokenize", lines, "-o", tmp_path / output, *VAL, "--on-error", "skip"),
     )
     assert run(*job("unbroken"))[0] == 3
-    assert run(*job("out"), fault="ledger on disk:2")[0] == -signal.SIGKILL
+    assert run(*job("out"), fault="journal on disk:2")[0] == -signal.SIGKILL
     assert run(*job("out"))[0] == 3
     assert contents(tmp_path / "out") == contents(tmp_path / "unbroken")
     skipped = [(tmp_path / name / "skipped.jsonl").read_text() for name in ("out", "unbroken")]

@@ -192,8 +192,8 @@ def test_a_killed_run_goes_on_in_the_middle(
     s3: int, expected: dict[str, bytes], tmp_path: Path, name: str
 ) -> None:
     job = ("tokenize", f"s3://{BUCKET}/in/{name}", "-o", tmp_path / "out", *FLAGS)
-    assert run(*job, fault="ledger on disk:2")[0] == -signal.SIGKILL
-    assert run(*job, fault="ledger line torn:2")[0] == -signal.SIGKILL
+    assert run(*job, fault="journal on disk:2")[0] == -signal.SIGKILL
+    assert run(*job, fault="journal line torn:2")[0] == -signal.SIGKILL
     exit_code, said = run(*job)
     assert exit_code == 0, said
     assert contents(tmp_path / "out") == expected
@@ -205,7 +205,7 @@ def test_an_object_that_changed_between_runs_is_a_conflict(
     web: WebServer, tmp_path: Path, name: str
 ) -> None:
     job = ("tokenize", web.url(name), "-o", tmp_path / "out", *FLAGS)
-    assert run(*job, fault="ledger on disk:2")[0] == -signal.SIGKILL
+    assert run(*job, fault="journal on disk:2")[0] == -signal.SIGKILL
     web.etags[name] = '"v2"'
     exit_code, said = run(*job)
     assert exit_code == 5, said
@@ -307,7 +307,7 @@ def test_local_and_remote_inputs_mix(
         files / "a.txt",
     ]
     job: tuple[str | Path, ...] = ("tokenize", *inputs, "-o", tmp_path / "out", *FLAGS, "-j", "2")
-    assert run(*job, fault="ledger on disk:5")[0] == -signal.SIGKILL
+    assert run(*job, fault="journal on disk:5")[0] == -signal.SIGKILL
     exit_code, said = run(*job)
     assert exit_code == 0, said
     assert contents(tmp_path / "out") == times(4, expected)

@@ -31,7 +31,7 @@ from penstok.jobs.plan import make_plan
 from penstok.jobs.settings import JobSettings
 from penstok.output.offsets import Offsets
 from penstok.output.segments import SegmentWriter
-from penstok.output.store.local import Store
+from penstok.output.store.folder import FolderStore
 from penstok.worker.worker import Worker
 
 EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples" / "corpus"
@@ -75,7 +75,7 @@ class Streamer:
         # One worker for all rounds: its tables and buffers are what is watched.
         self._worker = worker = self._worker or Worker(spec)
         offsets = Offsets()
-        with Store(spec.layout):
+        with FolderStore(spec.layout.folder).lock():
             for unit in plan.iter_units():
                 worker.write(offsets.grant(unit, worker.encode(unit)))
             # The next round writes to new files.

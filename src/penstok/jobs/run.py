@@ -327,7 +327,11 @@ def _find_resume_state(store: OutputStore, job: Job, *, is_extended: bool) -> Re
     if not path.exists():
         return ResumeState()
     layout = replace(layout, work=journal_name(0, None).removesuffix(".jsonl"))
-    return read_finished_units(path, layout.partial_path, layout.token_bytes, num_threads)
+    try:
+        return read_finished_units(path, layout.partial_path, layout.token_bytes, num_threads)
+    except DamageError:
+        # Its first line is torn: nothing behind it can be trusted.
+        return ResumeState(problem="its first line is damaged")
 
 
 def _make_executor(

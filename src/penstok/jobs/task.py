@@ -106,6 +106,7 @@ class TaskRunner(Resource):
         self._executor: ProcessExecutor | None = None
         self._has_feed = False
         self._peak_bytes = 0
+        self._num_replaced = 0
 
     def close(self) -> None:
         """Stop the workers."""
@@ -139,7 +140,6 @@ class TaskRunner(Resource):
         files = self._store.begin_task(self._spec.worker.layout, work.number, attempt)
         try:
             executor = self._prepare(work.plan)
-            num_replaced = executor.num_replaced
             executor.write_to(files.layout)
             state = work.resume or _start_of_task(executor, work)
 
@@ -175,9 +175,10 @@ class TaskRunner(Resource):
                     node=self._node,
                     seconds=round(time.monotonic() - started, 3),
                     peak_bytes=self._peak_bytes,
-                    num_replaced=executor.num_replaced - num_replaced,
+                    num_replaced=executor.num_replaced - self._num_replaced,
                 )
                 journal.finish(record.to_line() if is_split else b"")
+                self._num_replaced = executor.num_replaced
         except BaseException:
             self.close()
             if attempt is not None:
@@ -210,6 +211,7 @@ class TaskRunner(Resource):
         if self._executor is not None and not plan.has_streams and not self._has_feed:
             return self._executor
         self.close()
+        self._num_replaced = 0
         feed = make_feed(
             plan.sources,
             self._spec.num_workers,
