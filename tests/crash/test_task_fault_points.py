@@ -38,7 +38,6 @@ OVERWRITING = [
     "intent written",
     "one file deleted",
     "one file published:3",
-    "one file deleted:2",
     "manifest written",
 ]
 # Behind the intent the same command completes the commit, and has nothing more to do.
