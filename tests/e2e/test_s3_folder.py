@@ -18,11 +18,11 @@ import pytest
 from remote_servers import HOST, Line, line_to, s3_client, use_s3
 
 from penstok.errors import UsageError, WriteError
-from penstok.storage import Retries, close_connections
+from penstok.storage import RetryPolicy, close_connections
 from penstok.storage.s3_folder import LostUploadError, S3Folder
 
 MIB = 1 << 20
-QUICK = Retries(num_tries=6, first_seconds=0.01, most_seconds=0.05)
+QUICK = RetryPolicy(max_tries=6, first_delay_seconds=0.01, max_delay_seconds=0.05)
 PARTS = [random.Random(1).randbytes(5 * MIB), random.Random(2).randbytes(5 * MIB), b"the rest"]
 HOSTILE = [
     *("plain", "a b+ä%?#&<>'\"~*()!;:@,$=", "%41", "a%2Fb", "a+b", " lead", "trail ", "\x01\x1f"),
@@ -70,11 +70,11 @@ def upload(folder: S3Folder, name: str) -> tuple[str, list[str]]:
 
 def test_objects_are_written_read_and_looked_at(folder: S3Folder) -> None:
     assert folder.get("a") is None
-    assert folder.look("a") is None
+    assert folder.find_info("a") is None
     etag = folder.put("a", b"one")
     assert etag == f'"{hashlib.md5(b"one").hexdigest()}"'
     assert folder.get("a") == b"one"
-    assert folder.look("a") == (3, etag)
+    assert folder.find_info("a") == (3, etag)
     assert folder.put("a", b"three") != etag
     assert folder.get("a") == b"three"
     folder.put("empty", b"")
@@ -99,11 +99,11 @@ def test_conditions_are_obeyed(folder: S3Folder) -> None:
     assert not folder.put_if_absent("a", b"two")
     assert not folder.put_if_absent("a", b"one")
     assert folder.get("a") == b"one"
-    found = folder.look("a")
+    found = folder.find_info("a")
     assert found is not None
     new = folder.put_if_match("a", b"two", found[1])
     assert new is not None
-    assert folder.look("a") == (3, new)
+    assert folder.find_info("a") == (3, new)
     assert folder.put_if_match("a", b"three", found[1]) is None
     folder.delete(["a"])
     assert folder.put_if_match("a", b"three", new) is None
@@ -157,7 +157,7 @@ def test_names_may_hold_anything(folder: S3Folder, prefix: str) -> None:
     for name in HOSTILE:
         assert folder.get(name) == name.encode()
         assert not folder.put_if_absent(name, b"")
-        found = folder.look(name)
+        found = folder.find_info(name)
         assert found is not None
         assert found[0] == len(name.encode())
     uploads = {(name, folder.begin_upload(name)) for name in HOSTILE}
@@ -226,7 +226,7 @@ def test_an_upload_that_is_thrown_away_is_gone(folder: S3Folder) -> None:
 
 
 def test_a_listing_of_uploads_has_pages(folder: S3Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstok.storage.s3_folder._MAX_LISTED", 4)
+    monkeypatch.setattr("penstok.storage.s3_folder._PAGE_SIZE", 4)
     begun = {(f"a b/{idx // 2}", folder.begin_upload(f"a b/{idx // 2}")) for idx in range(18)}
     S3Folder(f"{folder.url}-other", QUICK).begin_upload("x")
     found = list(folder.iter_uploads())
@@ -240,13 +240,13 @@ def test_a_part_that_arrives_damaged_is_sent_again(
     from penstok.storage import s3_folder
 
     sent: list[bytes] = []
-    right = s3_folder._View
+    right = s3_folder._BytesFile
 
     def damage(data: bytes) -> object:
         sent.append(data)
         return right(b"other" + data[5:] if len(sent) == 1 else data)
 
-    monkeypatch.setattr(s3_folder, "_View", damage)
+    monkeypatch.setattr(s3_folder, "_BytesFile", damage)
     upload_id, etags = upload(folder, "a")
     assert len(sent) == len(PARTS) + 1
     folder.complete_upload("a", upload_id, etags)
@@ -263,10 +263,10 @@ def every_request(folder: S3Folder, trouble: Callable[[], None]) -> None:
 
     etag = troubled("put", "a", b"one")
     assert troubled("get", "a") == b"one"
-    assert troubled("look", "a") == (3, etag)
+    assert troubled("find_info", "a") == (3, etag)
     assert troubled("put_if_absent", "b", b"two")
     new = troubled("put_if_match", "a", b"three", etag)
-    assert folder.look("a") == (5, new)
+    assert folder.find_info("a") == (5, new)
     assert not troubled("put_if_absent", "b", b"other")
     assert troubled("put_if_match", "a", b"other", etag) is None
     assert troubled("iter_names") == [("a", 5), ("b", 3)]

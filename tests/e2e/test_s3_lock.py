@@ -18,11 +18,11 @@ import pytest
 from remote_servers import line_to, s3_client, use_s3
 
 from penstok.errors import LockedError, WriteError
-from penstok.storage import Retries, close_connections
+from penstok.storage import RetryPolicy, close_connections
 from penstok.storage.s3_folder import S3Folder
 from penstok.storage.s3_lock import LOCK_NAME, S3Lock
 
-QUICK = Retries(num_tries=6, first_seconds=0.01, most_seconds=0.05)
+QUICK = RetryPolicy(max_tries=6, first_delay_seconds=0.01, max_delay_seconds=0.05)
 BEAT, STALE = 0.2, 10.0
 OWNER = f"pid {os.getpid()} on {socket.gethostname()}"
 ELSEWHERE = json.dumps({"owner": "pid 1 on elsewhere", "beat": 7, "pid": 1, "processes": "x"})
@@ -36,7 +36,8 @@ url, stale, then = sys.argv[1:]
 print("ready", flush=True)
 sys.stdin.readline()
 try:
-    with S3Lock(S3Folder(url), beat_seconds=0.2, stale_seconds=float(stale), poll_seconds=0.05):
+    times = {"heartbeat_seconds": 0.2, "stale_seconds": float(stale), "poll_seconds": 0.05}
+    with S3Lock(S3Folder(url), **times):
         print("won", flush=True)
         if then == "die":
             os._exit(9)
@@ -71,7 +72,7 @@ def folder(port: int, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRe
 
 
 def lock_of(folder: S3Folder, stale_seconds: float = STALE) -> S3Lock:
-    return S3Lock(folder, beat_seconds=BEAT, stale_seconds=stale_seconds, poll_seconds=0.05)
+    return S3Lock(folder, heartbeat_seconds=BEAT, stale_seconds=stale_seconds, poll_seconds=0.05)
 
 
 def content_of(folder: S3Folder) -> dict[str, Any]:
@@ -125,13 +126,13 @@ def test_a_lock_is_renewed_and_deleted(folder: S3Folder) -> None:
             assert content_of(folder)["owner"] == OWNER
             wait_for_beats(folder)
             assert not lock.is_lost
-        assert folder.look(LOCK_NAME) is None
+        assert folder.find_info(LOCK_NAME) is None
 
 
 def test_it_is_deleted_when_the_run_fails(folder: S3Folder) -> None:
     with pytest.raises(KeyError), lock_of(folder):
         raise KeyError
-    assert folder.look(LOCK_NAME) is None
+    assert folder.find_info(LOCK_NAME) is None
 
 
 def test_a_second_run_is_told_who_holds_it(folder: S3Folder) -> None:
@@ -143,7 +144,7 @@ def test_a_second_run_is_told_who_holds_it(folder: S3Folder) -> None:
         assert f"({OWNER})" in caught.value.what
         assert caught.value.where == folder.url
         assert not lock.is_lost
-    assert folder.look(LOCK_NAME) is None
+    assert folder.find_info(LOCK_NAME) is None
 
 
 def test_one_that_is_let_go_meanwhile_is_taken(folder: S3Folder) -> None:
@@ -212,7 +213,7 @@ def test_of_many_threads_one_wins(folder: S3Folder, state: str) -> None:
         results = [run.result() for run in runs]
     assert results.count("won") == 1
     assert results.count(f"another run is writing here ({OWNER})") == 5
-    assert folder.look(LOCK_NAME) is None
+    assert folder.find_info(LOCK_NAME) is None
 
 
 def test_of_many_processes_one_wins(folder: S3Folder) -> None:
@@ -225,7 +226,7 @@ def test_of_many_processes_one_wins(folder: S3Folder) -> None:
     assert sorted(heard) == sorted(["won", *[locked] * 3])
     for process in processes:
         end(process)
-    assert folder.look(LOCK_NAME) is None
+    assert folder.find_info(LOCK_NAME) is None
 
 
 def test_a_lock_that_was_taken_over_is_lost_and_left_alone(folder: S3Folder) -> None:
@@ -250,7 +251,7 @@ def test_a_lock_that_cannot_be_renewed_may_be_lost(
             line.num_busy = 0
             wait_for(lambda: not lock.is_lost)
             wait_for_beats(folder)
-        assert folder.look(LOCK_NAME) is None
+        assert folder.find_info(LOCK_NAME) is None
 
 
 def test_answers_to_renewals_may_be_lost(
@@ -259,7 +260,7 @@ def test_answers_to_renewals_may_be_lost(
     """In one series of tries, or in all of them."""
     with line_to(port) as line:
         use_s3(monkeypatch, line.port)
-        hasty = S3Folder(folder.url, Retries(num_tries=1))
+        hasty = S3Folder(folder.url, RetryPolicy(max_tries=1))
         for each in (folder, hasty):
             with lock_of(each, stale_seconds=20) as lock:
                 for _ in range(4):
@@ -267,7 +268,7 @@ def test_answers_to_renewals_may_be_lost(
                     wait_for(lambda: line.lose_answers == 0)
                 wait_for_beats(folder)
                 assert not lock.is_lost
-            assert folder.look(LOCK_NAME) is None
+            assert folder.find_info(LOCK_NAME) is None
 
 
 @pytest.mark.parametrize("method", ["put_if_absent", "put_if_match"])
@@ -281,4 +282,4 @@ def test_a_service_without_conditions_is_refused(
     monkeypatch.setattr(folder, method, put)
     with pytest.raises(WriteError, match="does not obey conditional writes"):
         lock_of(folder).__enter__()
-    assert folder.look(LOCK_NAME) is None
+    assert folder.find_info(LOCK_NAME) is None

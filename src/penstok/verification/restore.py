@@ -20,7 +20,7 @@ from penstok.output.ledger.reader import LedgerReader, iter_skipped
 from penstok.output.manifest import Manifest
 from penstok.output.offsets import RecordedOffsets
 from penstok.output.store.local import Store
-from penstok.storage.object_paths import ObjectPath, mending_step
+from penstok.storage.object_paths import ObjectPath, repair_step
 from penstok.verification.findings import Report
 from penstok.verification.look import pick_units, verify_output
 from penstok.verification.manifests import job_of_manifest, manifest_of_ledger
@@ -54,7 +54,7 @@ def repair_output(settings: VerifySettings, progress: Progress) -> Report:
         raise UsageError(
             "objects cannot be repaired in their places",
             where=f"--repair, {folder}",
-            next_step=mending_step(folder),
+            next_step=repair_step(folder),
         )
     refuse_unfinished(folder)
     layout = _find_layout(folder)

@@ -218,7 +218,7 @@ class ObjectPlace:
 
     def iter_names(self, prefix: str) -> Iterator[str]:
         """List the objects that begin so, with no further slash."""
-        for name, _ in self._folder.iter_names(prefix, is_deep=False):
+        for name, _ in self._folder.iter_names(prefix, recursive=False):
             yield name
 
     def delete(self, names: Iterable[str]) -> None:
@@ -267,7 +267,7 @@ class ObjectPlace:
         }
 
     def _is_completed(self, name: str, shard: Shard) -> bool:
-        found = self._folder.look(name)
+        found = self._folder.find_info(name)
         return found is not None and found[1].strip('"') == join_etags(shard["parts"])
 
     def clear(self) -> None:
