@@ -16,9 +16,9 @@ from remote_servers import (
     HOST,
     S3_KEY,
     S3_SECRET,
-    Line,
+    FaultyProxy,
     WebServer,
-    line_to,
+    faulty_proxy,
     s3_client,
     use_s3,
     web_server,
@@ -78,7 +78,7 @@ def s3(s3_port: int, monkeypatch: pytest.MonkeyPatch) -> int:
 
 @pytest.fixture(params=["web", "s3", "file"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The same bytes behind each transport."""
+    """The same bytes in each kind of store."""
     if request.param == "web":
         return str(request.getfixturevalue("web").url("a.txt"))
     if request.param == "s3":
@@ -139,7 +139,7 @@ def test_pyarrow_reads_parquet_through_it(web: WebServer) -> None:
 
 @pytest.mark.parametrize("is_prefetched", [True, False])
 def test_a_unit_costs_few_requests(web: WebServer, is_prefetched: bool) -> None:
-    """As readers do: the head, then looks around both edges, then all of it, then looks again."""
+    """As readers do: the head, short reads around both edges, all of it, short reads again."""
     chance = random.Random(3)
     data = chance.randbytes(3 * UNIT)
     web.files["big.txt"] = data
@@ -174,75 +174,89 @@ def test_a_search_far_ahead_takes_few_requests(web: WebServer) -> None:
     assert len(web.requests) <= 4
 
 
-def cut_server(kind: str, request: pytest.FixtureRequest, line: Line) -> str:
+def cut_server(kind: str, request: pytest.FixtureRequest, proxy: FaultyProxy) -> str:
     if kind == "web":
-        return f"http://{HOST}:{line.port}/a.txt"
-    use_s3(request.getfixturevalue("monkeypatch"), line.port)
+        return f"http://{HOST}:{proxy.port}/a.txt"
+    use_s3(request.getfixturevalue("monkeypatch"), proxy.port)
     return "s3://corpus/a.txt"
 
 
 @pytest.fixture(params=["web", "s3"])
-def cut(request: pytest.FixtureRequest) -> Iterator[tuple[str, Line]]:
-    """An object behind a line that can be cut."""
+def cut(request: pytest.FixtureRequest) -> Iterator[tuple[str, FaultyProxy]]:
+    """An object behind a proxy that can break connections."""
     is_web = request.param == "web"
     port = request.getfixturevalue("web").port if is_web else request.getfixturevalue("s3_port")
-    with line_to(port) as line:
-        yield cut_server(request.param, request, line), line
+    with faulty_proxy(port) as proxy:
+        yield cut_server(request.param, request, proxy), proxy
 
 
-def test_a_cut_connection_is_continued(cut: tuple[str, Line]) -> None:
-    url, line = cut
+def test_a_broken_connection_is_resumed(cut: tuple[str, FaultyProxy]) -> None:
+    url, proxy = cut
     info = get_object_info(url)
     for cut_after in (0, 10, 3000, MIB):
-        line.cut_after_bytes, line.num_cuts, before = cut_after, 2, line.connections
+        proxy.cut_after_bytes, proxy.num_cuts, before = cut_after, 2, proxy.connections
         with RemoteFile(url, info, QUICK) as file:
             assert file.read_at(5, len(TEXT)) == TEXT[5:]
-        assert line.connections - before in (2, 3)
-        line.num_cuts = 2
+        assert proxy.connections - before in (2, 3)
+        proxy.num_cuts = 2
         with open_stream(url, info, QUICK) as stream:
             assert stream.read(4 * MIB) == TEXT
 
 
-def test_a_busy_server_is_asked_again(cut: tuple[str, Line]) -> None:
-    url, line = cut
-    line.num_busy = 2
+@pytest.mark.parametrize("after_bytes", [0, 10, 40, 63, 80, 104, 120, 165, 182])
+def test_truncated_headers_are_retried(s3: int, after_bytes: int) -> None:
+    """Without its ETag a response would look like one of another version."""
+    info = get_object_info("s3://corpus/a.txt")
+    with pytest.MonkeyPatch.context() as monkeypatch, faulty_proxy(s3) as proxy:
+        use_s3(monkeypatch, proxy.port)
+        proxy.cut_after_bytes, proxy.num_cuts = after_bytes, 2
+        assert get_object_info("s3://corpus/a.txt", QUICK) == info
+        proxy.num_cuts = 2
+        with RemoteFile("s3://corpus/a.txt", info, QUICK) as file:
+            assert file.read_at(0, 100) == TEXT[:100]
+        assert proxy.num_cuts == 0
+
+
+def test_a_busy_server_is_retried(cut: tuple[str, FaultyProxy]) -> None:
+    url, proxy = cut
+    proxy.num_busy = 2
     info = get_object_info(url, QUICK)
-    line.num_busy = 4
+    proxy.num_busy = 4
     with RemoteFile(url, info, QUICK) as file:
         assert file.read_at(0, 100) == TEXT[:100]
-        line.num_busy = 1000
+        proxy.num_busy = 1000
         with pytest.raises(InputError, match=r"after 6 tries.*503") as caught:
             file.read_at(MIB, 2 * MIB)
     assert f"{url}, bytes {MIB} to {2 * MIB}" in caught.value.where
     assert "run the same command again" in caught.value.next_step
 
 
-def test_a_line_that_is_always_cut_ends_in_an_error_soon(cut: tuple[str, Line]) -> None:
-    url, line = cut
+def test_a_connection_that_always_breaks_is_an_error_soon(cut: tuple[str, FaultyProxy]) -> None:
+    url, proxy = cut
     info = get_object_info(url)
-    line.cut_after_bytes, line.num_cuts, before = 2000, 1000, line.connections
+    proxy.cut_after_bytes, proxy.num_cuts, before = 2000, 1000, proxy.connections
     began = time.monotonic()
     with RemoteFile(url, info, QUICK) as file, pytest.raises(InputError, match="after 6 tries"):
         file.read_at(0, MIB)
-    # A kept connection that the server has closed meanwhile is a try, too.
-    assert line.connections - before in (5, 6)
+    # A reused connection that the server has closed meanwhile counts as a try.
+    assert proxy.connections - before in (5, 6)
     assert time.monotonic() - began < 10
-    line.num_cuts = 1000
+    proxy.num_cuts = 1000
     with open_stream(url, info, QUICK) as stream, pytest.raises(InputError, match=r"6 tries|cut"):
         stream.read(4 * MIB)
 
 
-def test_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
-    with line_to(1) as line:
+def test_a_refused_connection_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    with faulty_proxy(1) as proxy:
         pass
     with pytest.raises(InputError, match=r"after 6 tries.*refused"):
-        get_object_info(f"http://{HOST}:{line.port}/a.txt", QUICK)
-    use_s3(monkeypatch, line.port)
+        get_object_info(f"http://{HOST}:{proxy.port}/a.txt", QUICK)
+    use_s3(monkeypatch, proxy.port)
     with pytest.raises(InputError, match="after 6 tries"):
         get_object_info("s3://corpus/a.txt", QUICK)
 
 
-def test_pauses_grow_and_obey_the_server() -> None:
+def test_delays_grow_and_obey_retry_after() -> None:
     retries = RetryPolicy(first_delay_seconds=1, max_delay_seconds=8)
     for num_failed, most in enumerate([1, 2, 4, 8, 8], 1):
         assert most / 2 <= retries.delay_seconds(num_failed) <= most
@@ -250,7 +264,7 @@ def test_pauses_grow_and_obey_the_server() -> None:
     assert retries.delay_seconds(1, 10_000) == 60
 
 
-def test_what_is_not_there_is_an_error_at_once(web: WebServer, s3: int) -> None:
+def test_a_missing_object_is_an_error_at_once(web: WebServer, s3: int) -> None:
     for url in (web.url("b.txt"), "s3://corpus/b.txt", "s3://no-such-bucket/b.txt"):
         began = time.monotonic()
         with pytest.raises(InputError, match="404") as caught:
@@ -259,7 +273,7 @@ def test_what_is_not_there_is_an_error_at_once(web: WebServer, s3: int) -> None:
         assert time.monotonic() - began < 0.9
 
 
-def test_what_is_not_allowed_is_an_error_at_once(
+def test_a_forbidden_object_is_an_error_at_once(
     web: WebServer, s3: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     web.token = "secret"
@@ -317,7 +331,7 @@ def test_an_object_that_changes_is_an_error(web: WebServer, s3: int, new: bytes 
             file.read_at(MIB, 2 * MIB)
 
 
-def test_another_size_is_a_change_where_there_is_no_version(web: WebServer) -> None:
+def test_another_size_is_a_change_without_a_version(web: WebServer) -> None:
     web.etags["a.txt"] = ""
     with RemoteFile(web.url("a.txt")) as file:
         web.files["a.txt"] += b"more"
@@ -341,7 +355,7 @@ def test_a_server_without_ranges_is_read_as_a_stream(web: WebServer) -> None:
 
 
 @pytest.mark.parametrize("is_chunked", [True, False])
-def test_a_cut_without_ranges_is_an_error(web: WebServer, is_chunked: bool) -> None:
+def test_a_broken_connection_without_ranges_is_an_error(web: WebServer, is_chunked: bool) -> None:
     web.has_ranges, web.is_chunked = False, is_chunked
     info = get_object_info(web.url("a.txt"))
     web.cut_after_bytes = 2 * MIB
@@ -351,13 +365,13 @@ def test_a_cut_without_ranges_is_an_error(web: WebServer, is_chunked: bool) -> N
             stream.read(4 * MIB)
 
 
-def test_an_answer_without_an_end_is_refused(web: WebServer) -> None:
+def test_a_response_without_a_length_is_refused(web: WebServer) -> None:
     web.has_ranges = web.has_length = False
     with open_stream(web.url("a.txt")) as stream, pytest.raises(InputError, match="unnoticed"):
         stream.read(1)
 
 
-def test_a_server_that_zips_is_asked_not_to(web: WebServer) -> None:
+def test_compressed_responses_are_not_requested(web: WebServer) -> None:
     web.zips_if_allowed = True
     with RemoteFile(web.url("a.txt")) as file:
         assert file.read_at(100, MIB) == TEXT[100:MIB]
@@ -430,7 +444,7 @@ def test_web_servers_are_not_listed(web: WebServer) -> None:
 
 
 def test_hugging_face_files(web: WebServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A token goes to the hub alone; where it redirects to is kept until it is refused."""
+    """The token is sent to the hub only; the redirect target is reused until it is refused."""
     constants = pytest.importorskip("huggingface_hub.constants")
     monkeypatch.setattr(constants, "ENDPOINT", f"http://{HOST}:{web.port}")
     monkeypatch.setenv("HF_TOKEN", "secret")
@@ -473,8 +487,8 @@ def test_a_missing_package_is_named(
         assert caught.value.next_step == f"pip install 'penstok[{extra}]'"
 
 
-def test_a_fresh_interpreter_ends_without_a_word(web: WebServer, s3: int) -> None:
-    """As a worker does: connections that are still open at the end are no noise."""
+def test_open_connections_cause_no_warning_at_exit(web: WebServer, s3: int) -> None:
+    """As in a worker, which exits with connections still open."""
     program = (
         "import sys; from penstok.storage import RemoteFile\n"
         "for url in sys.argv[1:]:\n"

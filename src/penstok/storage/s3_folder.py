@@ -8,8 +8,8 @@ repeated, since the response to a successful attempt may be lost. `s3` makes the
 from __future__ import annotations
 
 import hashlib
-import io
 import re
+from io import BytesIO
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -129,7 +129,7 @@ class S3Folder:
             name: The object's name.
             upload_id: Its upload.
             number: Counted from 1; a part sent again replaces the earlier one.
-            data: At least 5 MiB, except for the last part. It is not copied.
+            data: At least 5 MiB, except for the last part.
         """
         # Content-MD5 is the one check that every service makes.
         arguments = {
@@ -139,7 +139,8 @@ class S3Folder:
         }
 
         def attempt() -> str:
-            body = _BytesFile(data)
+            # botocore copies plain bytes, but sends a file in pieces. BytesIO shares them.
+            body = BytesIO(data)
             answer = self._call("upload_part", name, _WRITE, _NO_UPLOAD, Body=body, **arguments)
             if answer is None:
                 raise self._lost(name)
@@ -275,35 +276,6 @@ class S3Folder:
             where=self._url(name),
             next_step=f"check that nothing else writes here or aborts uploads{_THEN}",
         )
-
-
-class _BytesFile(io.RawIOBase):
-    """Bytes as a file, without a copy: botocore takes no memoryview."""
-
-    def __init__(self, data: bytes | memoryview) -> None:
-        self._data = memoryview(data).cast("B")
-        self._offset = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any, /) -> int:
-        view = memoryview(buffer).cast("B")
-        count = min(len(view), len(self._data) - self._offset)
-        view[:count] = self._data[self._offset : self._offset + count]
-        self._offset += count
-        return count
-
-    def tell(self) -> int:
-        return self._offset
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        origins = {io.SEEK_SET: 0, io.SEEK_CUR: self._offset, io.SEEK_END: len(self._data)}
-        self._offset = origins[whence] + offset
-        return self._offset
 
 
 def join_etags(etags: Sequence[str]) -> str:
