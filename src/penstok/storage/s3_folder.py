@@ -63,8 +63,12 @@ class S3Folder:
 
     def get(self, name: str) -> bytes | None:
         """Read a small object; None if it does not exist."""
-        found = self._retries.run(lambda: self._find(name), self._url(name), _READ)
+        found = self.find(name)
         return found[0] if found else None
+
+    def find(self, name: str) -> tuple[bytes, str] | None:
+        """Read a small object and its ETag; None if it does not exist."""
+        return self._retries.run(lambda: self._find(name), self._url(name), _READ)
 
     def find_info(self, name: str) -> tuple[int, str] | None:
         """Return an object's size and ETag; None if it does not exist.

@@ -118,16 +118,14 @@ class S3Lock:
         Raises:
             LockedError: If its owner is alive.
         """
-        found = self._folder.find_info(LOCK_NAME)
-        content = self._folder.get(LOCK_NAME) if found else None
-        if found is None or content is None:
+        found = self._folder.find(LOCK_NAME)
+        if found is None:
             return False
-        # The content may be newer than the ETag; then replacing it fails.
-        owner = _parse(content)
-        if not _is_dead(owner) and not self._wait_until_stale(found[1]):
+        content, old_etag = found
+        if not _is_dead(_parse(content)) and not self._wait_until_stale(old_etag):
             return False
         began = time.monotonic()
-        etag = self._folder.put_if_match(LOCK_NAME, self._next_content(), found[1])
+        etag = self._folder.put_if_match(LOCK_NAME, self._next_content(), old_etag)
         if etag is None:
             if self._folder.find_info(LOCK_NAME) is None:
                 return False
@@ -178,10 +176,8 @@ class S3Lock:
 
     def _find_own(self) -> str | None:
         """Find the ETag of a renewal that succeeded although its response was lost."""
-        found = self._folder.find_info(LOCK_NAME)
-        content = self._folder.get(LOCK_NAME) if found else None
-        is_own = content is not None and _parse(content).get("token") == self._token
-        return found[1] if found and is_own else None
+        content, etag = self._folder.find(LOCK_NAME) or (b"", None)
+        return etag if _parse(content).get("token") == self._token else None
 
     def _delete(self) -> None:
         self._folder.delete([LOCK_NAME])
