@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from processes import run, start, write_corpus
-from remote_servers import line_to, s3_client, use_s3
+from remote_servers import faulty_proxy, s3_client, use_s3
 
 from penstok.storage import close_connections
 
@@ -154,7 +154,7 @@ def test_a_kill_here_costs_nothing(s3: Any, url: str, made: Path, fault: str) ->
 def test_busy_and_cut_lines_are_survived(
     s3: Any, s3_gateway: int, url: str, made: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with line_to(s3_gateway) as line:
+    with faulty_proxy(s3_gateway) as line:
         use_s3(monkeypatch, line.port)
         line.num_upload_cuts, line.cut_uploads_after_bytes = 3, 5000
         process = start(*job(made, url))

@@ -159,14 +159,14 @@ def _proved(report: Report) -> str:
 
 
 def _damage(report: Report, folder: str) -> list[str]:
-    from penstok.storage.object_paths import ObjectPath, mending_step
+    from penstok.storage.object_paths import ObjectPath, repair_step
 
     lines = [f"  {_located(finding)}" for finding in report.findings[:_MAX_LISTED]]
     if report.num_findings > _MAX_LISTED:
         lines.append(f"  and {report.num_findings - _MAX_LISTED:,} more")
     lines += [f"  note: {note}" for note in report.notes]
     if report.is_repairable and isinstance(report.folder, ObjectPath):
-        return [*lines, f"  next:  {escape(mending_step(report.folder))}"]
+        return [*lines, f"  next:  {escape(repair_step(report.folder))}"]
     if report.is_repairable and not report.mended:
         return [*lines, f"  next:  penstok verify {folder} --repair"]
     again = f"penstok tokenize INPUT... -o {folder} --overwrite"

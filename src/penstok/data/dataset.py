@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from penstok.data.remote_tokens import RemoteTokens
 from penstok.errors import DamageError, UsageError
 from penstok.output.manifest import Manifest
-from penstok.storage.object_paths import ObjectPath, mending_step, output_path
+from penstok.storage.object_paths import ObjectPath, output_path, repair_step
 
 if TYPE_CHECKING:
     import os
@@ -87,12 +87,12 @@ class Dataset:
     def _look(self, path: ObjectPath, file: FileRecord) -> RemoteTokens:
         """Ask for an object's size and version, once; what is read later is that version."""
         try:
-            facts = path.look()
+            info = path.get_info()
         except FileNotFoundError as error:
             raise _missing(path) from error
-        if facts.num_bytes != file.bytes:
-            raise _other_size(path, facts.num_bytes, file)
-        return RemoteTokens(path, self.dtype, facts)
+        if info.num_bytes != file.bytes:
+            raise _other_size(path, info.num_bytes, file)
+        return RemoteTokens(path, self.dtype, info)
 
     def _map(self, path: Path, file: FileRecord) -> NDArray[np.unsignedinteger[Any]]:
         try:
@@ -129,4 +129,4 @@ def _other_size(path: OutputPath, size: int | None, file: FileRecord) -> DamageE
 
 
 def _damage(what: str, path: OutputPath) -> DamageError:
-    return DamageError(what, where=str(path), next_step=mending_step(path.parent))
+    return DamageError(what, where=str(path), next_step=repair_step(path.parent))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike, NDArray
 
-    from penstok.storage import RemoteFacts
+    from penstok.storage import ObjectInfo
     from penstok.storage.object_paths import ObjectPath
 
 __all__ = ["RemoteTokens"]
@@ -38,13 +38,13 @@ class RemoteTokens:
 
     ndim = 1
 
-    def __init__(self, path: ObjectPath, dtype: np.dtype[Any], facts: RemoteFacts) -> None:
+    def __init__(self, path: ObjectPath, dtype: np.dtype[Any], info: ObjectInfo) -> None:
         self.path = path
         self.dtype = dtype
-        self._facts = facts
+        self._info = info
 
     def __len__(self) -> int:
-        return (self._facts.num_bytes or 0) // self.dtype.itemsize
+        return (self._info.num_bytes or 0) // self.dtype.itemsize
 
     def __repr__(self) -> str:
         return f"RemoteTokens({str(self.path)!r}, {len(self)} of {self.dtype})"
@@ -96,6 +96,6 @@ class RemoteTokens:
 
     def _read(self, start: int, end: int) -> NDArray[np.unsignedinteger[Any]]:
         tokens: NDArray[np.unsignedinteger[Any]] = np.empty(end - start, self.dtype)
-        with RemoteFile(self.path.url, self._facts) as file:
+        with RemoteFile(self.path.url, self._info) as file:
             file.fetch_into(tokens.view(np.uint8).data, start * self.dtype.itemsize)
         return tokens
