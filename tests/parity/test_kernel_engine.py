@@ -25,8 +25,9 @@ from support import reference
 
 from penstok.engines import kernel
 from penstok.engines.base import most_tokens
-from penstok.engines.kernel import ISA_VARIABLE, KernelEngine, KernelUnavailableError
+from penstok.engines.kernel import ISA_VARIABLE, KernelEngine
 from penstok.errors import UsageError
+from penstok.kernel import KernelUnavailableError
 from penstok.tokenizers import ByteLevel, Tokenizer
 
 DOCUMENTS = ["first one", "", "\u4f60\u597d, it's", " ", "last"]

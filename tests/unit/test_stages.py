@@ -9,9 +9,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from penstok.engines.kernel import find_kernel_function
 from penstok.engines.separators import Separators
 from penstok.errors import InputError, PenstokError, UsageError
+from penstok.kernel import find_kernel_function
 from penstok.output.offsets import Offsets
 from penstok.readers.buffer import UnitBuffer
 from penstok.tokenizers import load_tokenizer

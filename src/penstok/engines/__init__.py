@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from penstok.engines.base import ENGINES
 from penstok.errors import UsageError
+from penstok.kernel import KernelUnavailableError
 from penstok.tokenizers import ByteLevel
 from penstok.tokenizers.vocabulary import GPT2_PATTERN
 from penstok.types import MemoryNeeds
@@ -103,7 +104,7 @@ def choose_engine(name: str, tokenizer: Tokenizer) -> tuple[str, str]:
         raise _cannot(name, tokenizer, "it is no SentencePiece model")
     if name not in ("auto", "kernel"):
         return name, ""
-    from penstok.engines.kernel import KernelEngine, KernelUnavailableError
+    from penstok.engines.kernel import KernelEngine
 
     try:
         # Made once here, so that a machine on which it fails its self-test is known at once.

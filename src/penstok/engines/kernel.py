@@ -14,6 +14,7 @@ import numpy as np
 
 from penstok.engines.base import most_tokens
 from penstok.errors import EngineError, UsageError
+from penstok.kernel import KernelUnavailableError, load_kernel
 from penstok.tokenizers.vocabulary import CL100K_PATTERN, GPT2_PATTERN, QWEN2_PATTERN
 from penstok.types import Block
 
@@ -25,13 +26,7 @@ if TYPE_CHECKING:
     from penstok.tokenizers import Tokenizer
     from penstok.types import EotPlace
 
-__all__ = [
-    "ISA_VARIABLE",
-    "KernelEngine",
-    "KernelUnavailableError",
-    "available_isas",
-    "find_kernel_function",
-]
+__all__ = ["ISA_VARIABLE", "KernelEngine", "available_isas"]
 
 ISA_VARIABLE = "PENSTOK_KERNEL_ISA"
 DEFAULT_TABLE_BYTES = 16 << 20
@@ -48,22 +43,10 @@ KERNEL_PATTERNS = {
 }
 
 
-class KernelUnavailableError(UsageError):
-    """The kernel cannot be used here: not built, another tokenizer, or a machine that disagrees."""
-
-
 def available_isas() -> list[str]:
     """Return the instruction sets the kernel can use on this machine, the fastest first."""
-    names: list[str] = _import_kernel().available_isas()
+    names: list[str] = load_kernel().available_isas()
     return names
-
-
-def find_kernel_function(name: str) -> Any:
-    """Return a function of the kernel that other stages use; None where it is not built."""
-    try:
-        return getattr(_import_kernel(), name)
-    except KernelUnavailableError:
-        return None
 
 
 class KernelEngine:
@@ -99,7 +82,7 @@ class KernelEngine:
                 where="--engine",
                 next_step="pass `--engine auto`",
             )
-        kernel = _import_kernel()
+        kernel = load_kernel()
         ranks, eot_id = tokenizer.ranks, tokenizer.eot_id
         bos_id: int | None = tokenizer.bos_id
         chosen = _check_isa(kernel, os.environ.get(ISA_VARIABLE, "") if isa is None else isa)
@@ -144,18 +127,6 @@ class KernelEngine:
         if len(self._out) < needed:
             self._out = np.empty(needed, self._out.dtype)
         return self._out
-
-
-def _import_kernel() -> ModuleType:
-    try:
-        from penstok import _kernel
-    except ImportError as error:
-        raise KernelUnavailableError(
-            "the kernel is not part of this installation (no C++ compiler when it was made?)",
-            where="--engine",
-            next_step="pass `--engine auto`, or `pip install --force-reinstall penstok` with g++",
-        ) from error
-    return _kernel
 
 
 def _check_isa(kernel: ModuleType, isa: str) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstok.engines.kernel import find_kernel_function
+from penstok.kernel import find_kernel_function
 from penstok.tokenizers.libraries import import_library
 
 if TYPE_CHECKING:

@@ -11,6 +11,8 @@ import binascii
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from penstok.kernel import find_kernel_function
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -146,11 +148,8 @@ def _find_merges(
     ranks: dict[bytes, int],
 ) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.uint32]] | None:
     """Ask the kernel for the longer tokens and their halves, by id; None where it is not built."""
-    try:
-        from penstok import _kernel
-    except ImportError:
-        return None
-    return _kernel.last_merges(ranks)
+    find_last_merges = find_kernel_function("last_merges")
+    return None if find_last_merges is None else find_last_merges(ranks)
 
 
 def _merge_token(token: bytes, ranks: dict[bytes, int]) -> tuple[bytes, bytes] | None:

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import psutil
 
-from penstok.engines.kernel import find_kernel_function
 from penstok.errors import InputError
 from penstok.inputs.feed import make_feed
 from penstok.inputs.files import open_unit
 from penstok.inputs.streams import ContentStream
+from penstok.kernel import find_kernel_function
 from penstok.readers import Readers
 from penstok.readers.base import TextOptions
 from penstok.types import ROW_FORMATS, Counts

@@ -15,9 +15,9 @@ import numpy as np
 from penstok.engines import load_engine, longest_document, name_reference
 from penstok.engines.base import most_tokens
 from penstok.engines.hostile import hostile_page
-from penstok.engines.kernel import find_kernel_function
 from penstok.errors import EngineError
 from penstok.inputs.files import open_unit
+from penstok.kernel import find_kernel_function
 from penstok.output.segments import make_sink
 from penstok.readers import Readers
 from penstok.readers.base import TextOptions
