@@ -247,7 +247,7 @@ def test_one_engine_refuses_two_threads_at_once() -> None:
 
     with ThreadPoolExecutor(2) as pool:
         outcomes = set(pool.map(outcome, range(200)))
-    refused = "the encoder is at work in another thread"
+    refused = "the encoder is in use by another thread"
     assert outcomes <= {str(expected_ids([document]).size), refused}
 
 
@@ -261,5 +261,5 @@ def test_ids_are_written_where_the_caller_wants_them(isa: str) -> None:
     assert room[-10:].tolist() == [7] * 10
     # Of another type they stand elsewhere; too little room is refused.
     assert not np.shares_memory(subject.encode(block, room.astype(np.uint32)), room)
-    with pytest.raises(ValueError, match="no room for the ids"):
+    with pytest.raises(ValueError, match="out is too small"):
         subject.encode(block, room[:100])

@@ -13,8 +13,8 @@
 #include <stdexcept>
 #include <string>
 
-#include "../csv_records.hpp"
-#include "../csv_scan.hpp"
+#include "text/csv_records.hpp"
+#include "text/csv_scan.hpp"
 
 namespace penstok::kernel {
 namespace {

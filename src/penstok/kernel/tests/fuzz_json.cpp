@@ -10,7 +10,7 @@
 #include <random>
 #include <stdexcept>
 
-#include "../json_lines.hpp"
+#include "text/json_lines.hpp"
 
 namespace penstok::kernel {
 namespace {

@@ -15,8 +15,8 @@
 #include <set>
 #include <stdexcept>
 
-#include "../encoder.hpp"
-#include "reference.hpp"
+#include "bpe/encoder.hpp"
+#include "tests/reference.hpp"
 
 namespace penstok::kernel {
 namespace {
@@ -236,7 +236,7 @@ Expected expect(const reference::Ranks& ranks, const Block& block, PatternName p
 }
 
 // Encodes in allocations of exactly the promised size, so that a sanitizer sees any step outside.
-Outcome encode(Encoder& encoder, const std::string& text, const Documents& documents,
+Outcome encode(Encoder& encoder, const std::string& text, const DocumentParts& documents,
                std::vector<uint32_t>& ids) {
   const size_t room = Encoder::room_for(text.size(), documents.count);
   const std::unique_ptr<uint8_t[]> exact(new uint8_t[text.size()]);
@@ -257,8 +257,8 @@ uint32_t eot_of(const Subject& subject) {
 }
 
 bool agrees(Subject& subject, const Block& block, const Expected& expected) {
-  const Documents documents{block.starts.data(), block.ends.data(), block.begins, block.closes,
-                            block.starts.size()};
+  const DocumentParts documents{block.starts.data(), block.ends.data(), block.begins, block.closes,
+                                block.starts.size()};
   std::vector<uint32_t> ids;
   const Outcome outcome = encode(subject.encoder, block.text, documents, ids);
   if (outcome.malformed_document != expected.malformed_document) return false;

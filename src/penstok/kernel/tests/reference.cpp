@@ -1,6 +1,6 @@
-#include "reference.hpp"
+#include "tests/reference.hpp"
 
-#include "../unicode_classes.hpp"
+#include "text/unicode_classes.hpp"
 
 namespace penstok::kernel::reference {
 namespace {

@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "../variant.hpp"
+#include "bpe/variant.hpp"
 
 namespace penstok::kernel::reference {
 
