@@ -19,7 +19,7 @@ from support import EOT, EXAMPLES, HOSTILE_CHARACTERS, ROOT, reference
 
 from penstok.engines import load_engine
 from penstok.engines.base import Engine
-from penstok.engines.respelled import huggingface_json
+from penstok.engines.tokenizer_json import format_tokenizer_json
 from penstok.tokenizers import ByteLevel, load_tokenizer
 from penstok.tokenizers.vocabulary import GPT2_PATTERN
 from penstok.types import Block
@@ -130,7 +130,7 @@ def test_invalid_utf8_is_refused(engine: Engine) -> None:
 
 def test_vocabulary_json_has_the_merges_of_gpt2() -> None:
     ranks = load_tokenizer("gpt2").ranks
-    model = json.loads(huggingface_json(ByteLevel(ranks, GPT2_PATTERN)))["model"]
+    model = json.loads(format_tokenizer_json(ByteLevel(ranks, GPT2_PATTERN)))["model"]
     assert len(model["vocab"]) == 50256
     assert len(model["merges"]) == 50000
     assert model["merges"][:3] == [["Ġ", "t"], ["Ġ", "a"], ["h", "e"]]

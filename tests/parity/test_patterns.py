@@ -25,7 +25,7 @@ from vocabularies import all_pairs, fetch_npm, write_json
 
 from penstok.engines import load_engine
 from penstok.engines.kernel import KernelEngine
-from penstok.engines.respelled import huggingface_json
+from penstok.engines.tokenizer_json import format_tokenizer_json
 from penstok.tokenizers import ByteLevel, Tokenizer, load_tokenizer
 from penstok.tokenizers.cuts import ByteLevelCuts
 from penstok.tokenizers.vocabulary import PATTERNS
@@ -73,7 +73,7 @@ def reference_of(pattern: str) -> tiktoken.Encoding:
 @functools.cache
 def library_of(pattern: str) -> tokenizers.Tokenizer:
     return tokenizers.Tokenizer.from_str(
-        huggingface_json(ByteLevel(all_pairs(), PATTERNS[pattern]))
+        format_tokenizer_json(ByteLevel(all_pairs(), PATTERNS[pattern]))
     )
 
 
@@ -450,7 +450,7 @@ def test_qwen_has_the_ids_of_its_own_library(tmp_path: Path) -> None:
 
 def test_merges_may_be_ignored_where_they_make_every_token(tmp_path: Path) -> None:
     content = json.loads(
-        huggingface_json(ByteLevel(load_tokenizer("gpt2").ranks, PATTERNS["llama3"]))
+        format_tokenizer_json(ByteLevel(load_tokenizer("gpt2").ranks, PATTERNS["llama3"]))
     )
     content["model"]["ignore_merges"] = True
     library = tokenizers.Tokenizer.from_str(json.dumps(content))

@@ -15,7 +15,8 @@ from parity.kernel_cases import block_of
 from parity.tokenizer_cases import CASES, Case, corpus_texts, documents_for, load_case, reference_of
 from support import ROOT
 
-from penstok.engines import PROVED_SHAPES, choose_engine, load_engine
+from penstok.engines import choose_engine, load_engine
+from penstok.engines.fastokens import PROVED_SHAPES
 from penstok.tokenizers import LibraryModel
 
 PAGE = ROOT / "docs" / "reference" / "tokenizers.md"

@@ -9,12 +9,13 @@ import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from vocabularies import EOT_TEXT, gpt2_json, train, write_json
 
-from penstok.engines import choose_engine, name_reference
+from penstok.engines import EngineChoice, choose_engine, engine_needs, name_reference
+from penstok.engines.registry import ENGINES
 from penstok.errors import UsageError
 from penstok.tokenizers import (
     ByteLevel,
@@ -24,7 +25,7 @@ from penstok.tokenizers import (
     load_tokenizer,
 )
 from penstok.tokenizers.vocabulary import GPT2_PATTERN, format_ranks, parse_ranks
-from penstok.types import TokenizerRecord
+from penstok.types import MemoryNeeds, TokenizerRecord
 
 Edit = Callable[[dict[str, Any]], Any]
 
@@ -48,6 +49,23 @@ def record_of(tokenizer: Tokenizer) -> TokenizerRecord:
         tokenizer.eot_id,
         tokenizer.fingerprint,
         tokenizer.bos_id,
+    )
+
+
+def test_every_engine_has_a_row_with_a_class_of_its_name() -> None:
+    assert get_args(EngineChoice) == ("auto", *(engine.name for engine in ENGINES))
+    for engine in ENGINES:
+        assert engine.load_class().name == engine.name
+    with pytest.raises(UsageError, match="unknown engine `fast`; known: auto, kernel"):
+        choose_engine("fast", load_tokenizer("gpt2"))
+
+
+def test_memory_needs_add_up() -> None:
+    needs = engine_needs("kernel", load_tokenizer("gpt2"))
+    more = MemoryNeeds(parent_bytes=1, worker_bytes=2)
+    assert needs.parent_bytes == 0
+    assert needs + more == MemoryNeeds(
+        parent_bytes=1, worker_bytes=needs.worker_bytes + 2, block_bytes=needs.block_bytes
     )
 
 

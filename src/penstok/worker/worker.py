@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstok.engines import load_engine, longest_document, name_reference
+from penstok.engines import load_engine, max_document_bytes, name_reference
 from penstok.engines.base import most_tokens
-from penstok.engines.hostile import hostile_page
+from penstok.engines.check_text import make_check_block
 from penstok.errors import EngineError
 from penstok.inputs.files import open_unit
 from penstok.kernel import find_kernel_function
@@ -113,7 +113,8 @@ class Worker:
         )
         self._spec = spec
         self._tokenizer = tokenizer
-        cuts = find_cuts(tokenizer, longest_document(spec.engine, tokenizer, spec.share))
+        longest = max_document_bytes(spec.engine, tokenizer, spec.share.limit_bytes)
+        cuts = find_cuts(tokenizer, longest)
         self._readers = Readers(spec.rule, spec.text_key, cuts, options)
         self._splitter = Splitter(
             spec.val_fraction, spec.seed, find_kernel_function("choose_splits")
@@ -197,7 +198,7 @@ class Worker:
         Returns the bytes of text and the tokens of each sample, to estimate from.
         """
         reference = load_engine(name_reference(self._tokenizer), self._tokenizer, self._spec.eot)
-        page = hostile_page(self._tokenizer.special)
+        page = make_check_block(self._tokenizer.special)
         self._compare(self._engine.encode(page), reference.encode(page), "the built-in page")
         seen: list[tuple[int, int]] = []
         num_compared = 0

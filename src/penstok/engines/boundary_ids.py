@@ -1,4 +1,7 @@
-"""What engines that take `str` share: text of pieces, and the ids between documents."""
+"""What engines that take `str` share: the documents as text, and the ids at document boundaries.
+
+It encodes nothing. The kernel needs none of it: it takes bytes and writes those ids itself.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,11 @@ if TYPE_CHECKING:
     from penstok.tokenizers import Tokenizer
     from penstok.types import Block, EotPlace
 
-__all__ = ["Separators", "decode_pieces"]
+__all__ = ["BoundaryIds", "decode_texts"]
 
 
-def decode_pieces(block: Block) -> list[str]:
-    """Return the pieces as text; raise `UnicodeDecodeError` where one is not valid UTF-8."""
+def decode_texts(block: Block) -> list[str]:
+    """Return the texts of a block; raise `UnicodeDecodeError` if one is not valid UTF-8."""
     text = block.text
     return [
         str(text[start:end], "utf-8")
@@ -24,20 +27,24 @@ def decode_pieces(block: Block) -> list[str]:
     ]
 
 
-class Separators:
-    """Puts an end-of-text id where each document closes or begins, and its begin-of-text id."""
+class BoundaryIds:
+    """Inserts end-of-text ids before or after documents, and begin-of-text ids before them."""
 
     def __init__(self, tokenizer: Tokenizer, eot: EotPlace) -> None:
         self._eot = eot
         self._eot_id = tokenizer.eot_id
         self._bos_id = tokenizer.bos_id
 
-    def place(
+    def join(self, ids: list[NDArray[np.uint32]], block: Block) -> NDArray[np.uint32]:
+        """Concatenate the ids of all texts of a block, with those at boundaries inserted."""
+        ends = np.cumsum([len(each) for each in ids])
+        return self.insert(np.concatenate(ids), ends, block)
+
+    def insert(
         self, ids: NDArray[np.uint32], ends: NDArray[np.int64], block: Block
     ) -> NDArray[np.uint32]:
-        """Return the ids with those between documents; `ends` is where each piece's ids end."""
-        # What stands around a piece: before it an end-of-text and a begin-of-text id, behind it an
-        # end-of-text id.
+        """Insert the ids at boundaries; `ends` is where the ids of each text of the block end."""
+        # Around a text: an end-of-text and a begin-of-text id before it, an end-of-text id after.
         wanted = np.zeros((len(ends), 3), np.bool_)
         wanted[:, 0] = block.begins & (self._eot == "prepend")
         wanted[:, 1] = block.begins & (self._bos_id is not None)
@@ -45,8 +52,8 @@ class Separators:
         if not wanted.any():
             return ids
         starts = np.concatenate(([0], ends[:-1]))
-        places = np.column_stack((starts, starts, ends))
+        positions = np.column_stack((starts, starts, ends))
         values = np.tile(
             np.array([self._eot_id, self._bos_id or 0, self._eot_id], np.uint32), (len(ends), 1)
         )
-        return np.insert(ids, places[wanted], values[wanted])
+        return np.insert(ids, positions[wanted], values[wanted])

@@ -1,4 +1,8 @@
-"""Ranks written as the `tokenizer.json` that other engines read."""
+"""Writes the `tokenizer.json` content that fastokens and `tokenizers` read.
+
+It writes strings, not files, and reads no user file. What a user's `tokenizer.json` means is
+decided in `tokenizers.huggingface`.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +15,15 @@ from penstok.tokenizers.vocabulary import BYTE_SPELLING, GPT2_PATTERN, last_merg
 if TYPE_CHECKING:
     from penstok.tokenizers import ByteLevel
 
-__all__ = ["huggingface_json", "without_special"]
+__all__ = ["drop_special_tokens", "format_tokenizer_json"]
 
 
-def huggingface_json(model: ByteLevel) -> str:
-    """Write a byte-level model as a `tokenizer.json`."""
+def format_tokenizer_json(model: ByteLevel) -> str:
+    """Return a byte-level model as the content of a `tokenizer.json`."""
     ranks = model.ranks
     spelled = {token: token.decode("latin-1").translate(BYTE_SPELLING) for token in ranks}
     vocab = {spelled[token]: rank for token, rank in sorted(ranks.items(), key=itemgetter(1))}
-    # fastokens wants every id to have a token: those of special ones get one that no byte spells.
+    # fastokens requires a token for every id: special ones get a token that no bytes can spell.
     gaps = set(range(model.num_ids)) - set(ranks.values()) - set(model.added.values())
     merges = last_merges(ranks).values()
     added = [
@@ -42,9 +46,9 @@ def huggingface_json(model: ByteLevel) -> str:
             "pre_tokenizer": _divide_by(model.pattern),
             "model": {
                 "type": "BPE",
-                # Whole pieces are looked up where there are tokens that no merges make.
+                # Whole pieces are looked up if there are tokens that no merges produce.
                 "ignore_merges": None in merges,
-                # Added tokens keep their ids by standing here too.
+                # Added tokens keep their ids by being listed here too.
                 "vocab": vocab
                 | {f"\N{REPLACEMENT CHARACTER}{gap}": gap for gap in gaps}
                 | model.added,
@@ -54,10 +58,11 @@ def huggingface_json(model: ByteLevel) -> str:
     )
 
 
-def without_special(content: bytes) -> str:
-    """Write a `tokenizer.json` of a BPE with its special tokens as tokens that no merges make.
+def drop_special_tokens(content: bytes) -> str:
+    """Return a `tokenizer.json` of a BPE with its special tokens as tokens that no merges produce.
 
-    Then they are never found in text. The others keep their ids by standing in the vocabulary too.
+    Then they are never found in text. The other added tokens keep their ids by being listed in the
+    vocabulary too.
     """
     settings = json.loads(content)
     added = settings["added_tokens"] or []
@@ -68,7 +73,7 @@ def without_special(content: bytes) -> str:
 
 
 def _divide_by(pattern: str) -> dict[str, object]:
-    """Write a pattern as a pre-tokenizer; GPT-2's is the one that `ByteLevel` has itself."""
+    """Return a pattern as a pre-tokenizer; GPT-2's pattern is built into `ByteLevel`."""
     byte_level = {
         "type": "ByteLevel",
         "add_prefix_space": False,
