@@ -153,10 +153,10 @@ ADDED_FLAGS = {"lstrip": False, "rstrip": False, "single_word": False}
 LEFT: list[tuple[Edit, str]] = [
     (set_at("model", "end_of_word_suffix", to="</w>"), "`end_of_word_suffix`"),
     (set_at("model", "byte_fallback", to=True), "`byte_fallback`"),
-    (set_at("normalizer", to={"type": "NFKC"}), "a normalizer of its own"),
+    (set_at("normalizer", to={"type": "NFKC"}), "its normalizer is not NFC"),
     (set_at("pre_tokenizer", to=None), "its pre-tokenizer is None"),
-    (set_at("pre_tokenizer", "add_prefix_space", to=True), "adds a blank"),
-    (set_at("pre_tokenizer", "use_regex", to=False), "no pattern, or by two"),
+    (set_at("pre_tokenizer", "add_prefix_space", to=True), "adds a space"),
+    (set_at("pre_tokenizer", "use_regex", to=False), "no pattern, or two"),
     (
         set_at(
             "pre_tokenizer",
@@ -173,7 +173,7 @@ LEFT: list[tuple[Edit, str]] = [
                 ],
             },
         ),
-        "a pattern of its own",
+        "an unknown pattern",
     ),
     (finds_in_text("two words"), "it finds 'two words' in text"),
     (finds_in_text("caf\u00e9"), "it finds 'caf\u00e9' in text"),
@@ -181,13 +181,13 @@ LEFT: list[tuple[Edit, str]] = [
     (finds_in_text("word", normalized=True), "it finds 'word' in normalized text"),
     (finds_in_text("<|end"), "can be a part of a special token"),
     (finds_in_text("text|>x"), "can be a part of a special token"),
-    (set_at("model", "ignore_merges", to=True), "special tokens among them"),
+    (set_at("model", "ignore_merges", to=True), "including special tokens"),
     (set_at("model", "vocab", "\u65e5", to=9999), "not spelled in bytes"),
-    (set_at("model", "vocab", "qzqzqz", to=9999), "is made by no merges"),
+    (set_at("model", "vocab", "qzqzqz", to=9999), "no merges produce"),
     (swap_merges, "not in order of id"),
     (swap_ids, "not in order of id"),
     (share_an_id, "share the id|not in order of id"),
-    (lambda content: content["model"]["merges"].pop(), "do not make .* as its ids do"),
+    (lambda content: content["model"]["merges"].pop(), "do not produce .* as its ids require"),
 ]
 
 
@@ -210,8 +210,8 @@ def test_what_ranks_cannot_stand_for_is_left_to_the_library(
 
 REFUSED: list[tuple[Edit, str]] = [
     (set_at("model", "type", to="Unigram"), "`tokenizers` cannot read it"),
-    (set_at("model", "dropout", to=0.1), "other ids each time"),
-    (set_at("post_processor", to={"type": "TemplateProcessing"}), "no `tokenizer.json`"),
+    (set_at("model", "dropout", to=0.1), "its ids are random"),
+    (set_at("post_processor", to={"type": "TemplateProcessing"}), "not a `tokenizer.json`"),
     (
         set_at(
             "post_processor",
@@ -224,16 +224,16 @@ REFUSED: list[tuple[Edit, str]] = [
                 ],
             },
         ),
-        "its template puts '<a>', '<b>' around each text",
+        "its template adds '<a>', '<b>' to each text",
     ),
     (set_at("added_tokens", 0, "id", to=1 << 40), "has the id|cannot read it"),
     (set_at("added_tokens", 0, "id", to=5), "has the id 5; its library gives 0"),
-    (set_at("model", "vocab", "zz", to=-5), "ids that are not from 0"),
+    (set_at("model", "vocab", "zz", to=-5), "ids outside 0"),
     (set_at("post_processor", to={"type": "Odd"}), "its post-processor is `Odd`"),
-    (set_at("model", "vocab", "a", to=1.5), "ids that are not from 0"),
+    (set_at("model", "vocab", "a", to=1.5), "ids outside 0"),
     (set_at("model", "vocab", to={}), "cannot read it"),
     (merge_another_way, "cannot read it"),
-    (lambda content: content.pop("model"), "no `tokenizer.json`"),
+    (lambda content: content.pop("model"), "not a `tokenizer.json`"),
 ]
 
 
@@ -248,7 +248,7 @@ def test_what_cannot_be_used_is_refused(edit: Edit, why: str, tmp_path: Path) ->
 @pytest.mark.parametrize("text", ["", "[]", "{", "[" * 100_000, '{"model": 3}', '"\ud800"'])
 def test_what_is_no_tokenizer_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_bytes(text.encode(errors="surrogatepass"))
-    with pytest.raises(UsageError, match=r"no `tokenizer\.json`"):
+    with pytest.raises(UsageError, match=r"not a `tokenizer\.json`"):
         load_tokenizer(str(tmp_path))
 
 
@@ -334,8 +334,8 @@ def test_begin_of_text_is_asked_for_by_text_or_id(tmp_path: Path) -> None:
     assert load_tokenizer(path, bos="0").bos_id == 0
     for asked, why in (
         ("<x>", r"no special token `<x>`; its special tokens are `<s>` \(0\), `</s>` \(1\)"),
-        ("</s>", "ends documents already"),
-        ("5", "cannot stand between documents: .* which text has"),
+        ("</s>", "already ends documents"),
+        ("5", "cannot separate documents: .* which occurs in text"),
         ("1" * 5000, "no special token"),
     ):
         with pytest.raises(UsageError, match=why) as raised:
@@ -350,13 +350,13 @@ def with_line(line: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (b"", "byte 0 is no token"),
-        (with_line(b"AAA= 300\n")[7:], "byte 0 is no token"),
-        (with_line(b"no-base64! 300\n"), "line 257 is no token"),
-        (with_line(b"YWI= many\n"), "line 257 is no token"),
-        (with_line(b"YQ== 300\n"), "line 257 has a token that an earlier line has"),
+        (b"", "byte 0 is not a token"),
+        (with_line(b"AAA= 300\n")[7:], "byte 0 is not a token"),
+        (with_line(b"no-base64! 300\n"), "line 257 is not a base64 token"),
+        (with_line(b"YWI= many\n"), "line 257 is not a base64 token"),
+        (with_line(b"YQ== 300\n"), "line 257 repeats a token"),
         (with_line(b"YWI= 97\n"), "share the id 97"),
-        (with_line(b"YWI= 2097152\n"), "0 to 2097151 can be"),
+        (with_line(b"YWI= 2097152\n"), "must be from 0 to 2097151"),
     ],
 )
 def test_ranks_that_cannot_be_are_refused(content: bytes, why: str, tmp_path: Path) -> None:
@@ -375,12 +375,12 @@ def test_a_file_of_ranks_says_neither_pattern_nor_end_of_text(tmp_path: Path) ->
     path = tmp_path / "ranks.tiktoken"
     path.write_bytes(with_line(b""))
     for given, why in (
-        ({"eot_token": "256"}, "does not say by which pattern"),
-        ({"pattern": "gpt2"}, "does not say which token ends a text; it has no special ones"),
+        ({"eot_token": "256"}, "does not contain the pattern"),
+        ({"pattern": "gpt2"}, "does not say which token ends a text; it has no special tokens"),
         ({"pattern": "gpt9", "eot_token": "256"}, "unknown pattern `gpt9`; known: gpt2"),
         (
             {"pattern": "gpt2", "eot_token": "97"},
-            "97 cannot stand between documents: .*b'a', which text has",
+            "97 cannot separate documents: .*b'a', which occurs in text",
         ),
         ({"pattern": "gpt2", "eot_token": "2097152"}, "above 2097151"),
         ({"pattern": "gpt2", "eot_token": "<s>"}, "no special token `<s>`"),
@@ -418,8 +418,8 @@ def test_a_file_that_names_its_pattern_is_asked_for_no_other(tmp_path: Path) -> 
         ("llama.model", "`sentencepiece` cannot read it"),
         ("llama.bin", "cannot be read from a `.bin` file"),
         ("empty.model", "it is empty"),
-        ("zero.json", "this is no file, or one of more than"),
-        ("pipe.json", "this is no file, or one of more than"),
+        ("zero.json", "not a regular file, or larger than"),
+        ("pipe.json", "not a regular file, or larger than"),
     ],
 )
 def test_what_is_no_tokenizer_file_is_told(
@@ -483,7 +483,9 @@ def test_ids_of_a_model_that_lists_its_tokens_are_all_counted(tmp_path: Path) ->
 
 def test_a_token_that_text_gets_cannot_end_documents(tmp_path: Path) -> None:
     path = write_json(tmp_path, unigram(100))
-    with pytest.raises(UsageError, match=r"1 cannot stand between .* holds `</s>` gets it too"):
+    with pytest.raises(
+        UsageError, match=r"1 cannot separate documents: .* contains `</s>` gets it too"
+    ):
         load_tokenizer(path)
 
 
@@ -491,5 +493,5 @@ def test_a_config_that_is_none_is_named(tmp_path: Path) -> None:
     write_json(tmp_path, small_json())
     for text in ("{bad", "[]"):
         (tmp_path / "tokenizer_config.json").write_text(text)
-        with pytest.raises(UsageError, match=r"`tokenizer_config\.json` beside it is no JSON"):
+        with pytest.raises(UsageError, match=r"`tokenizer_config\.json` beside it is not"):
             load_tokenizer(str(tmp_path))

@@ -1,7 +1,7 @@
-"""A sample of a corpus: texts spread evenly over all inputs, and over each of them.
+"""A sample of a corpus: texts spread evenly over all inputs, and within each of them.
 
-What is taken depends on the inputs and settings alone, never on time or cores. It finds and reads
-inputs as a job does, by `plan` and `readers`, and learns nothing from them; that is `training`'s.
+The sample depends on the inputs and settings alone, never on timing or cores. Inputs are found and
+read as in a job, with `plan` and `readers`; `train` passes the texts to the trainer process.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Sample"]
 
-# The smaller the units, the more places a sample comes from; each costs a look at its borders.
-_LEAST_UNIT_BYTES, _MOST_UNIT_BYTES = 1 << 16, 1 << 20
-_LEAST_UNITS = 256
-# How many inputs of a kind are looked at to say how long the content of all of them is.
-_LOOKS = 8
-_LOOK_BYTES = 8 << 20
+# Smaller units spread a sample better, but finding the borders of each takes time.
+_MIN_UNIT_BYTES, _MAX_UNIT_BYTES = 1 << 16, 1 << 20
+_MIN_UNITS = 256
+# How many inputs of a kind are probed to estimate the length of their content.
+_PROBES = 8
+_PROBE_BYTES = 8 << 20
 _WAIT_SECONDS = 0.2
 _SPACE, _NEWLINE = 0x20, 0x0A
 
@@ -51,31 +51,31 @@ _SPACE, _NEWLINE = 0x20, 0x0A
 class Sample:
     """The texts of a sample, read once.
 
-    Of the content that was passed so far, the same share has been taken at every moment: a unit is
-    read if less was taken than is due, and passed over if not.
+    At every moment the same share of the content so far has been taken: a unit is read if less was
+    taken than its share, and skipped otherwise.
 
     Attributes:
-        total_bytes: About how long the content of all inputs is; 0 where nobody knows.
-        passed_bytes: How much of that was read or passed over.
+        total_bytes: About how long the content of all inputs is; 0 if unknown.
+        passed_bytes: How much of that was read or skipped.
         text_bytes: How much text was taken.
-        counts: What was seen in what was read.
+        counts: What the text that was read contained.
     """
 
     def __init__(self, plan: Plan, settings: JobSettings, sample_bytes: int) -> None:
-        unit_bytes = min(max(sample_bytes // _LEAST_UNITS, _LEAST_UNIT_BYTES), _MOST_UNIT_BYTES)
+        unit_bytes = min(max(sample_bytes // _MIN_UNITS, _MIN_UNIT_BYTES), _MAX_UNIT_BYTES)
         self._plan = plan.divided_by(unit_bytes)
         self._settings = settings
         self._sample_bytes = sample_bytes
-        # Smaller inputs may stay cached for the job that follows.
+        # Smaller inputs may stay in the page cache for the job that follows.
         self._gives_back = plan.input_bytes > int(psutil.virtual_memory().total) // 4
-        self._ratios = self._look_at_kinds()
+        self._ratios = self._estimate_ratios()
         is_known = all(source.num_bytes or source.is_empty for source in plan.sources)
         self.total_bytes = sum(map(self._content_bytes, plan.sources)) if is_known else 0
         self.passed_bytes = self.text_bytes = 0
         self.counts = Counts()
 
     def iter_texts(self) -> Iterator[list[bytes]]:
-        """Yield valid text, some pieces at a time; none where units are passed over or awaited."""
+        """Yield valid texts in lists; an empty list for each unit that is skipped or awaited."""
         plan, settings = self._plan, self._settings
         feed = make_feed(
             plan.sources,
@@ -97,7 +97,7 @@ class Sample:
                     return
 
     def _is_due(self, unit: Unit) -> bool:
-        """Tell whether to read a unit: its share of the content is a share of the sample."""
+        """Tell whether to read a unit, to keep the sample in proportion to the content."""
         length = unit.end - unit.start
         if unit.source.num_rows:
             length = self._content_bytes(unit.source) * length // unit.source.num_rows
@@ -107,9 +107,9 @@ class Sample:
 
     def _read(self, unit: Unit, readers: Readers) -> Iterator[list[bytes]]:
         reader = readers.choose(unit)
-        place = unit.place if unit.source.format in ROW_FORMATS else unit.source.path
+        where = unit.place if unit.source.format in ROW_FORMATS else unit.source.path
         for block in reader.iter_blocks(unit):
-            texts, repairs = _valid_texts(block, self._settings, place)
+            texts, repairs = _valid_texts(block, self._settings, where)
             self.counts += repairs + Counts(documents=int(block.begins.sum()))
             self.text_bytes += sum(map(len, texts))
             yield texts
@@ -135,15 +135,15 @@ class Sample:
         return Readers(self._plan.rule, settings.text_key, _WordCuts(), options)
 
     def _content_bytes(self, source: Source) -> int:
-        """Return how long the content of an input is, or about how long."""
+        """Return the length of an input's content, or an estimate."""
         if source.is_empty:
             return 0
         if source.is_stream or source.num_rows:
             return round(source.num_bytes * self._ratios[source.format, source.compression])
         return source.size
 
-    def _look_at_kinds(self) -> dict[tuple[str, str | None], float]:
-        """Look at a few inputs of each kind that does not say how long its content is."""
+    def _estimate_ratios(self) -> dict[tuple[str, str | None], float]:
+        """Estimate content bytes per stored byte from a few inputs of each kind."""
         kinds: dict[tuple[str, str | None], list[Source]] = {}
         for source in self._plan.sources:
             if source.num_bytes and (source.is_stream or source.num_rows):
@@ -151,16 +151,16 @@ class Sample:
         ratios = {}
         for kind, sources in kinds.items():
             content = stored = 0.0
-            for source in sources[:: -(-len(sources) // _LOOKS)]:
-                # What is wrong with an input is said when it is read.
+            for source in sources[:: -(-len(sources) // _PROBES)]:
+                # A damaged input is reported when it is read.
                 with suppress(InputError):
-                    seen = self._look_at_rows(source) if source.num_rows else _look(source)
-                    content, stored = content + seen[0], stored + seen[1]
+                    probed = self._probe_rows(source) if source.num_rows else _probe_stream(source)
+                    content, stored = content + probed[0], stored + probed[1]
             ratios[kind] = content / stored if stored else 1.0
         return ratios
 
-    def _look_at_rows(self, source: Source) -> tuple[float, float]:
-        """Return the length of the first rows' texts, and what they take in the file."""
+    def _probe_rows(self, source: Source) -> tuple[float, float]:
+        """Return the length of the first rows' texts, and of what they take in the file."""
         unit = next(replace(self._plan, sources=[source]).iter_units())
         reader = self._make_readers(None).choose(unit)
         content = sum(int((each.ends - each.starts).sum()) for each in reader.iter_blocks(unit))
@@ -168,12 +168,12 @@ class Sample:
 
 
 class _WordCuts:
-    """Where long texts may be divided when nobody asks for exact ids: before white space."""
+    """Where long texts may be divided if ids do not matter: before white space."""
 
     max_document_bytes: int | None = None
 
     def mask(self, text: NDArray[np.uint8]) -> NDArray[np.bool_]:
-        """Mark the first white space behind a word."""
+        """Mark the first white space after a word."""
         is_space = text <= _SPACE
         marked = np.zeros(len(text), np.bool_)
         marked[1:] = is_space[1:] & ~is_space[:-1]
@@ -196,9 +196,9 @@ def _iter_filled(plan: Plan, feed: Feed | None) -> Iterator[Unit | None]:
         yield unit
 
 
-def _look(source: Source) -> tuple[float, float]:
-    """Return how much content the head of a stream has, and what that takes as it is stored."""
-    buffer = memoryview(bytearray(_LOOK_BYTES))
+def _probe_stream(source: Source) -> tuple[float, float]:
+    """Return the length of content at the start of a stream, and of what it takes in the file."""
+    buffer = memoryview(bytearray(_PROBE_BYTES))
     done = 0
     with ContentStream(source) as stream:
         while done < len(buffer) and (count := stream.readinto(buffer[done:])):
@@ -206,17 +206,17 @@ def _look(source: Source) -> tuple[float, float]:
         return done, stream.stored_position
 
 
-def _valid_texts(block: Block, settings: JobSettings, place: str) -> tuple[list[bytes], Counts]:
+def _valid_texts(block: Block, settings: JobSettings, where: str) -> tuple[list[bytes], Counts]:
     texts = _texts(block)
     try:
         for text in texts:
             text.decode()
     except UnicodeDecodeError:
-        repaired, counts = repair_block(block, settings.invalid_utf8, place)
+        repaired, counts = repair_block(block, settings.invalid_utf8, where)
         return _texts(repaired), counts
     return texts, Counts()
 
 
 def _texts(block: Block) -> list[bytes]:
-    pieces = zip(block.starts.tolist(), block.ends.tolist(), strict=True)
-    return [bytes(block.text[start:end]) for start, end in pieces]
+    bounds = zip(block.starts.tolist(), block.ends.tolist(), strict=True)
+    return [bytes(block.text[start:end]) for start, end in bounds]
