@@ -68,7 +68,7 @@ def test_ids_are_those_of_its_own_library(
 
 
 def measure(tokenizer: object, engine_name: str) -> float:
-    """Return MB of text per CPU second, cold, in blocks, on real text that was not seen before."""
+    """Return MB of text per CPU second, in blocks, on real text that the engine has not seen."""
     texts = [text.encode() for text in corpus_texts(3)]
     engine = load_engine(engine_name, tokenizer, "none")  # type: ignore[arg-type]
     blocks, block, size = [], [], 0

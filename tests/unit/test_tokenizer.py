@@ -1,4 +1,4 @@
-"""Tokenizers from files: what is read, what is proved, what is refused and how it says so."""
+"""Tokenizers from files: what is read, what is proved, what is refused with which error."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def finds_in_text(text: str, **flags: bool) -> Edit:
 
 
 ADDED_FLAGS = {"lstrip": False, "rstrip": False, "single_word": False}
-# What ranks cannot stand for is left to the file's own library, and says why.
+# Models that are not equal to ranks are left to the file's own library, with the reason.
 LEFT: list[tuple[Edit, str]] = [
     (set_at("model", "end_of_word_suffix", to="</w>"), "`end_of_word_suffix`"),
     (set_at("model", "byte_fallback", to=True), "`byte_fallback`"),
@@ -192,16 +192,16 @@ LEFT: list[tuple[Edit, str]] = [
 
 
 @pytest.mark.parametrize(("edit", "why"), LEFT, ids=[why for _, why in LEFT])
-def test_what_ranks_cannot_stand_for_is_left_to_the_library(
+def test_models_not_equal_to_ranks_are_left_to_the_library(
     edit: Edit, why: str, tmp_path: Path
 ) -> None:
     path = write_json(tmp_path, edited(edit))
     found = load_tokenizer(path)
     assert isinstance(found.model, LibraryModel)
     assert re.search(why, found.model.why)
-    engine, told = choose_engine("auto", found)
+    engine, why_not_faster = choose_engine("auto", found)
     assert engine == name_reference(found) == "tokenizers"
-    assert found.model.why in told
+    assert found.model.why in why_not_faster
     for other in ("kernel", "tiktoken", "fastokens", "sentencepiece"):
         with pytest.raises(UsageError, match=f"engine `{other}` cannot encode"):
             choose_engine(other, found)
@@ -238,7 +238,7 @@ REFUSED: list[tuple[Edit, str]] = [
 
 
 @pytest.mark.parametrize(("edit", "why"), REFUSED, ids=[why for _, why in REFUSED])
-def test_what_cannot_be_used_is_refused(edit: Edit, why: str, tmp_path: Path) -> None:
+def test_unusable_tokenizer_json_is_refused(edit: Edit, why: str, tmp_path: Path) -> None:
     path = write_json(tmp_path, edited(edit))
     with pytest.raises(UsageError, match=why) as raised:
         load_tokenizer(path)
@@ -246,13 +246,13 @@ def test_what_cannot_be_used_is_refused(edit: Edit, why: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", "[" * 100_000, '{"model": 3}', '"\ud800"'])
-def test_what_is_no_tokenizer_is_refused(text: str, tmp_path: Path) -> None:
+def test_other_json_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_bytes(text.encode(errors="surrogatepass"))
     with pytest.raises(UsageError, match=r"not a `tokenizer\.json`"):
         load_tokenizer(str(tmp_path))
 
 
-def test_a_normal_form_and_simple_added_tokens_go_with_ranks(tmp_path: Path) -> None:
+def test_nfc_and_simple_added_tokens_are_supported_with_ranks(tmp_path: Path) -> None:
     content = edited(finds_in_text("<tool>"))
     content["normalizer"] = {"type": "Sequence", "normalizers": [{"type": "NFC"}]}
     found = load_tokenizer(write_json(tmp_path, content))
@@ -296,18 +296,18 @@ NAMED = {"X": {"id": "X", "ids": [0], "tokens": ["<s>"]}}
             {"eos_token": {"content": "<e>"}, "bos_token": "<s>", "add_bos_token": True},
             ("<e>", "<s>"),
         ),
-        # An instruction model's end of turn ends no text.
+        # The end of a turn in a chat model does not end a text.
         (
             ["<|end_of_text|>", "<|eot_id|>"],
             None,
             {"eos_token": "<|eot_id|>"},
             ("<|end_of_text|>", None),
         ),
-        # One token for both stands once.
+        # One token for both is written once.
         (["<|endoftext|>"], template("<|endoftext|>", "A"), None, ("<|endoftext|>", None)),
     ],
 )  # fmt: skip
-def test_what_parts_documents_is_what_the_tokenizer_says(
+def test_ids_between_documents_are_those_the_tokenizer_names(
     special: list[str],
     processor: dict[str, Any] | None,
     config: dict[str, Any] | None,
@@ -328,7 +328,7 @@ def test_what_parts_documents_is_what_the_tokenizer_says(
     assert (without.fingerprint == found.fingerprint) == (bos is None)
 
 
-def test_begin_of_text_is_asked_for_by_text_or_id(tmp_path: Path) -> None:
+def test_begin_of_text_is_given_by_text_or_id(tmp_path: Path) -> None:
     path = write_json(tmp_path, train(400, "<s>", "</s>").to_str())
     assert load_tokenizer(path, bos="<s>") == load_tokenizer(path, bos="0")
     assert load_tokenizer(path, bos="0").bos_id == 0
@@ -359,7 +359,7 @@ def with_line(line: bytes) -> bytes:
         (with_line(b"YWI= 2097152\n"), "must be from 0 to 2097151"),
     ],
 )
-def test_ranks_that_cannot_be_are_refused(content: bytes, why: str, tmp_path: Path) -> None:
+def test_invalid_ranks_are_refused(content: bytes, why: str, tmp_path: Path) -> None:
     path = tmp_path / "ranks.tiktoken"
     path.write_bytes(content)
     with pytest.raises(UsageError, match=why):
@@ -371,7 +371,7 @@ def test_ranks_are_written_as_they_are_read() -> None:
     assert format_ranks(parse_ranks(content)) == content
 
 
-def test_a_file_of_ranks_says_neither_pattern_nor_end_of_text(tmp_path: Path) -> None:
+def test_a_file_of_ranks_needs_a_pattern_and_end_of_text(tmp_path: Path) -> None:
     path = tmp_path / "ranks.tiktoken"
     path.write_bytes(with_line(b""))
     for given, why in (
@@ -391,7 +391,7 @@ def test_a_file_of_ranks_says_neither_pattern_nor_end_of_text(tmp_path: Path) ->
     assert (found.eot_text, found.eot_id, found.vocab_size) == (EOT_TEXT, 300, 301)
 
 
-def test_end_of_text_is_found_or_asked_for_by_text_or_id(tmp_path: Path) -> None:
+def test_end_of_text_is_found_or_given_by_text_or_id(tmp_path: Path) -> None:
     path = write_json(tmp_path, train(400, "<a>", "<b>").to_str())
     with pytest.raises(UsageError, match=r"its special tokens are `<a>` \(0\), `<b>` \(1\)"):
         load_tokenizer(path)
@@ -403,7 +403,7 @@ def test_end_of_text_is_found_or_asked_for_by_text_or_id(tmp_path: Path) -> None
     assert load_tokenizer(path, eot_token="0").fingerprint != by_text.fingerprint
 
 
-def test_a_file_that_names_its_pattern_is_asked_for_no_other(tmp_path: Path) -> None:
+def test_the_pattern_of_a_file_may_be_repeated(tmp_path: Path) -> None:
     path = write_json(tmp_path, small_json())
     assert load_tokenizer(path, pattern="gpt2") == load_tokenizer(path)
 
@@ -422,7 +422,7 @@ def test_a_file_that_names_its_pattern_is_asked_for_no_other(tmp_path: Path) -> 
         ("pipe.json", "not a regular file, or larger than"),
     ],
 )
-def test_what_is_no_tokenizer_file_is_told(
+def test_other_files_are_refused_with_the_reason(
     name: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -436,9 +436,7 @@ def test_what_is_no_tokenizer_file_is_told(
         load_tokenizer(name)
 
 
-def test_a_name_of_the_package_wins_over_a_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_known_name_wins_over_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "gpt2").mkdir()
     write_json(tmp_path / "gpt2", small_json())
@@ -446,7 +444,7 @@ def test_a_name_of_the_package_wins_over_a_file(
     assert load_tokenizer("./gpt2").vocab_size == 400
 
 
-def test_a_recorded_tokenizer_must_be_what_it_was(tmp_path: Path) -> None:
+def test_a_recorded_tokenizer_must_be_unchanged(tmp_path: Path) -> None:
     ranks = tmp_path / "ranks.tiktoken"
     ranks.write_bytes(with_line(b"YWI= 300\n"))
     made = load_tokenizer(str(ranks), eot_token="500", pattern="gpt2")
@@ -481,7 +479,7 @@ def test_ids_of_a_model_that_lists_its_tokens_are_all_counted(tmp_path: Path) ->
     assert found.vocab_size == 80_001
 
 
-def test_a_token_that_text_gets_cannot_end_documents(tmp_path: Path) -> None:
+def test_a_token_that_text_can_get_cannot_end_documents(tmp_path: Path) -> None:
     path = write_json(tmp_path, unigram(100))
     with pytest.raises(
         UsageError, match=r"1 cannot separate documents: .* contains `</s>` gets it too"
@@ -489,7 +487,7 @@ def test_a_token_that_text_gets_cannot_end_documents(tmp_path: Path) -> None:
         load_tokenizer(path)
 
 
-def test_a_config_that_is_none_is_named(tmp_path: Path) -> None:
+def test_an_invalid_config_is_named(tmp_path: Path) -> None:
     write_json(tmp_path, small_json())
     for text in ("{bad", "[]"):
         (tmp_path / "tokenizer_config.json").write_text(text)

@@ -1,4 +1,4 @@
-"""The sample is spread evenly, and what is handed to the library is short."""
+"""The sample is spread evenly, and the texts for the library are short."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Write `nfc_classes.inc`: which characters the quick check for normal form C lets pass.
+"""Write `nfc_classes.inc`: which characters pass the quick check for NFC.
 
-From Python's own `unicodedata`, whose version the file names. Any version will do: Unicode promises
-that what is in normal form C stays so, and code points that a version does not know do not pass.
+The data is that of Python's `unicodedata`, whose version the file names. Any version is correct:
+Unicode guarantees that text in NFC stays so, and unassigned code points do not pass.
 """
 
 import unicodedata
@@ -9,18 +9,18 @@ from pathlib import Path
 
 from generate_unicode_classes import c_array  # type: ignore[import-not-found]
 
-# A character that begins is inert if it is not made of others and makes none with those behind it.
-# The values between are canonical combining classes, from MAYBE on those of `maybe_classes`.
+# A starter is inert if it neither decomposes nor composes with what follows. The values between are
+# canonical combining classes, from MAYBE on those of `maybe_classes`.
 INERT, JOINS, MAYBE, NOT_SURE = 0, 1, 241, 255
-OVERLAY = 2  # the lowest combining class, 1, is taken above
-END = 0x40000  # planes 0 to 3; what lies above is never sure
+OVERLAY = 2  # the lowest combining class, 1, is used above
+END = 0x40000  # planes 0 to 3; characters above never pass
 PAGE = 128
 LEADING_JAMO = range(0x1100, 0x1113)
 VOWEL_AND_TAIL_JAMO = {*range(0x1161, 0x1176), *range(0x11A8, 0x11C3)}
 
 
 def joined_pairs() -> list[tuple[str, str]]:
-    """Return the pairs of characters that become one."""
+    """Return the pairs of characters that compose."""
     pairs = []
     for code_point in range(0x110000):
         char = chr(code_point)
@@ -44,7 +44,7 @@ class Classes:
         self._seconds = {second for _, second in pairs}
         self.maybe_classes = sorted({unicodedata.combining(char) for char in self._seconds})
         if MAYBE + len(self.maybe_classes) > NOT_SURE:
-            raise SystemExit("too many combining classes of characters that may be joined")
+            raise SystemExit("too many combining classes of characters that may compose")
 
     def maybe_bytes(self) -> list[int]:
         """Return the combining classes as they are compared."""

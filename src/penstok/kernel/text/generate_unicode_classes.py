@@ -1,8 +1,8 @@
 """Write `unicode_classes.inc`: which characters are letters, numbers or white space.
 
-The kernel must agree with tiktoken 0.14, whose regex crate knows Unicode 16.0. PyPI `regex`
-2024.11.6 is the release with the same tables; newer ones know Unicode 17 and would get thousands of
-code points wrong, so the script refuses to run with them:
+The kernel must agree with tiktoken 0.14, whose regex crate has Unicode 16.0. PyPI `regex` 2024.11.6
+has the same tables; newer releases have Unicode 17 and would get thousands of code points wrong, so
+the script refuses to run with them:
 
     pip install regex==2024.11.6 && python generate_unicode_classes.py
 """
@@ -13,7 +13,7 @@ import regex
 
 UNICODE_VERSION = "16.0"
 OTHER, LETTER, NUMBER, SPACE = range(4)
-ADDED_IN_16, ADDED_IN_17 = "\U00010d4a", "\U00016ea0"  # two letters that tell the versions apart
+ADDED_IN_16, ADDED_IN_17 = "\U00010d4a", "\U00016ea0"  # two letters that distinguish the versions
 SURROGATES = range(0xD800, 0xE000)
 WHITE_SPACE = {0x20, 0x85, 0xA0, 0x1680, 0x2028, 0x2029, 0x202F, 0x205F, 0x3000}
 WHITE_SPACE |= set(range(0x09, 0x0E)) | set(range(0x2000, 0x200B))
@@ -44,7 +44,7 @@ def class_of_every_code_point() -> bytes:
 
 
 def distinct_pages(classes: bytes) -> tuple[list[int], list[bytes]]:
-    """Cut the classes into pages of 256 and keep each different page once."""
+    """Divide the classes into pages of 256 and keep each distinct page once."""
     numbers: dict[bytes, int] = {}
     index = [
         numbers.setdefault(classes[at : at + 256], len(numbers)) for at in range(0, 0x110000, 256)
@@ -55,7 +55,7 @@ def distinct_pages(classes: bytes) -> tuple[list[int], list[bytes]]:
 
 
 def kind_of_lead_bytes(classes: bytes) -> list[str]:
-    """Say for each lead byte 0xC0..0xFF what all its characters are, or that they are mixed."""
+    """Return for each lead byte 0xC0..0xFF the class of all its characters, or that it is mixed."""
     found: list[set[int]] = [set() for _ in range(64)]
     for code_point in range(0x80, 0x110000):
         if code_point not in SURROGATES:
@@ -68,8 +68,8 @@ def kind_of_lead_bytes(classes: bytes) -> list[str]:
             kinds.append("kLeadOther")
         else:
             kinds.append("kLeadMixed")
-    # These two can be malformed in their second byte (surrogates, above U+10FFFF), which only the
-    # path for mixed leads looks at.
+    # The second byte of these two can be malformed (surrogates, above U+10FFFF), which is checked
+    # only for mixed leads.
     for lead in (0xED, 0xF4):
         kinds[lead - 0xC0] = "kLeadMixed"
     return kinds
