@@ -17,6 +17,7 @@ from penstok.tokenizers.vocabulary import UnsupportedError, read_spelling
 
 __all__ = [
     "Library",
+    "encode_text",
     "import_library",
     "load_library_model",
     "make_library_model",
@@ -73,6 +74,21 @@ def try_library(library: Library, content: bytes) -> Any:
         raise
     except Exception as error:
         raise UnsupportedError(f"`{library}` cannot read it: {error}") from error
+
+
+def encode_text(library: Library, content: bytes, text: str) -> list[int]:
+    """Return the ids of a short text, to find out what a model does; engines encode corpora."""
+    model = load_library_model(library, content)
+    if library == "sentencepiece":
+        return list(model.EncodeAsIds(text))
+    try:
+        return list(model.encode(text, add_special_tokens=False).ids)
+    except Exception as error:
+        raise UsageError(
+            f"`{library}` cannot encode {text!r} with this tokenizer: {error}",
+            where="--tokenizer",
+            next_step="add a token for unknown characters to it",
+        ) from error
 
 
 def spell_ids(library: Library, content: bytes, ids: set[int]) -> dict[int, bytes]:

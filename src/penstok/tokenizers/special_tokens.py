@@ -6,10 +6,10 @@ a parsed tokenizer.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstok.errors import UsageError
-from penstok.tokenizers.libraries import load_library_model
+from penstok.tokenizers.libraries import encode_text
 from penstok.tokenizers.models import ByteLevel
 from penstok.tokenizers.vocabulary import MAX_ID
 
@@ -100,27 +100,13 @@ def _refuse_text(parsed: ParsedTokenizer, text: str, token_id: int, flag: str) -
     model = parsed.model
     if isinstance(model, ByteLevel):
         return
-    library = load_library_model(model.library, model.content)
-    is_pieces = model.library == "sentencepiece"
     for sample in (text, f"a {text} b"):
-        ids = library.EncodeAsIds(sample) if is_pieces else _encode(library, sample)
-        if token_id in ids:
+        if token_id in encode_text(model.library, model.content, sample):
             raise UsageError(
                 f"{token_id} cannot separate documents: text that contains `{text}` gets it too",
                 where=flag,
                 next_step=f"pass `{flag}` with an id that text never gets",
             )
-
-
-def _encode(library: Any, text: str) -> list[int]:
-    try:
-        return list(library.encode(text, add_special_tokens=False).ids)
-    except Exception as error:
-        raise UsageError(
-            f"`tokenizers` cannot encode {text!r} with this tokenizer: {error}",
-            where="--tokenizer",
-            next_step="add a token for unknown characters to it",
-        ) from error
 
 
 def _text_of(parsed: ParsedTokenizer, token_id: int) -> bytes | None:
