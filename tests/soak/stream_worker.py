@@ -19,7 +19,6 @@ import sysconfig
 import tempfile
 import time
 from pathlib import Path
-from typing import cast
 
 import psutil
 
@@ -30,8 +29,7 @@ from specs import worker_spec
 from penstok.jobs.plan import make_plan
 from penstok.jobs.settings import JobSettings
 from penstok.output.offsets import Offsets
-from penstok.output.segments import SegmentWriter
-from penstok.output.store.local import Store
+from penstok.output.store import FolderStore
 from penstok.worker.worker import Worker
 
 EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples" / "corpus"
@@ -75,11 +73,12 @@ class Streamer:
         # One worker for all rounds: its tables and buffers are what is measured.
         self._worker = worker = self._worker or Worker(spec)
         offsets = Offsets()
-        with Store(spec.layout):
-            for unit in plan.iter_units():
-                worker.write(offsets.grant(unit, worker.encode(unit)))
-            # The next round writes to new files.
-            cast("SegmentWriter", worker._sink).close()
+        # Each round writes to new files.
+        files = FolderStore(str(self._output)).begin_task(spec.layout, 0, None)
+        worker.write_to(files.layout)
+        for unit in plan.iter_units():
+            worker.write(offsets.grant(unit, worker.encode(unit)))
+        files.discard()
         return plan.input_bytes
 
 

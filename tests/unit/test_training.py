@@ -12,7 +12,7 @@ import pytest
 
 from penstok.jobs.plan import make_plan
 from penstok.jobs.settings import JobSettings
-from penstok.output.store.local import write_file
+from penstok.output.store.folder import write_file
 from penstok.training.sample import Sample
 from penstok.training.trainer import _divide
 
