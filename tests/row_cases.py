@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstok.engines.kernel import find_kernel_function
 from penstok.inputs.files import open_unit
+from penstok.kernel import find_kernel_function
 from penstok.readers.base import TextOptions
 from penstok.readers.columnar import RowFile, divide_rows, open_rows
 from penstok.readers.columnar.reader import RowReader

@@ -23,7 +23,7 @@ from processes import contents, run, start, wait_for, workers_of
 from row_cases import write_rows
 
 import penstok
-from penstok.engines.kernel import find_kernel_function
+from penstok.kernel import find_kernel_function
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 FLAGS = ("--val-fraction", "0.1", "--memory", "2GiB")

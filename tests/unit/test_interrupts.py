@@ -43,7 +43,7 @@ def test_an_interrupted_command_says_what_became_of_the_output(
         "penstok.verification.restore.repair_output",
         "penstok.output.manifest.Manifest.load",
         "penstok.jobs.run.run_job",
-        "penstok.training.training.train_tokenizer",
+        "penstok.training.train.train_tokenizer",
     ):
         monkeypatch.setattr(name, interrupt)
     done = CliRunner().invoke(app, arguments)

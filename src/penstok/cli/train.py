@@ -17,7 +17,7 @@ from penstok.quantities import format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from penstok.jobs.settings import JobSettings
-    from penstok.training.training import Trained, TrainingSettings
+    from penstok.training.train import TrainingResult, TrainingSettings
 
 __all__ = ["train_tokenizer"]
 
@@ -91,9 +91,9 @@ def train_tokenizer(
     as_json, quiet = options["as_json"], options["quiet"]
     with errors_reported(as_json=as_json, verbose=options["verbose"], reads_only=True):
         from penstok.quantities import parse_bytes, parse_count
-        from penstok.training import training
+        from penstok.training import train
 
-        settings = training.TrainingSettings(
+        settings = train.TrainingSettings(
             job=_job_settings(options, parse_bytes(memory, "--memory")),
             output=output,
             vocab_size=parse_count(vocab_size, "--vocab-size"),
@@ -103,7 +103,7 @@ def train_tokenizer(
             overwrite=overwrite,
         )
         silent = options["no_progress"] or (quiet and not as_json)
-        trained = training.train_tokenizer(settings, choose_progress(as_json, silent, "training"))
+        trained = train.train_tokenizer(settings, choose_progress(as_json, silent, "training"))
         warnings = _warnings(settings, trained)
         if as_json:
             typer.echo(json.dumps(_as_json(trained, warnings)))
@@ -144,7 +144,7 @@ def _job_settings(options: dict[str, Any], memory_bytes: int) -> JobSettings:
     )
 
 
-def _as_json(trained: Trained, warnings: list[str]) -> dict[str, Any]:
+def _as_json(trained: TrainingResult, warnings: list[str]) -> dict[str, Any]:
     return {
         "type": "summary",
         **asdict(trained),
@@ -155,7 +155,7 @@ def _as_json(trained: Trained, warnings: list[str]) -> dict[str, Any]:
     }
 
 
-def _lines(settings: TrainingSettings, trained: Trained, warnings: list[str]) -> list[str]:
+def _lines(settings: TrainingSettings, trained: TrainingResult, warnings: list[str]) -> list[str]:
     """Say what exists now, what it was made from, and what to type next."""
     special = ", ".join(f"{escape(text)} is {token}" for text, token in trained.special.items())
     counts = trained.counts
@@ -183,7 +183,7 @@ def _lines(settings: TrainingSettings, trained: Trained, warnings: list[str]) ->
     ]
 
 
-def _warnings(settings: TrainingSettings, trained: Trained) -> list[str]:
+def _warnings(settings: TrainingSettings, trained: TrainingResult) -> list[str]:
     warnings = []
     if trained.vocab_size < settings.vocab_size:
         warnings.append(

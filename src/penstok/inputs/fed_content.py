@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 import xxhash
 
-from penstok.engines.kernel import find_kernel_function
 from penstok.errors import ConflictError, InputError
 from penstok.inputs.files import MAX_LINE_BYTES
 from penstok.inputs.streams import ContentStream
+from penstok.kernel import find_kernel_function
 from penstok.readers.csv.header import DELIMITERS, read_header
 from penstok.readers.csv.scan import CsvScanner
 from penstok.types import UNKNOWN_END, Passed, Window

@@ -38,9 +38,11 @@ _INDEX_FACTOR = 7
 def row_needs(sources: Sequence[Source]) -> MemoryNeeds:
     """Return the memory that files of rows take: in the parent, and in each worker."""
     if not any(source.num_rows for source in sources):
-        return MemoryNeeds(0, 0)
+        return MemoryNeeds()
     index_bytes = _INDEX_FACTOR * max(source.index_bytes for source in sources)
-    return MemoryNeeds(_PARENT_BYTES + index_bytes, _WORKER_BYTES + index_bytes)
+    return MemoryNeeds(
+        parent_bytes=_PARENT_BYTES + index_bytes, worker_bytes=_WORKER_BYTES + index_bytes
+    )
 
 
 def open_rows(file: RowFile, text_key: str) -> Rows:
