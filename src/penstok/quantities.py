@@ -9,7 +9,15 @@ import re
 
 from penstok.errors import UsageError
 
-__all__ = ["format_bytes", "format_count", "format_seconds", "parse_bytes", "parse_count"]
+__all__ = [
+    "format_bytes",
+    "format_count",
+    "format_seconds",
+    "parse_bytes",
+    "parse_count",
+    "parse_integer",
+    "parse_number",
+]
 
 _NUMBER = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*([a-zA-Z]*)\s*")
 _COUNT_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9, "t": 10**12}
@@ -33,6 +41,28 @@ def parse_count(text: str, flag: str) -> int:
 def parse_bytes(text: str, flag: str) -> int:
     """Read a number of bytes such as `1GiB` or `900MB`."""
     return _parse(text, flag, _BYTE_UNITS, "a size such as `1GiB` or `900MB`")
+
+
+def parse_integer(text: str, flag: str, *, least: int | None = None) -> int:
+    """Read a whole number."""
+    expected = "a whole number" if least is None else f"a whole number, {least} or more"
+    try:
+        number = int(text)
+    except ValueError:
+        number = None
+    if number is None or (least is not None and number < least):
+        raise UsageError(f"`{text}` is not {expected}", where=flag, next_step=f"pass {expected}")
+    return number
+
+
+def parse_number(text: str, flag: str) -> float:
+    """Read a number such as `0.01`."""
+    try:
+        return float(text)
+    except ValueError as error:
+        raise UsageError(
+            f"`{text}` is not a number", where=flag, next_step="pass a number such as `0.01`"
+        ) from error
 
 
 def _parse(text: str, flag: str, units: dict[str, int], expected: str) -> int:

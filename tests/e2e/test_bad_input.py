@@ -65,7 +65,8 @@ def ids_of(*documents: bytes) -> list[int]:
         (["text.txt", "--shard-tokens", "5X"], 2, "a count such as `500M`"),
         (["text.txt", "--seed", "-1"], 2, "out of range"),
         (["text.txt", "-j", "0"], 2, "`0` is too small"),
-        (["text.txt", "--no-such-flag"], 2, "No such option"),
+        (["text.txt", "--no-such-flag"], 2, "unknown flag `--no-such-flag`"),
+        (["text.txt", "--val-fraction", "few"], 2, "`few` is not a number"),
         (["text.txt", "-o", "text.txt/out"], 8, "cannot be written"),
         (["text.txt", "-o", "/proc/penstok"], 8, "cannot be written"),
         (["text.txt", "-o", "foreign"], 5, "`train.bin` exists and is not from a finished job"),
@@ -89,10 +90,9 @@ def test_errors_say_what_and_what_next(
     (tmp_path / "foreign" / "train.bin").write_bytes(b"mine")
     (tmp_path / "broken" / "manifest.json").write_text("{")
     done = penstok("tokenize", *arguments, exit_code=exit_code)
-    assert words in done.stderr.replace("│", " ")
-    if "No such option" not in words:
-        assert "error: " in done.stderr
-        assert "  next:  " in done.stderr
+    assert words in done.stderr
+    assert "error: " in done.stderr
+    assert "  next:  " in done.stderr
     assert (tmp_path / "foreign" / "train.bin").read_bytes() == b"mine"
     assert not (tmp_path / "tokens").exists()
 

@@ -1,16 +1,14 @@
 """How far a job is: counters in, one line out.
 
-It opens no stream; `cli` gives it a console or a file to write to. The pipeline updates it a few
-times a second, whatever it does with that.
+It prints nothing: `cli.progress` does. The pipeline updates it a few times a second.
 """
 
 from __future__ import annotations
 
-import json
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Protocol, TextIO, cast
+from typing import TYPE_CHECKING, Protocol
 
 from penstok.quantities import format_bytes, format_count, format_seconds
 from penstok.worker.memory import tree_bytes
@@ -19,28 +17,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import TracebackType
 
-    from rich.console import Console
-
     from penstok.jobs.plan import Plan
     from penstok.output.offsets import Offsets
     from penstok.types import Unit
 
 __all__ = [
-    "JsonProgress",
     "Meter",
-    "PlainProgress",
     "Progress",
     "Showable",
     "SilentProgress",
     "Status",
-    "TerminalProgress",
     "Watch",
     "seconds_left",
 ]
 
-_PLAIN_SECONDS = 30.0
 _TICK_SECONDS = 0.2
-_JSON_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,70 +130,6 @@ class SilentProgress:
 
     def update(self, status: Showable) -> None:
         """Do nothing."""
-
-
-class PlainProgress(SilentProgress):
-    """Writes a plain line now and then, for logs."""
-
-    def __init__(self, stream: TextIO, every_seconds: float = _PLAIN_SECONDS) -> None:
-        self._stream = stream
-        self._every = every_seconds
-        self._next = every_seconds
-
-    def update(self, status: Showable) -> None:
-        """Write a line if the last one is long ago."""
-        if status.elapsed_seconds >= self._next:
-            self._next = status.elapsed_seconds + self._every
-            print(time.strftime("[%H:%M]"), status.line(), file=self._stream, flush=True)
-
-
-class JsonProgress(SilentProgress):
-    """Writes a JSON line of type `status` now and then."""
-
-    def __init__(self, stream: TextIO, every_seconds: float = _JSON_SECONDS) -> None:
-        self._stream = stream
-        self._every = every_seconds
-        self._next = 0.0
-
-    def update(self, status: Showable) -> None:
-        """Write a line if the last one is long ago."""
-        if status.elapsed_seconds >= self._next:
-            self._next = status.elapsed_seconds + self._every
-            line = {"type": "status", **_fields(status)}
-            print(json.dumps(line), file=self._stream, flush=True)
-
-
-def _fields(status: Showable) -> dict[str, Any]:
-    return asdict(cast("Status", status))
-
-
-class TerminalProgress:
-    """Draws one line with a bar that is redrawn in place."""
-
-    def __init__(self, console: Console, title: str) -> None:
-        from rich.progress import BarColumn, TextColumn
-        from rich.progress import Progress as Bar
-
-        self._bar = Bar(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=20),
-            TextColumn("{task.fields[line]}"),
-            console=console,
-            transient=True,
-        )
-        self._task = self._bar.add_task(title, total=1.0, line="starting")
-
-    def __enter__(self) -> TerminalProgress:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._bar.stop()
-
-    def update(self, status: Showable) -> None:
-        """Redraw."""
-        fields: dict[str, Any] = {"line": status.line()}
-        self._bar.update(self._task, completed=status.fraction, **fields)
 
 
 class Meter:

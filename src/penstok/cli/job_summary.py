@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from penstok.cli._report import escape
+from penstok.cli.messages import one_line
 from penstok.quantities import format_bytes, format_count, format_seconds
 from penstok.types import SPLITS
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from penstok.types import Split
 
 __all__ = [
-    "describe_rule",
+    "document_rule",
     "finished_json",
     "finished_lines",
     "node_lines",
@@ -36,7 +36,7 @@ def summary_lines(outcome: Outcome, settings: JobSettings) -> list[str]:
     """Say what exists now, what was repaired, and what to type next."""
     manifest = outcome.manifest
     skipped = [
-        f"  skipped: {_path(path)}: {why}"
+        f"  skipped: {one_line(path)}: {why}"
         for path, why in list(outcome.skipped.items())[:_MAX_LISTED]
     ]
     if not outcome.is_new:
@@ -53,7 +53,7 @@ def summary_lines(outcome: Outcome, settings: JobSettings) -> list[str]:
         + (" of a task" if run.get("executor", "local") != "local" else ""),
         *node_lines(run),
         *_continued(run, counts),
-        f"  documents: {describe_rule(manifest.settings, _formats(manifest))}",
+        f"  documents: {document_rule(manifest.settings, _formats(manifest))}",
         *(f"  {note}" for note in _notes(counts, manifest.settings)),
         *skipped,
         *(f"  warning: {warning}" for warning in _warnings(outcome)),
@@ -153,11 +153,6 @@ def summary_json(outcome: Outcome, settings: JobSettings) -> dict[str, Any]:
     }
 
 
-def _path(path: str) -> str:
-    """Write a path in one line, whatever it holds."""
-    return escape(path).replace("\n", "\\n")
-
-
 def _split(manifest: Manifest, split: Split) -> str:
     record = manifest.splits[split]
     name = record.files[0].path if len(record.files) == 1 else f"{len(record.files)} {split} shards"
@@ -165,7 +160,7 @@ def _split(manifest: Manifest, split: Split) -> str:
     return f"{name} ({format_count(record.tokens)} tokens, {documents})"
 
 
-def describe_rule(settings: dict[str, Any], formats: Iterable[str | None]) -> str:
+def document_rule(settings: dict[str, Any], formats: Iterable[str | None]) -> str:
     """Say how documents are told apart in inputs of these formats."""
     records = f"one a record, from its field {settings['text_key']!r}"
     if settings["docs_by"] == "record":
