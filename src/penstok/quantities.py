@@ -1,6 +1,6 @@
 """Numbers as people write them: counts with K M G, bytes also with KiB MiB GiB.
 
-It parses and formats, nothing else. The command line and the messages use it.
+It parses and formats, and checks no limits. The command line and every message use it.
 """
 
 from __future__ import annotations
@@ -73,12 +73,12 @@ def _parse(text: str, flag: str, units: dict[str, int], expected: str) -> int:
 
 
 def format_count(number: float) -> str:
-    """Write a count shortly: 412, 61.2K, 16.0G."""
+    """Write a count in short form: 412, 61.2K, 16G."""
     return _scaled(number, 1000, ("", "K", "M", "G", "T"))
 
 
 def format_bytes(number: float) -> str:
-    """Write a size in bytes shortly, in powers of ten: 412 B, 1.5 GB."""
+    """Write a size in short form, in powers of ten: 412 B, 1.5 GB."""
     return _scaled(number, 1000, (" B", " kB", " MB", " GB", " TB"))
 
 
@@ -92,9 +92,9 @@ def format_seconds(seconds: float) -> str:
 
 
 def _scaled(number: float, step: int, names: tuple[str, ...]) -> str:
-    place = 0
-    while abs(number) >= step * 0.9995 and place < len(names) - 1:
+    power = 0
+    while abs(number) >= step * 0.9995 and power < len(names) - 1:
         number /= step
-        place += 1
-    whole = place == 0 and number == int(number)
-    return f"{int(number)}{names[place]}" if whole else f"{number:.3g}{names[place]}"
+        power += 1
+    whole = power == 0 and number == int(number)
+    return f"{int(number)}{names[power]}" if whole else f"{number:.3g}{names[power]}"

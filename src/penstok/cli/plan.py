@@ -91,10 +91,11 @@ def _lines(preview: Preview) -> list[str]:
             for line in _show(number, shown)
         ),
         *_estimate(preview),
-        f"tokenizer:  {job.tokenizer.name}, {job.tokenizer.vocab_size:,} ids, {_separators(job)}",
+        f"tokenizer:  {job.tokenizer.name}, {job.tokenizer.vocab_size:,} ids, "
+        f"{_special_tokens(job)}",
         f"output:     {settings.output}/, {job.record.dtype}, "
-        f"val fraction {settings.val_fraction}{_room(preview)}",
-        f"memory:     {format_bytes(settings.memory_bytes)} for all, "
+        f"val fraction {settings.val_fraction}{_free_disk(preview)}",
+        f"memory:     {format_bytes(settings.memory_bytes)} in total, "
         f"{format_bytes(job.share.limit_bytes)} for each of {job.num_workers} x {job.engine}",
         *(f"skipped:    {one_line(path)}: {why}" for path, why in job.plan.skipped.items()),
         *(f"warning:    {warning}" for warning in preview.warnings),
@@ -102,8 +103,8 @@ def _lines(preview: Preview) -> list[str]:
     ]
 
 
-def _room(preview: Preview) -> str:
-    """Say how much room there is, and how many shards there will be where tasks make them."""
+def _free_disk(preview: Preview) -> str:
+    """Say how much disk is free and, if the job is divided into tasks, how many there are."""
     free = "" if preview.free_bytes is None else f"; {format_bytes(preview.free_bytes)} free"
     task_bytes = preview.job.record.settings.get("task_bytes")
     if task_bytes is None:
@@ -111,15 +112,15 @@ def _room(preview: Preview) -> str:
     from penstok.jobs.tasks import divide_tasks
 
     num_tasks = len(divide_tasks(preview.job.plan, task_bytes))
-    return f"{free}; {num_tasks:,} tasks of at most {format_bytes(task_bytes)}, a shard of each"
+    return f"{free}; {num_tasks:,} tasks of at most {format_bytes(task_bytes)}, one shard per task"
 
 
-def _separators(job: Job) -> str:
-    """Say what stands between documents."""
+def _special_tokens(job: Job) -> str:
+    """Say which tokens begin and end a document."""
     tokenizer, eot = job.tokenizer, job.settings.eot
     names = {token_id: text for text, token_id in tokenizer.special.items()}
     name = one_line(tokenizer.eot_text)
-    end = f"end-of-text {name} ({tokenizer.eot_id}) {eot}" if eot != "none" else "no end-of-text"
+    end = f"end-of-text {name} ({tokenizer.eot_id}) {eot}ed" if eot != "none" else "no end-of-text"
     if tokenizer.bos_id is None:
         return end
     begin = one_line(names.get(tokenizer.bos_id, ""))
@@ -127,10 +128,10 @@ def _separators(job: Job) -> str:
 
 
 def _kinds(preview: Preview) -> str:
-    return ", ".join(
+    return "; ".join(
         f"{kind.num_inputs} {kind.format}"
-        + (f" in {kind.compression}" if kind.compression else "")
-        + (f" ({_size(kind.num_bytes)})" if len(preview.kinds) > 1 else "")
+        + (f" ({kind.compression})" if kind.compression else "")
+        + (f", {_size(kind.num_bytes)}" if len(preview.kinds) > 1 else "")
         for kind in preview.kinds
     )
 
@@ -140,33 +141,33 @@ def _size(num_bytes: int) -> str:
 
 
 def _show(number: int, document: ShownDocument) -> list[str]:
-    """Show a document's ends, as text and as ids with the text of each."""
-    spell = [
-        "  ".join(f"{one} {_quoted(text)}" for one, text in ids)
-        for ids in (document.first_ids, document.last_ids)
+    """Show the start and the end of a document, as text and as ids with their text."""
+    ids = [
+        "  ".join(f"{one} {_quoted(text)}" for one, text in some)
+        for some in (document.first_ids, document.last_ids)
     ]
     head, tail = document.head[:_SHOWN_CHARACTERS], document.tail[-_SHOWN_CHARACTERS:]
     is_short = document.num_tokens <= len(document.first_ids)
     return [
         f"  {number}. {document.num_bytes:,} bytes, {document.num_tokens:,} tokens",
         f"     {_quoted(head)}" + ("" if is_short else f" ... {_quoted(tail)}"),
-        f"     {spell[0]}" + ("" if is_short else f"  ...  {spell[1]}"),
+        f"     {ids[0]}" + ("" if is_short else f"  ...  {ids[1]}"),
     ]
 
 
 def _estimate(preview: Preview) -> list[str]:
     job, sample, estimate = preview.job, preview.sample, preview.estimate
-    seen = (
-        f"{format_bytes(sample.counts.input_bytes)} of text were encoded at "
-        f"{format_count(sample.ids_per_second)} ids a second"
+    rate = (
+        f"a sample of {format_bytes(sample.counts.input_bytes)} was encoded at "
+        f"{format_count(sample.ids_per_second)} tokens/s"
     )
     if estimate is None:
-        return [f"estimate:   none: the size of the input is not known; {seen}"]
+        return [f"estimate:   none, since the size of the input is unknown; {rate}"]
     return [
         f"estimate:   about {format_count(estimate.documents)} documents, "
         f"{format_count(estimate.tokens)} tokens, {format_bytes(estimate.output_bytes)} of output",
-        f"            in {format_seconds(estimate.seconds)} with {job.num_workers} x {job.engine}: "
-        f"{seen}",
+        f"            in {format_seconds(estimate.seconds)} with {job.num_workers} x {job.engine}; "
+        f"{rate}",
     ]
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstok.cli.flags import flag, switch
 from penstok.cli.job_flags import INPUT_FLAGS, PATTERNS, PRIORITY, RUN_FLAGS, make_job_settings
-from penstok.cli.messages import ErrorReporter, escape, print_data, say
+from penstok.cli.messages import ErrorReporter, escape, plural, print_data, say
 from penstok.quantities import format_bytes, format_seconds, parse_bytes, parse_count
 
 if TYPE_CHECKING:
@@ -136,12 +136,12 @@ def _as_json(trained: Trained, warnings: list[str]) -> dict[str, Any]:
 
 
 def _lines(settings: TrainingSettings, trained: Trained, warnings: list[str]) -> list[str]:
-    """Say what exists now, what it was made from, and what to type next."""
+    """Say what was written, from how much text, and what to type next."""
     special = ", ".join(f"{escape(text)} is {token}" for text, token in trained.special.items())
     counts = trained.counts
     notes = (
-        (counts.skipped_records, "bad records were skipped"),
-        (counts.invalid_utf8, "invalid UTF-8 sequences were replaced or ignored"),
+        (counts.skipped_records, "bad record", "skipped"),
+        (counts.invalid_utf8, "invalid UTF-8 sequence", "replaced or ignored"),
     )
     eot = settings.special[0]
     eot_flag = "" if eot in _DEFAULT_SPECIAL else f" --eot-token {shlex.quote(eot)}"
@@ -153,7 +153,7 @@ def _lines(settings: TrainingSettings, trained: Trained, warnings: list[str]) ->
         f"  {trained.bytes_per_token:.2f} bytes per token on the sample, "
         f"{format_bytes(trained.sample_bytes)} of text; {format_seconds(trained.seconds)}, "
         f"peak memory {format_bytes(trained.peak_memory_bytes)}",
-        *(f"  note: {number:,} {what}" for number, what in notes if number),
+        *(f"  note: {plural(number, noun)} {what}" for number, noun, what in notes if number),
         *(
             f"  skipped: {escape(path)}: {why}"
             for path, why in list(trained.skipped.items())[:_MAX_LISTED]
@@ -167,12 +167,13 @@ def _warnings(settings: TrainingSettings, trained: Trained) -> list[str]:
     warnings = []
     if trained.vocab_size < settings.vocab_size:
         warnings.append(
-            f"the text is enough for {trained.vocab_size:,} of {settings.vocab_size:,} tokens: "
-            "no other pair is there twice; pass more text or a larger `--sample`"
+            f"the vocabulary has {trained.vocab_size:,} tokens instead of "
+            f"{settings.vocab_size:,}, because no other pair occurs twice in the sample; pass more "
+            "text or a larger `--sample`"
         )
     if trained.is_head:
         warnings.append(
-            "the size of the input is not known: the sample is its beginning, not spread over it; "
-            "pass files to have that"
+            "the size of the input is unknown, so the sample is its beginning; pass files to "
+            "sample evenly"
         )
     return warnings

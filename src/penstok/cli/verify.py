@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstok.cli.flags import JSON, NO_PROGRESS, OUT, QUIET, VERBOSE, flag, switch
-from penstok.cli.messages import ErrorReporter, escape, print_data, say
+from penstok.cli.messages import ErrorReporter, escape, plural, print_data, say
 from penstok.quantities import format_bytes, parse_bytes, parse_integer
 
 if TYPE_CHECKING:
@@ -135,35 +135,37 @@ def _lines(report: Report, *, full: bool, source: bool) -> list[str]:
     lines = [f"  repaired: {_located(finding)}" for finding in report.mended[:_MAX_LISTED]]
     if report.repaired:
         names = ", ".join(report.repaired[:_MAX_LISTED])
-        lines.append(f"  made whole: {names} (units encoded again: {report.units_repaired})")
+        lines.append(
+            f"  repaired files: {names} ({plural(report.units_repaired, 'unit')} re-encoded)"
+        )
     if not report.is_whole:
         return [f"error: {folder} is damaged", *lines, *_damage(report, folder)]
     tokens, documents = sum(report.tokens.values()), sum(report.documents.values())
-    whole = f"{folder} is whole: {tokens:,} tokens of {documents:,} documents"
-    lines = [whole, *lines, f"  {_looked_at(report, full=full)}"]
+    whole = f"{folder} is whole: {plural(tokens, 'token')} in {plural(documents, 'document')}"
+    lines = [whole, *lines, f"  {_checked(report, full=full)}"]
     if source:
-        lines.append(f"  {_proved(report)}")
+        lines.append(f"  {_compared(report)}")
     lines += [f"  note: {note}" for note in report.notes]
     if not full:
-        lines.append(f"next: penstok verify {folder} --full reads every token")
+        lines.append(f"next: penstok verify {folder} --full  (reads every token)")
     return lines
 
 
-def _looked_at(report: Report, *, full: bool) -> str:
+def _checked(report: Report, *, full: bool) -> str:
     size = format_bytes(report.bytes_read)
     if full:
-        return f"every token was read ({size}): checksums, ids, end-of-text ids"
+        return f"checked checksums, ids and end-of-text ids of every token ({size})"
     return (
-        f"records and sizes fit; {report.units_read:,} of {report.num_units:,} units were read "
-        f"({size}); `--seed {report.seed}` chooses the same again"
+        f"checked all records and sizes, and {report.units_read:,} of "
+        f"{plural(report.num_units, 'unit')} ({size}); `--seed {report.seed}` repeats this sample"
     )
 
 
-def _proved(report: Report) -> str:
-    which = "all" if report.is_all_proved else "a sample"
+def _compared(report: Report) -> str:
+    which = "all" if report.is_all_proved else "a sample of"
     return (
-        f"{report.documents_proved:,} documents ({which}, {format_bytes(report.text_proved)} of "
-        "text) were encoded again with the reference: every id is in its place"
+        f"re-encoded {which} {plural(report.documents_proved, 'document')} "
+        f"({format_bytes(report.text_proved)}) with the reference tokenizer: all ids are the same"
     )
 
 
@@ -179,16 +181,16 @@ def _damage(report: Report, folder: str) -> list[str]:
     if report.is_repairable and not report.mended:
         return [*lines, f"  next:  penstok verify {folder} --repair"]
     again = f"penstok tokenize INPUT... -o {folder} --overwrite"
-    return [*lines, f"  next:  what cannot be repaired must be made anew: {again}"]
+    return [*lines, f"  next:  this cannot be repaired; tokenize again: {again}"]
 
 
 def _located(finding: Finding) -> str:
-    place = finding.file
+    where = finding.file
     if finding.start is not None:
-        place += f", byte {finding.start} to {finding.end}"
-    text = f"{place}: {finding.what}"
+        where += f", byte {finding.start} to {finding.end}"
+    text = f"{where}: {finding.what}"
     if finding.unit is not None:
-        text += f"\n    unit {finding.unit}, made from {finding.input}, "
+        text += f"\n    unit {finding.unit}, from {finding.input}, "
         if finding.input_in_rows:
             text += f"rows {finding.input_start} to {(finding.input_end or 0) - 1}"
         else:
