@@ -213,7 +213,7 @@ def test_nothing_to_look_at_is_damage(penstok: RunPenstok, tmp_path: Path) -> No
     (tmp_path / "text.txt").write_text("some text")
     penstok("tokenize", "text.txt")
     (tmp_path / "tokens" / "train.bin").write_bytes(b"x")
-    assert "has 1 bytes where" in penstok("info", "tokens", exit_code=6).stderr
+    assert "has 1 bytes instead of" in penstok("info", "tokens", exit_code=6).stderr
 
 
 def test_a_finished_job_without_its_files_is_a_conflict(
