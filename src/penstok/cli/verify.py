@@ -147,7 +147,7 @@ def _lines(report: Report, *, full: bool, source: bool) -> list[str]:
         lines.append(f"  {_compared(report)}")
     lines += [f"  note: {note}" for note in report.notes]
     if not full:
-        lines.append(f"next: penstok verify {folder} --full  (reads every token)")
+        lines.append(f"next: to check every token, run penstok verify {folder} --full")
     return lines
 
 
