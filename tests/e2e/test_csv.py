@@ -106,7 +106,7 @@ def test_bad_records_are_skipped_and_listed(tmp_path: Path, penstok: RunPenstok)
     penstok("tokenize", "good.csv", "-o", "good", *VAL)
     said = penstok("tokenize", "bad.csv", "-o", "bad", "--on-error", "skip", *VAL, exit_code=3)
     assert contents(tmp_path / "bad") == contents(tmp_path / "good")
-    assert "4 records were skipped" in said.stderr
+    assert "4 records skipped" in said.stderr
     listed = (tmp_path / "bad" / "skipped.jsonl").read_text().splitlines()
     text = (tmp_path / "bad.csv").read_text()
     for line, (row, reason) in zip(listed, BAD_ROWS.items(), strict=True):

@@ -125,7 +125,7 @@ def test_bad_records_are_skipped_and_listed(tmp_path: Path, penstok: RunPenstok)
     penstok("tokenize", "good.jsonl", "-o", "good", *VAL)
     said = penstok("tokenize", "bad.jsonl", "-o", "bad", "--on-error", "skip", *VAL, exit_code=3)
     assert contents(tmp_path / "bad") == contents(tmp_path / "good")
-    assert f"{len(BAD_LINES)} records were skipped" in said.stderr
+    assert f"{len(BAD_LINES)} records skipped" in said.stderr
     listed = (tmp_path / "bad" / "skipped.jsonl").read_text()
     skipped = [json.loads(line) for line in listed.splitlines()]
     assert len(skipped) == len(BAD_LINES)

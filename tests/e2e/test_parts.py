@@ -109,7 +109,7 @@ def test_what_is_left_may_be_divided_another_way(corpus: Path, tmp_path: Path) -
         penstok.finish(tmp_path / "out")
     exit_code, said = run(*command_of(corpus, tmp_path / "out", "1/2"))
     assert exit_code == 0
-    assert "part 1/2 is done: 5 tasks, 2 of them before" in said
+    assert "part 1/2 is done: 5 tasks, 2 of them by an earlier run" in said
     do_part(corpus, tmp_path / "out", 2, 2)
     check(corpus, tmp_path / "out")
 
