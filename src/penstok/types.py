@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MAX_LISTED_RECORDS",
-    "ROW_FORMATS",
     "SPLITS",
     "UNKNOWN_END",
     "Block",
@@ -51,8 +50,6 @@ InvalidUtf8 = Literal["replace", "ignore", "stop"]
 InputFormat = Literal["text", "jsonl", "csv", "tsv", "parquet", "arrow"]
 Compression = Literal["gzip", "zstd", "bzip2", "xz", "lz4"]
 OnError = Literal["stop", "skip"]
-# Formats whose units are ranges of rows, not of bytes.
-ROW_FORMATS: frozenset[InputFormat] = frozenset({"parquet", "arrow"})
 SPLITS: tuple[Split, Split] = ("train", "val")
 # Bad records of a unit that are listed; all are counted. Else a file of nothing but bad records
 # would fill the memory with reasons.
@@ -102,6 +99,11 @@ class Source:
     content_bytes: int = 0
     version: str = ""
     index_bytes: int = 0
+
+    @property
+    def is_rows(self) -> bool:
+        """Whether positions in it count rows, not bytes."""
+        return self.num_rows > 0
 
     @property
     def size(self) -> int:
@@ -211,7 +213,7 @@ class Unit:
     @property
     def place(self) -> str:
         """Say which text it is, for messages."""
-        if self.source.num_rows:
+        if self.source.is_rows:
             return f"{self.source.path}, rows {self.start} to {self.end - 1}"
         content = "content byte" if self.source.is_stream else "byte"
         return f"{self.source.path}, {content} {self.start} to {self.end}"
@@ -232,7 +234,7 @@ class Unit:
         """Return about what so much text of it takes in the input as it is stored."""
         if self.window is not None and self.passed is not None:
             return self.passed.stored_bytes * text_bytes // self.window.end
-        if self.source.num_rows:
+        if self.source.is_rows:
             return self._stored(self.end) - self._stored(self.start)
         return self._stored(text_bytes)
 

@@ -26,7 +26,7 @@ from penstok.inputs.compression import (
     DecompressedStream,
     detect_compression,
 )
-from penstok.inputs.compression.kinds import COMPRESSIONS
+from penstok.inputs.compression.detection import COMPRESSIONS
 from penstok.types import Compression
 
 RANDOM = random.Random(12)

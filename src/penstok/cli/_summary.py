@@ -167,6 +167,8 @@ def _split(manifest: Manifest, split: Split) -> str:
 
 def describe_rule(settings: dict[str, Any], formats: Iterable[str | None]) -> str:
     """Say how documents are told apart in inputs of these formats."""
+    from penstok.readers.formats import FORMATS
+
     records = f"one a record, from its field {settings['text_key']!r}"
     if settings["docs_by"] == "record":
         return records
@@ -174,7 +176,7 @@ def describe_rule(settings: dict[str, Any], formats: Iterable[str | None]) -> st
         text = f"parted by {settings['doc_separator']!r}"
     else:
         text = "one a line" if settings["docs_by"] == "line" else "one a file"
-    has_records = not set(formats) <= {"text", None}
+    has_records = any(name in FORMATS and FORMATS[name].has_records for name in formats)
     return f"in text {text}; else {records}" if has_records else text
 
 

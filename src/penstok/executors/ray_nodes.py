@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstok.errors import InputError, PenstokError, UsageError, WriteError
 from penstok.executors.tasks import TaskRunner
-from penstok.inputs.discovery import refuse_changed
+from penstok.inputs.changes import refuse_changed
 from penstok.output.layout import WORK
 from penstok.output.store import open_place
 

@@ -19,6 +19,7 @@ from penstok.output.ledger.lines import InputLines, format_task, format_unit
 from penstok.output.ledger.reader import Digests
 from penstok.output.offsets import Offsets
 from penstok.output.store import open_place
+from penstok.readers.formats import FORMATS, open_scanner
 from penstok.resources import Resource
 from penstok.types import SPLITS
 from penstok.worker.memory import tree_bytes
@@ -156,6 +157,7 @@ class TaskRunner(Resource):
             plan.sources,
             1,
             plan.unit_bytes,
+            open_scanner=open_scanner,
             on_error=spec.on_error,
             give_back=spec.give_back,
         )
@@ -222,7 +224,7 @@ class _Record:
 def _find_open_split(executor: ProcessExecutor, task: Task, plan: Plan) -> Split:
     """Tell in which split a document goes on that began before the task."""
     source = plan.sources[0]
-    if task.start == 0 or source.format != "text":
+    if task.start == 0 or FORMATS[source.format].has_records:
         return "train"
     first = next(plan.iter_units(Start(position=task.start)))
     return executor.find_open_split(first, plan.unit_bytes)

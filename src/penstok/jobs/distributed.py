@@ -20,7 +20,7 @@ from penstok.errors import (
     WriteError,
 )
 from penstok.executors import RayExecutor, TaskSpec, ThreadExecutor, load_ray
-from penstok.inputs.discovery import changed_meanwhile, find_changed
+from penstok.inputs.changes import changed_meanwhile, find_changed
 from penstok.inputs.streams import STANDARD_INPUT
 from penstok.jobs.claims import find_manifest, find_whole, make_room, note_part, refuse_missing
 from penstok.jobs.finishing import drop_lost, finish_job, tidy_finished

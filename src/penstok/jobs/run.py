@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 from penstok.executors import ProcessExecutor
-from penstok.inputs.discovery import changed_meanwhile, find_changed
+from penstok.inputs.changes import changed_meanwhile, find_changed
 from penstok.inputs.feed import make_feed
 from penstok.jobs.checkpoints import Checkpoints
 from penstok.jobs.distributed import run_by_task
@@ -23,6 +23,7 @@ from penstok.output.ledger.reader import iter_skipped
 from penstok.output.manifest import host_facts, make_manifest
 from penstok.output.offsets import RecordedOffsets
 from penstok.output.store.local import Store, tidy
+from penstok.readers.formats import open_scanner
 
 if TYPE_CHECKING:
     from penstok.jobs.plan import Plan
@@ -70,6 +71,7 @@ def run_job(settings: JobSettings, progress: Progress) -> Outcome:
                 plan.sources,
                 job.num_workers,
                 plan.unit_bytes,
+                open_scanner=open_scanner,
                 on_error=settings.on_error,
                 give_back=job.gives_back,
             ),

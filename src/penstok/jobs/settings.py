@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from penstok.errors import UsageError
 from penstok.storage import is_url
-from penstok.types import EotPlace, InvalidUtf8, OnError
+from penstok.types import EotPlace, InputFormat, InvalidUtf8, OnError
 
 if TYPE_CHECKING:
     from penstok.types import DocumentRule
@@ -20,7 +20,7 @@ __all__ = ["JobSettings", "parse_output", "parse_part", "settings_differences"]
 
 DocsBy = Literal["auto", "separator", "line", "file"]
 EngineChoice = Literal["auto", "kernel", "fastokens", "tiktoken", "tokenizers", "sentencepiece"]
-FormatChoice = Literal["auto", "text", "jsonl", "csv", "tsv", "parquet", "arrow"]
+FormatChoice = Literal["auto", InputFormat]
 Priority = Literal["low", "normal"]
 Dtype = Literal["auto", "uint16", "uint32"]
 ExecutorChoice = Literal["local", "ray"]

@@ -7,14 +7,23 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from typing import TypeAlias
 
     import numpy as np
     from numpy.typing import NDArray
 
-    from penstok.inputs.files import OpenInput
-    from penstok.types import Block, Counts, InvalidUtf8, OnError, SkippedRecord, Unit
+    from penstok.inputs.base import OpenInput
+    from penstok.types import (
+        Block,
+        Counts,
+        DocumentRule,
+        InvalidUtf8,
+        OnError,
+        SkippedRecord,
+        Unit,
+    )
 
-__all__ = ["CutRule", "FindAll", "Reader", "TextOptions"]
+__all__ = ["CutRule", "FindAll", "MakeReader", "Reader", "ReaderOptions"]
 
 
 class Reader(Protocol):
@@ -71,10 +80,12 @@ class FindAll(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class TextOptions:
-    """How text is read, whatever parts its documents.
+class ReaderOptions:
+    """What every reader is given besides the cut rule; each uses what its format needs.
 
     Attributes:
+        rule: How the documents of plain text are separated.
+        text_key: The field or column that holds the text of a record.
         open_unit: Opens the input of a unit.
         block_bytes: About how much text a block holds.
         special_text: Pieces that hold this are marked; empty where it parts the documents.
@@ -88,6 +99,8 @@ class TextOptions:
         extract_csv: The same for CSV.
     """
 
+    rule: DocumentRule
+    text_key: str
     open_unit: Callable[[Unit], OpenInput]
     block_bytes: int
     special_text: bytes
@@ -98,3 +111,6 @@ class TextOptions:
     find_all: FindAll | None = None
     extract_json: Callable[..., Any] | None = None
     extract_csv: Callable[..., Any] | None = None
+
+
+MakeReader: TypeAlias = "Callable[[CutRule, ReaderOptions], Reader]"

@@ -18,7 +18,7 @@ import numpy as np
 from penstok.errors import InputError
 
 if TYPE_CHECKING:
-    from penstok.inputs.files import OpenInput
+    from penstok.inputs.base import OpenInput
     from penstok.readers.base import CutRule
 
 __all__ = ["MAX_RUN_BYTES", "Borders", "overlaps_itself", "refuse_long_document"]

@@ -14,7 +14,7 @@ from penstok.types import Counts
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from penstok.inputs.files import OpenInput
+    from penstok.inputs.base import OpenInput
     from penstok.readers.base import FindAll
 
 __all__ = ["UnitBuffer"]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from penstok.readers.base import CutRule, TextOptions
+    from penstok.readers.base import CutRule, ReaderOptions
     from penstok.readers.buffer import UnitBuffer
 
 __all__ = ["DocumentBlocks"]
@@ -35,7 +35,7 @@ class DocumentBlocks:
     that no token of a record ever depends on a forced cut.
     """
 
-    def __init__(self, cuts: CutRule, options: TextOptions) -> None:
+    def __init__(self, cuts: CutRule, options: ReaderOptions) -> None:
         self._cuts = cuts
         self._options = options
         self.counts = Counts()

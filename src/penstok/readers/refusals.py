@@ -11,7 +11,7 @@ from penstok.errors import InputError
 from penstok.types import MAX_LISTED_RECORDS, SkippedRecord
 
 if TYPE_CHECKING:
-    from penstok.inputs.files import OpenInput
+    from penstok.inputs.base import OpenInput
     from penstok.types import OnError
 
 __all__ = ["Refusals", "name_place"]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from penstok.readers.base import CutRule, TextOptions
+    from penstok.readers.base import CutRule, ReaderOptions
     from penstok.types import SkippedRecord, Unit
 
 __all__ = ["SpanReader"]
@@ -35,7 +35,7 @@ class SpanReader:
     first cut there; failing that a forced cut. So every worker finds the same spans alone.
     """
 
-    def __init__(self, cuts: CutRule, options: TextOptions) -> None:
+    def __init__(self, cuts: CutRule, options: ReaderOptions) -> None:
         self._cuts = cuts
         self._options = options
         self._buffer = UnitBuffer()

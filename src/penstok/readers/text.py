@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from penstok.readers.base import CutRule, TextOptions
-    from penstok.types import DocumentRule, SkippedRecord, Unit
+    from penstok.readers.base import CutRule, ReaderOptions
+    from penstok.types import SkippedRecord, Unit
 
 __all__ = ["HEAD_BYTES", "TextReader"]
 
@@ -57,8 +57,8 @@ class _Region:
 class TextReader:
     """Reads documents that a separator parts; without a separator, one file is one document."""
 
-    def __init__(self, rule: DocumentRule, cuts: CutRule, options: TextOptions) -> None:
-        self._rule = rule
+    def __init__(self, cuts: CutRule, options: ReaderOptions) -> None:
+        self._rule = options.rule
         self._cuts = cuts
         self._options = options
         self._buffer = UnitBuffer(options.find_all)

@@ -20,10 +20,9 @@ from penstok.errors import EngineError
 from penstok.inputs.files import open_unit
 from penstok.output.segments import make_sink
 from penstok.readers import Readers
-from penstok.readers.base import TextOptions
+from penstok.readers.base import ReaderOptions
 from penstok.tokenizers.cuts import find_cuts
 from penstok.types import (
-    ROW_FORMATS,
     SPLITS,
     Block,
     Counts,
@@ -99,7 +98,9 @@ class Worker:
     def __init__(self, spec: WorkerSpec) -> None:
         tokenizer = spec.tokenizer
         eot_text = tokenizer.eot_text.encode()
-        options = TextOptions(
+        options = ReaderOptions(
+            rule=spec.rule,
+            text_key=spec.text_key,
             open_unit=partial(open_unit, ring=spec.ring),
             block_bytes=spec.block_bytes,
             special_text=b"" if spec.rule.separator == eot_text else eot_text,
@@ -114,7 +115,7 @@ class Worker:
         self._spec = spec
         self._tokenizer = tokenizer
         cuts = find_cuts(tokenizer, longest_document(spec.engine, tokenizer, spec.share))
-        self._readers = Readers(spec.rule, spec.text_key, cuts, options)
+        self._readers = Readers(cuts, options)
         self._splitter = Splitter(
             spec.val_fraction, spec.seed, find_kernel_function("choose_splits")
         )
@@ -258,7 +259,7 @@ class Worker:
             return block, self._engine.encode(block, room)
         except UnicodeDecodeError:
             # In a file of rows, bytes are counted from the unit's first row.
-            place = unit.place if unit.source.format in ROW_FORMATS else unit.source.path
+            place = unit.place if unit.source.is_rows else unit.source.path
             repaired, counts = repair_block(block, self._spec.invalid_utf8, place)
             tally.repairs += counts
             if not len(repaired.starts):

@@ -11,16 +11,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, cast
 
 from penstok.errors import UsageError
+from penstok.inputs.compression.frames import FrameHeader, parse_frame_header
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstok.types import Compression
 
-__all__ = ["Codec", "Decoder", "load_codec"]
+__all__ = ["Codec", "Decoder", "find_window_bytes", "load_codec"]
 
 # What liblzma needs beside the dictionary; it takes some 100 kB.
 _XZ_EXTRA_BYTES = 1 << 20
+# gzip, bzip2 and lz4 look back less far than this; so do zstd and xz at their usual levels.
+_USUAL_BYTES = 8 << 20
+_XZ_BLOCK_AT = 12
+_XZ_LZMA2 = b"\x21\x01"
 
 
 class Decoder(Protocol):
@@ -96,3 +101,24 @@ def load_codec(kind: Compression, max_window_bytes: int, path: str) -> Codec:
                     next_step="run `pip install 'penstok[lz4]'`",
                 ) from error
             return Codec(lz4.frame.LZ4FrameDecompressor, (RuntimeError,))
+
+
+def find_window_bytes(kind: Compression, head: bytes) -> int:
+    """Return how far back a decoder must look in a file that begins with `head`."""
+    window_bytes = 0
+    if kind == "zstd":
+        header = parse_frame_header(head)
+        window_bytes = header.window_bytes if isinstance(header, FrameHeader) else 0
+    elif kind == "xz":
+        window_bytes = _xz_dictionary_bytes(head)
+    return max(window_bytes, _USUAL_BYTES)
+
+
+def _xz_dictionary_bytes(head: bytes) -> int:
+    """Read the size of the dictionary from the first block's header; 0 if it is not plain LZMA2."""
+    header = head[_XZ_BLOCK_AT : _XZ_BLOCK_AT + 4 * (head[_XZ_BLOCK_AT] + 1)] if head[12:] else b""
+    found = header.find(_XZ_LZMA2, 2)
+    if found < 0 or found + 2 >= len(header):
+        return 0
+    bits = header[found + 2] & 0x3F
+    return (2 | (bits & 1)) << (bits // 2 + 11) if bits < 40 else 0

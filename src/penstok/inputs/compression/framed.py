@@ -14,6 +14,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from penstok.errors import InputError
+from penstok.inputs.compression.detection import is_skippable
 from penstok.inputs.compression.frames import (
     FRAME_HEADER_BYTES,
     FrameHeader,
@@ -21,7 +22,6 @@ from penstok.inputs.compression.frames import (
     iter_zstd_frames,
     parse_frame_header,
 )
-from penstok.inputs.compression.kinds import is_skippable
 from penstok.inputs.compression.stream import DecompressedStream
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstok.errors import InputError
-from penstok.inputs.compression.kinds import is_skippable, starts_member
+from penstok.inputs.compression.detection import is_skippable, starts_member
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from penstok.errors import InputError
 from penstok.inputs.compression.decoders import load_codec
+from penstok.inputs.compression.detection import is_skippable, starts_member
 from penstok.inputs.compression.frames import FRAME_HEADER_BYTES, parse_frame_header
-from penstok.inputs.compression.kinds import is_skippable, starts_member
 from penstok.quantities import format_bytes
 
 if TYPE_CHECKING:

@@ -14,14 +14,28 @@ from penstok.readers.columnar.arrow_batches import DAMAGED, Batches, Place, is_f
 from penstok.readers.columnar.arrow_decoded import DecodedRows
 from penstok.readers.columnar.arrow_plain import PlainRows
 from penstok.readers.columnar.columns import find_text_column
+from penstok.readers.columnar.file import wrong_start
 from penstok.readers.columnar.messages import FILE_MAGIC, iter_messages
 
 if TYPE_CHECKING:
+    from penstok.readers.columnar.base import Rows
     from penstok.readers.columnar.file import RowFile
     from penstok.readers.columnar.messages import Message
-    from penstok.readers.columnar.texts import Rows
 
-__all__ = ["open_arrow"]
+__all__ = ["ARROW_MAGIC", "check_arrow", "open_arrow"]
+
+ARROW_MAGIC = FILE_MAGIC
+_STREAM_START = b"\xff\xff\xff\xff"  # no magic: only a name makes it one
+
+
+def check_arrow(path: str, head: bytes) -> None:
+    """Refuse an input that is neither an Arrow file nor an Arrow stream.
+
+    Raises:
+        InputError: If so.
+    """
+    if not head.startswith((ARROW_MAGIC, _STREAM_START)):
+        raise wrong_start("an Arrow file", path, head)
 
 
 def open_arrow(file: RowFile, text_key: str) -> Rows:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from penstok.types import Source
 
-__all__ = ["RowFile", "SourceStream"]
+__all__ = ["RowFile", "SourceStream", "wrong_start"]
 
 _MAX_REASON = 200
 
@@ -84,6 +84,16 @@ class RowFile(Resource):
                 where=self.source.path + (f", {place}" if place else ""),
                 next_step="fetch or make the file again, or leave it out",
             ) from error
+
+
+def wrong_start(wanted: str, path: str, head: bytes) -> InputError:
+    """Return the error for a file that does not begin like the format it should have."""
+    return InputError(
+        f"this is not {wanted}: it begins with {head[:6]!r}",
+        where=path,
+        next_step="download it again, pass `--input-format` to read it as something else, or leave "
+        "such files out with `--on-error skip`",
+    )
 
 
 def _open(source: Source, *, give_back: bool) -> BinaryIO:

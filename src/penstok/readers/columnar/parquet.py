@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from penstok.errors import InputError
 from penstok.readers.columnar.columns import find_text_column
+from penstok.readers.columnar.file import wrong_start
 from penstok.readers.columnar.texts import LEAST_ROW_BYTES, MAX_TEXT_BYTES, RowTexts, UnitDivision
 
 if TYPE_CHECKING:
@@ -20,10 +21,12 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from penstok.readers.columnar.base import Rows
     from penstok.readers.columnar.file import RowFile
 
-__all__ = ["ParquetRows"]
+__all__ = ["PARQUET_MAGIC", "check_parquet", "open_parquet"]
 
+PARQUET_MAGIC = b"PAR1"
 # Without a buffer a whole column chunk would be read at once; its size does not matter.
 _BUFFER_BYTES = 1 << 18
 # A batch is a number of rows, whatever their length: small ones bound what long rows among short
@@ -34,6 +37,21 @@ _SMALL_GROUP_BYTES = 1 << 24
 _SMALL_GROUP_BATCH_BYTES = 1 << 19
 _MAX_BATCH_ROWS = 1 << 10
 _LOOK_ROWS = 64
+
+
+def check_parquet(path: str, head: bytes) -> None:
+    """Refuse an input that is not a parquet file.
+
+    Raises:
+        InputError: If so.
+    """
+    if not head.startswith(PARQUET_MAGIC):
+        raise wrong_start("a parquet file", path, head)
+
+
+def open_parquet(file: RowFile, text_key: str) -> Rows:
+    """Read a file's metadata and prepare to read one column."""
+    return ParquetRows(file, text_key)
 
 
 class ParquetRows:

@@ -12,7 +12,8 @@ import numpy as np
 
 from penstok.errors import InputError
 from penstok.readers.buffer import UnitBuffer
-from penstok.readers.columnar import MAX_TEXT_BYTES, RowFile, open_rows
+from penstok.readers.columnar.file import RowFile
+from penstok.readers.columnar.texts import MAX_TEXT_BYTES
 from penstok.readers.documents import DocumentBlocks
 from penstok.types import MAX_LISTED_RECORDS, Counts, SkippedRecord
 
@@ -21,17 +22,18 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from penstok.readers.base import CutRule, TextOptions
-    from penstok.readers.columnar import Rows, RowTexts
+    from penstok.readers.base import CutRule, ReaderOptions
+    from penstok.readers.columnar.base import OpenRows, Rows
+    from penstok.readers.columnar.texts import RowTexts
     from penstok.types import Block, Source, Unit
 
-__all__ = ["RowReader"]
+__all__ = ["ColumnarReader"]
 
 # Bounds what the lists of documents cost where documents are short.
 _MAX_BLOCK_ROWS = 1 << 15
 
 
-class RowReader:
+class ColumnarReader:
     """Reads the text of one column from files of rows.
 
     A file stays open from unit to unit: rows that lie behind those of the unit before go on from
@@ -41,8 +43,9 @@ class RowReader:
     counts the same bytes from the unit's start.
     """
 
-    def __init__(self, text_key: str, cuts: CutRule, options: TextOptions) -> None:
-        self._text_key = text_key
+    def __init__(self, open_rows: OpenRows, cuts: CutRule, options: ReaderOptions) -> None:
+        self._open_rows = open_rows
+        self._text_key = options.text_key
         self._options = options
         self._documents = DocumentBlocks(cuts, options)
         self._text = UnitBuffer(options.find_all)
@@ -84,7 +87,7 @@ class RowReader:
                 self._open = None
             file = RowFile(unit.source, give_back=self._options.give_back)
             try:
-                self._open = unit.source, file, open_rows(file, self._text_key)
+                self._open = unit.source, file, self._open_rows(file, self._text_key)
             except InputError:
                 file.close()
                 raise

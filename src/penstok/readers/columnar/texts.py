@@ -6,7 +6,7 @@ It reads no file. The formats make them; `readers.rows` turns them into blocks.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-__all__ = ["LEAST_ROW_BYTES", "MAX_TEXT_BYTES", "RowTexts", "Rows", "UnitDivision", "unpack_bits"]
+__all__ = ["LEAST_ROW_BYTES", "MAX_TEXT_BYTES", "RowTexts", "UnitDivision", "unpack_bits"]
 
 # A longer text is refused by name: it would not fit the memory of a worker.
 MAX_TEXT_BYTES = 64 << 20
@@ -24,26 +24,6 @@ MAX_TEXT_BYTES = 64 << 20
 LEAST_ROW_BYTES = 128
 # What is this much larger than a unit is divided.
 _MAX_UNITS = 2
-
-
-class Rows(Protocol):
-    """One column of an open file.
-
-    Attributes:
-        num_rows: How many rows it has.
-        index_bytes: How long the list of its row groups is, as it is stored.
-    """
-
-    num_rows: int
-    index_bytes: int
-
-    def divide(self, unit_bytes: int) -> Iterator[tuple[int, int]]:
-        """Yield ranges of rows with about `unit_bytes` of text each."""
-        ...
-
-    def iter_texts(self, start: int, end: int) -> Iterator[RowTexts]:
-        """Yield the texts of a range of rows, some at a time and in order."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

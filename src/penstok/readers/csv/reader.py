@@ -12,13 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstok.readers.buffer import UnitBuffer
-from penstok.readers.csv.header import (
-    BYTE_ORDER_MARK,
-    DELIMITERS,
-    CsvHeader,
-    find_column,
-    parse_header,
-)
+from penstok.readers.csv.header import BYTE_ORDER_MARK, CsvHeader, find_column, parse_header
 from penstok.readers.csv.records import CsvCode, CsvRecords
 from penstok.readers.documents import DocumentBlocks
 from penstok.readers.refusals import Refusals
@@ -27,10 +21,11 @@ from penstok.types import Counts
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstok.inputs.files import OpenInput
-    from penstok.readers.base import CutRule, TextOptions
+    from penstok.inputs.base import OpenInput
+    from penstok.readers.base import CutRule, ReaderOptions
+    from penstok.readers.csv.header import CsvDialect
     from penstok.readers.csv.records import CsvExtracted
-    from penstok.types import Block, SkippedRecord, Source, Unit
+    from penstok.types import Block, SkippedRecord, Unit
 
 __all__ = ["CsvReader"]
 
@@ -38,8 +33,8 @@ __all__ = ["CsvReader"]
 class CsvReader:
     """Reads the text of one column from records of CSV."""
 
-    def __init__(self, text_key: str, cuts: CutRule, options: TextOptions) -> None:
-        self._text_key = text_key
+    def __init__(self, dialect: CsvDialect, cuts: CutRule, options: ReaderOptions) -> None:
+        self._dialect = dialect
         self._options = options
         self._documents = DocumentBlocks(cuts, options)
         self._refusals = Refusals(options.on_error)
@@ -60,8 +55,9 @@ class CsvReader:
     def iter_blocks(self, unit: Unit) -> Iterator[Block]:
         """Yield the documents of a unit in order; a block is valid until the next one."""
         head = b"" if unit.window is None else unit.window.head
-        header = parse_header(head, unit.source, is_all=True) or CsvHeader((), b"")
-        records = self._open_table(header, unit.source)
+        path = unit.source.path
+        header = parse_header(head, path, self._dialect, is_all=True) or CsvHeader((), b"")
+        records = self._open_table(header, path)
         with self._options.open_unit(unit) as file:
             start, end = file.find_line(unit.start), file.find_line(unit.end)
             self._count(header, unit, start, end)
@@ -69,10 +65,10 @@ class CsvReader:
                 self._csv.load(file, start, end)
                 yield from self._iter_loaded(records, file)
 
-    def _open_table(self, header: CsvHeader, source: Source) -> CsvRecords:
+    def _open_table(self, header: CsvHeader, path: str) -> CsvRecords:
         return CsvRecords(
-            DELIMITERS[source.format],
-            find_column(header, self._text_key, source),
+            self._dialect.delimiter,
+            find_column(header, self._options.text_key, path, self._dialect),
             len(header.columns),
             self._options.extract_csv,
         )

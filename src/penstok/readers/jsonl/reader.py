@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstok.errors import InputError
-from penstok.inputs.files import MAX_LINE_BYTES
+from penstok.inputs.base import MAX_LINE_BYTES
 from penstok.readers.buffer import UnitBuffer
 from penstok.readers.documents import DocumentBlocks
 from penstok.readers.jsonl.lines import JsonLines, RecordCode
@@ -23,22 +23,44 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from penstok.inputs.files import OpenInput
-    from penstok.readers.base import CutRule, TextOptions
+    from penstok.inputs.base import OpenInput
+    from penstok.readers.base import CutRule, ReaderOptions
     from penstok.readers.jsonl.lines import Extracted
     from penstok.types import Block, SkippedRecord, Unit
 
-__all__ = ["JsonlReader"]
+__all__ = ["JsonlReader", "check_head"]
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+def check_head(path: str, head: bytes) -> None:
+    """Refuse an input that does not begin with an object.
+
+    Raises:
+        InputError: If so.
+    """
+    start = head.removeprefix(_BYTE_ORDER_MARK).lstrip()
+    if not start or start.startswith(b"{"):
+        return
+    if start.startswith(b"["):
+        raise InputError(
+            "this is one JSON array, not one object per line",
+            where=path,
+            next_step=f"convert it to lines first: `jq -c '.[]' {path} > lines.jsonl`",
+        )
+    raise InputError(
+        f"this is not JSON Lines: it begins with {start[:20]!r}",
+        where=path,
+        next_step="pass `--input-format text` to read it as plain text",
+    )
 
 
 class JsonlReader:
     """Reads the text of one field from lines of JSON."""
 
-    def __init__(self, text_key: str, cuts: CutRule, options: TextOptions) -> None:
+    def __init__(self, cuts: CutRule, options: ReaderOptions) -> None:
         self._options = options
-        self._lines = JsonLines(text_key, options.extract_json)
+        self._lines = JsonLines(options.text_key, options.extract_json)
         self._documents = DocumentBlocks(cuts, options)
         self._json = UnitBuffer(options.find_all)
         self._text = UnitBuffer(options.find_all)
