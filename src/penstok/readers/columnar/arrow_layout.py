@@ -75,7 +75,7 @@ def is_file(file: RowFile) -> bool:
 def iter_messages(file: RowFile, at: int | None = None) -> Iterator[Message]:
     """Yield a file's messages, from the first or from the one at an offset.
 
-    The file format ("ARROW1") is a stream with a list of its messages behind it; both are read as
+    The file format ("ARROW1") is a stream followed by a list of its messages; both are read as
     streams.
 
     Raises:
@@ -96,7 +96,7 @@ def iter_messages(file: RowFile, at: int | None = None) -> Iterator[Message]:
         body_start = at + 8 + size
         body_end = body_start + fields.number(3, "<q")
         if not body_start <= body_end <= file.source.num_bytes:
-            raise ValueError(f"the Arrow message at byte {at} continues behind the end of the file")
+            raise ValueError(f"the Arrow message at byte {at} continues after the end of the file")
         kind = _KINDS.get(fields.number(1, "<B"), "other")
         yield Message(kind, at, header, body_start, body_end)
         at = body_end

@@ -191,7 +191,7 @@ class _Buffer:
     def limit(self, num_bytes: int) -> None:
         """Read only these bytes; refuse a buffer that has fewer."""
         if self.num_bytes < num_bytes:
-            raise ValueError("a record batch has more rows than its buffers hold")
+            raise ValueError("a record batch has more rows than its buffers")
         self._num_bytes = num_bytes
 
     def read(self, start: int, stop: int, *, keep: bool = False) -> bytes | memoryview:

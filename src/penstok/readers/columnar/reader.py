@@ -133,7 +133,7 @@ class _Gathered:
         )
 
     def append(self, texts: RowTexts) -> None:
-        """Copy texts behind those that are in the buffer."""
+        """Copy texts to the end of the buffer."""
         if not self._edges:
             view = self._buffer.room(max(self._block_bytes, texts.num_bytes))
             self._room = np.frombuffer(view, np.uint8)

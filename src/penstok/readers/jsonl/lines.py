@@ -46,11 +46,11 @@ class Extracted:
         text: All texts: a view of the caller's buffer.
         starts: Where each record's text begins in `text`.
         ends: Where it ends; where it begins if the record is bad.
-        codes: What became of each record, a `RecordCode`.
+        codes: The outcome of each record, a `RecordCode`.
         lines: Where each record's line begins in the JSON.
         faults: For a broken line, the first byte that valid JSON cannot have there: where the line
             ends, if that is too early. For others it means nothing.
-        num_blank: Lines with nothing but spaces, tabs and carriage returns.
+        num_blank: How many lines have only spaces, tabs and carriage returns.
         num_lone_surrogates: Escapes such as `\ud800` that encode half a character; each became
             U+FFFD.
         consumed: Where the first line that was not read begins.
@@ -68,10 +68,10 @@ class Extracted:
 
 
 class JsonLines:
-    r"""Takes the text of one field out of JSON Lines.
+    r"""Extracts the text of one field of JSON Lines.
 
     A line must be one object, valid by RFC 8259 in all its parts, at most 512 levels deep. It ends
-    with a line feed, or where the buffer ends. What is not UTF-8 inside a string stays as it is.
+    with a line feed, or at the end of the buffer. Invalid UTF-8 inside a string stays as it is.
 
     The key `meta.text` means the top-level field of just that name if the line has one, else the
     field `text` of the object `meta`. Of equal keys the last one counts.
@@ -84,11 +84,11 @@ class JsonLines:
     """
 
     def __init__(self, key: str, extract: Callable[..., Any] | None = None) -> None:
-        """Prepare for a key.
+        """Choose a field.
 
         Args:
             key: The field's name; dots lead into nested objects.
-            extract: The kernel's `extract_json_lines`; None where it is not built.
+            extract: The kernel's `extract_json_lines`; None if it is not built.
         """
         try:
             self._key_bytes = key.encode()
@@ -108,9 +108,9 @@ class JsonLines:
 
         Args:
             buffer: Whole lines; the last may lack its line feed.
-            out: As long as `buffer`, or longer, and apart from it. What stands behind the texts
-                afterwards is undefined.
-            stop: Lets a caller take some MB at a time, so that the texts stay in cache.
+            out: At least as long as `buffer`, and separate from it. What follows the texts in it is
+                undefined.
+            stop: Lets a caller extract a few MB at a time, so that the texts stay in cache.
         """
         if len(out) < len(buffer):
             raise ValueError(f"out has room for {len(out)} bytes; {len(buffer)} are needed")
