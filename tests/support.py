@@ -26,6 +26,7 @@ from penstok.jobs.plan import Plan, make_plan
 from penstok.jobs.settings import JobSettings
 from penstok.output.offsets import Offsets
 from penstok.output.store.folder import FolderStore
+from penstok.readers.formats import open_scanner
 from penstok.tokenizers import load_tokenizer
 from penstok.tokenizers.cuts import ByteLevelCuts
 from penstok.types import SPLITS, Counts, EotPlace, Unit
@@ -135,7 +136,14 @@ def run_units(
         inputs=tuple(map(os.fspath, inputs)), output=output, engine="tiktoken", **settings
     )
     plan = make_plan(job)
-    feed = make_feed(plan.sources, 1, plan.unit_bytes, on_error=job.on_error, give_back=False)
+    feed = make_feed(
+        plan.sources,
+        1,
+        plan.unit_bytes,
+        open_scanner=open_scanner,
+        on_error=job.on_error,
+        give_back=False,
+    )
     spec = worker_spec(job)
     layout = spec.layout
     worker = make_worker(replace(spec, ring=None if feed is None else feed.ring.file))

@@ -44,7 +44,7 @@ def ids_of(*documents: bytes) -> list[int]:
         (["data.parquet"], 4, "this parquet file is damaged or cut short"),
         (["utf16.txt"], 4, "iconv -f UTF-16 -t UTF-8"),
         (["records.csv"], 4, "column `text` is missing; the header has `id`, `body`"),
-        (["-", "text.txt"], 2, "standard input cannot be joined with other inputs"),
+        (["-", "text.txt"], 2, "standard input cannot be combined with other inputs"),
         (["text.txt", "./text.txt"], 2, "named twice"),
         (["text.txt", "--val-fraction", "-1"], 2, "no fraction"),
         (["text.txt", "--val-fraction", "1.5"], 2, "no fraction"),

@@ -290,7 +290,7 @@ def test_what_one_node_does_not_see_is_told_with_its_name(
     with blind_node(nodes, hidden, num_cores=1):
         shutil.copy(plain / "text.txt", text)
         _, said = run(command_of(nodes, text, tmp_path / "out"), 4)
-        assert f"the input `{text}` is not there" in said
+        assert f"the input `{text}` is missing" in said
         assert "node blind" in said
         _, said = run(command_of(nodes, plain / "text.txt", hidden / "out"), 8)
         assert "the output is not the one that the other nodes see" in said

@@ -187,7 +187,7 @@ def test_lone_surrogates_are_left_out_and_counted(tmp_path: Path, penstok: RunPe
     ("content", "words"),
     [
         (b"[{}]", "jq -c"),
-        (b"text", "this is no JSON Lines"),
+        (b"text", "this is not JSON Lines"),
         (b"\x1f\x8b\x08", "gzip"),
     ],
 )

@@ -16,7 +16,7 @@ import pytest
 from compressed import compress
 from processes import command_line, contents, run, start, wait_for, workers_of, write_corpus
 
-from penstok.inputs.compression.kinds import COMPRESSIONS
+from penstok.inputs.compression.detection import COMPRESSIONS
 from penstok.types import Compression
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]

@@ -392,7 +392,7 @@ def test_missing_and_changed_inputs_are_named(
     text = source.read_bytes()
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    with pytest.raises(InputError, match=r"`input\.txt` is not there") as missing:
+    with pytest.raises(InputError, match=r"`input\.txt` is missing") as missing:
         penstok.verify("../mine", source=True)
     assert "folder in which the job was started" in missing.value.next_step
     monkeypatch.chdir(tmp_path)

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import rounds, run_units
 
-from penstok.inputs import fed_content, feed
+from penstok.inputs import buffered_stream, feed
 from penstok.readers.csv.records import CsvCode
 from penstok.types import Counts
 
@@ -90,8 +90,8 @@ def test_kernel_and_fallback_agree_on_any_bytes(
 
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fed_content, "_PIECE_BYTES", 64)
-    monkeypatch.setattr(feed, "LONGEST_LOOK_BYTES", 4096)
+    monkeypatch.setattr(buffered_stream, "_PIECE_BYTES", 64)
+    monkeypatch.setattr(feed, "LONGEST_WINDOW_BYTES", 4096)
 
 
 def run_sizes(

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from support import HOSTILE_CHARACTERS, hostile_runs, rounds, run_units
 
 from penstok import readers
-from penstok.inputs import fed_content, feed
+from penstok.inputs import buffered_stream, feed
 from penstok.readers import borders, spans, text
 from penstok.types import Counts
 
@@ -41,9 +41,9 @@ def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spans, "_SPAN_BYTES", 8)
     monkeypatch.setattr(readers, "GIANT_DOCUMENT_BYTES", 128)
     for name in ("_BEHIND_BYTES", "_AHEAD_BYTES", "_NEAR_BYTES", "MAX_CARRIED_BYTES"):
-        monkeypatch.setattr(fed_content, name, getattr(fed_content, name) // scale)
-    monkeypatch.setattr(fed_content, "_PIECE_BYTES", 64)
-    monkeypatch.setattr(feed, "LONGEST_LOOK_BYTES", 2048)
+        monkeypatch.setattr(buffered_stream, name, getattr(buffered_stream, name) // scale)
+    monkeypatch.setattr(buffered_stream, "_PIECE_BYTES", 64)
+    monkeypatch.setattr(feed, "LONGEST_WINDOW_BYTES", 2048)
 
 
 def run_both(

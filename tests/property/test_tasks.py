@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from support import rounds
 
 from penstok.errors import UsageError
-from penstok.inputs.discovery import find_sources
 from penstok.jobs.plan import Plan
 from penstok.jobs.tasks import Task, choose_task_bytes, divide_tasks, plan_of_task, tasks_of_part
 from penstok.output.ledger.reader import Start
+from penstok.readers.probe import find_sources
 from penstok.types import DocumentRule, Source
 
 Place = tuple[int, int, int, int]

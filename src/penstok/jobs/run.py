@@ -14,7 +14,7 @@ from penstok.errors import DamageError, UsageError, WriteError
 from penstok.executors.local import LocalExecutor
 from penstok.executors.ray import RayExecutor
 from penstok.executors.ray_nodes import load_ray
-from penstok.inputs.discovery import changed_meanwhile, find_changed
+from penstok.inputs.changes import changed_meanwhile, find_changed
 from penstok.inputs.streams import STANDARD_INPUT
 from penstok.jobs.commit import commit_job, reopen_job, roll_forward, tidy_finished
 from penstok.jobs.conflicts import (

@@ -18,6 +18,7 @@ from penstok.output.ledger.lines import InputLines, format_job, format_task
 from penstok.output.ledger.reader import Start
 from penstok.output.offsets import Offsets, RecordedOffsets
 from penstok.output.store import open_store
+from penstok.readers.formats import FORMATS, open_scanner
 from penstok.resources import Resource
 from penstok.types import SPLITS
 from penstok.worker.memory import tree_bytes
@@ -223,6 +224,7 @@ class TaskRunner(Resource):
             plan.unit_bytes,
             on_error=spec.on_error,
             give_back=spec.give_back,
+            open_scanner=open_scanner,
         )
         self._has_feed = feed is not None
         self._executor = ProcessExecutor(
@@ -263,7 +265,7 @@ def _start_of_task(executor: ProcessExecutor, work: TaskWork) -> ResumeState:
 def _find_open_split(executor: ProcessExecutor, work: TaskWork) -> Split:
     """Return the split of a document that continues into the task from before."""
     task, plan = work.task, work.plan
-    if task.start == 0 or plan.sources[0].format != "text":
+    if task.start == 0 or FORMATS[plan.sources[0].format].has_records:
         return "train"
     first = next(plan.iter_units(Start(source_idx=task.first_source, position=task.start)))
     return executor.find_open_split(first, plan.unit_bytes)

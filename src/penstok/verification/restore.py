@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from penstok.errors import ConflictError, DamageError, UsageError
 from penstok.faults import fault_point
-from penstok.inputs.discovery import refuse_changed
+from penstok.inputs.changes import refuse_changed
 from penstok.jobs.commit import roll_forward
 from penstok.jobs.progress import Meter
 from penstok.output.layout import MANIFEST, SEGMENTS, SKIPPED, Layout
