@@ -22,6 +22,7 @@ import tokenizers
 from parity.kernel_cases import block_of, hostile_document
 from support import EXAMPLES
 from vocabularies import example_texts
+from warm import children_of
 
 import penstok
 from penstok.engines import load_engine
@@ -297,7 +298,7 @@ def start_learning(folder: Path) -> tuple[subprocess.Popen[str], psutil.Process]
     for line in process.stdout:
         if json.loads(line).get("stage") == "learning":
             break
-    (trainer,) = psutil.Process(process.pid).children()
+    (trainer,) = children_of(process.pid)
     return process, trainer
 
 
