@@ -46,6 +46,7 @@ def finish(corpus: Path, output: Path) -> bytes:
     return (output / "train.bin").read_bytes()
 
 
+@pytest.mark.cold
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_stops_at_once_and_leaves_nothing(
     corpus: Path, unbroken: bytes, tmp_path: Path, number: signal.Signals
@@ -63,6 +64,7 @@ def test_a_signal_stops_at_once_and_leaves_nothing(
     assert finish(corpus, output) == unbroken
 
 
+@pytest.mark.cold
 def test_a_killed_parent_takes_its_workers_along(
     corpus: Path, unbroken: bytes, tmp_path: Path
 ) -> None:
@@ -102,6 +104,7 @@ def test_killed_workers_are_replaced(
     assert manifest["run"]["workers_replaced"] >= 1
 
 
+@pytest.mark.cold
 def test_text_that_kills_every_worker_stops_the_job(corpus: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
     process = start_job(corpus, output)

@@ -7,7 +7,6 @@ import os
 import random
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -221,12 +220,10 @@ def test_a_line_that_is_always_cut_ends_in_an_error_soon(cut: tuple[str, Line]) 
     url, line = cut
     facts = look_at_url(url)
     line.cut_after_bytes, line.num_cuts, before = 2000, 1000, line.connections
-    began = time.monotonic()
     with RemoteFile(url, facts, QUICK) as file, pytest.raises(InputError, match="after 6 tries"):
         file.read_at(0, MIB)
     # A kept connection that the server has closed meanwhile is a try, too.
     assert line.connections - before in (5, 6)
-    assert time.monotonic() - began < 10
     line.num_cuts = 1000
     with open_stream(url, facts, QUICK) as stream, pytest.raises(InputError, match=r"6 tries|cut"):
         stream.read(4 * MIB)
@@ -252,11 +249,10 @@ def test_pauses_grow_and_obey_the_server() -> None:
 
 def test_what_is_not_there_is_an_error_at_once(web: WebServer, s3: int) -> None:
     for url in (web.url("b.txt"), "s3://corpus/b.txt", "s3://no-such-bucket/b.txt"):
-        began = time.monotonic()
         with pytest.raises(InputError, match="404") as caught:
             look_at_url(url)
         assert "credentials" in caught.value.next_step
-        assert time.monotonic() - began < 0.9
+        assert "tries" not in caught.value.what
 
 
 def test_what_is_not_allowed_is_an_error_at_once(

@@ -219,6 +219,7 @@ def test_an_unfinished_job_is_named(inputs: Path, tmp_path: Path, penstok: RunPe
     assert "it continues" in said
 
 
+@pytest.mark.cold
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_stops_at_once_and_the_next_run_goes_on(
     tmp_path: Path, number: signal.Signals
