@@ -102,7 +102,8 @@ class JobTotals:
         self.peak_bytes = max(self.peak_bytes, record.peak_bytes)
         self.seconds += record.seconds
         self.engines.add(record.engine)
-        self.nodes.setdefault(record.node, NodeTotals(record.node)).add(record)
+        if record.node:
+            self.nodes.setdefault(record.node, NodeTotals(record.node)).add(record)
 
     def of(self, split: Split, shard: int) -> str:
         """Return the digest of a shard."""
@@ -110,7 +111,7 @@ class JobTotals:
 
     def facts(self) -> dict[str, Any]:
         """Return what the manifest says of the run."""
-        nodes = [asdict(each) for name, each in sorted(self.nodes.items()) if name]
+        nodes = [asdict(each) for _, each in sorted(self.nodes.items())]
         return {
             "workers_replaced": self.num_replaced,
             "engine": ", ".join(sorted(self.engines)),

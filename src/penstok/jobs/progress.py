@@ -248,7 +248,8 @@ class Watch:
         self._num_tasks_done += 1
         self.done.stored_bytes += self._bytes_of[record.task]
         self.peak_bytes = max(self.peak_bytes, record.peak_bytes)
-        self._nodes.setdefault(record.node, NodeTotals(record.node)).add(record)
+        if record.node:
+            self._nodes.setdefault(record.node, NodeTotals(record.node)).add(record)
 
     def find_slow(self) -> NodeTotals | None:
         """Return the node that does far less per core than the others; None if there is none."""
@@ -277,9 +278,7 @@ class Watch:
         self._progress.update(
             Status(
                 elapsed_seconds=elapsed,
-                done_bytes=min(stored_bytes, self._total_bytes)
-                if self._total_bytes
-                else stored_bytes,
+                done_bytes=min(stored_bytes, self._total_bytes or stored_bytes),
                 kept_bytes=self._kept.stored_bytes,
                 total_bytes=self._total_bytes,
                 text_bytes=counts.input_bytes,
