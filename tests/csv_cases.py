@@ -9,7 +9,7 @@ from random import Random
 
 from penstok import _kernel
 from penstok.readers.csv.records import CsvExtracted, CsvRecords
-from penstok.readers.csv.scan import CsvScanner
+from penstok.readers.csv.scanner import CsvScanner
 
 SPICE = [
     b'"',
@@ -66,7 +66,7 @@ def extract(
 def find_records(data: bytes, wanted: list[int], sizes: list[int], delimiter: bytes) -> list[int]:
     """Find the first record at or after each position, with the content in pieces; both ways."""
     kernel, plain = (
-        _find_records(data, wanted, sizes, CsvScanner(delimiter, 0, scan))
+        _find_records(data, wanted, sizes, CsvScanner(delimiter, b"", scan))
         for scan in (_kernel.scan_csv, None)
     )
     assert plain == kernel

@@ -22,7 +22,7 @@ class Result:
     texts: list[bytes]
     codes: list[int]
     lines: list[int]
-    positions: list[int]
+    faults: list[int | None]
     num_blank: int
     num_lone_surrogates: int
     consumed: int
@@ -34,7 +34,10 @@ def result_of(found: Extracted) -> Result:
         [bytes(found.text[start:end]) for start, end in spans],
         found.codes.tolist(),
         found.lines.tolist(),
-        found.positions.tolist(),
+        [
+            fault if code == RecordCode.BROKEN else None
+            for fault, code in zip(found.faults.tolist(), found.codes.tolist(), strict=True)
+        ],
         found.num_blank,
         found.num_lone_surrogates,
         found.consumed,

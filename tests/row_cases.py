@@ -12,10 +12,20 @@ import pyarrow.parquet as pq
 
 from penstok.inputs.files import open_unit
 from penstok.kernel import find_kernel_function
-from penstok.readers.base import TextOptions
-from penstok.readers.columnar import RowFile, divide_rows, open_rows
-from penstok.readers.columnar.reader import RowReader
-from penstok.types import Counts, InputFormat, OnError, SkippedRecord, Source, Unit
+from penstok.readers import Readers
+from penstok.readers.base import ReaderOptions
+from penstok.readers.columnar import RowFile, open_arrow, open_parquet
+from penstok.readers.columnar.base import Rows
+from penstok.readers.formats import FORMATS
+from penstok.types import (
+    Counts,
+    DocumentRule,
+    InputFormat,
+    OnError,
+    SkippedRecord,
+    Source,
+    Unit,
+)
 
 
 class SpaceCuts:
@@ -51,26 +61,33 @@ def write_rows(path: Path, table: pa.Table, **options: Any) -> Path:
 
 
 def divide(path: Path, unit_bytes: int = 16 << 20, key: str = "text") -> list[tuple[int, int]]:
-    with RowFile(source_of(path)) as file:
-        return list(divide_rows(file, key, unit_bytes))
+    divide_rows = FORMATS[source_of(path).format].divide
+    assert divide_rows is not None
+    return list(divide_rows(source_of(path), key, unit_bytes))
 
 
-def make_reader(
+def open_rows(file: RowFile, key: str) -> Rows:
+    open_file = open_parquet if file.source.format == "parquet" else open_arrow
+    return open_file(file, key)
+
+
+def make_readers(
     key: str = "text", *, on_error: OnError = "stop", block_bytes: int = 2 << 20
-) -> RowReader:
-    options = TextOptions(
-        lambda unit: open_unit(unit, None),
+) -> Readers:
+    options = ReaderOptions(
+        DocumentRule("record"), key, lambda unit: open_unit(unit, None),
         block_bytes, b"", strip=False, give_back=False, on_error=on_error,
         find_all=find_kernel_function("find_all"),
     )  # fmt: skip
-    return RowReader(key, SpaceCuts(), options)
+    return Readers(SpaceCuts(), options)
 
 
-def read_unit(reader: RowReader, path: Path, start: int, end: int) -> list[bytes]:
+def read_unit(readers: Readers, path: Path, start: int, end: int) -> list[bytes]:
     """Read the documents of a range of rows, long ones put together again."""
     source = source_of(path)
+    unit = Unit(0, 0, source, start, end, source.num_bytes)
     documents: list[bytes] = []
-    for block in reader.iter_blocks(Unit(0, 0, source, start, end, source.num_bytes)):
+    for block in readers.choose(unit).iter_blocks(unit):
         pieces = zip(block.starts.tolist(), block.ends.tolist(), block.begins, strict=True)
         for piece_start, piece_end, begins in pieces:
             piece = bytes(block.text[piece_start:piece_end])
@@ -90,9 +107,10 @@ def read_all(
     block_bytes: int = 2 << 20,
 ) -> tuple[list[bytes], Counts, list[SkippedRecord]]:
     """Read a file unit by unit, as one worker would."""
-    reader = make_reader(key, on_error=on_error, block_bytes=block_bytes)
+    readers = make_readers(key, on_error=on_error, block_bytes=block_bytes)
     units = divide(path, unit_bytes, key)
-    documents = [text for start, end in units for text in read_unit(reader, path, start, end)]
+    documents = [text for start, end in units for text in read_unit(readers, path, start, end)]
+    reader = readers.choose(Unit(0, 0, source_of(path), 0, 0, 0))
     return documents, reader.take_counts(), reader.take_skipped()
 
 

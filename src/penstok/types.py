@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 __all__ = [
     "MAX_LISTED_RECORDS",
     "MAX_SEPARATOR_BYTES",
-    "ROW_FORMATS",
     "SPLITS",
     "TEXT_RULES_VERSION",
     "UNKNOWN_END",
@@ -58,8 +57,6 @@ InputFormat = Literal["text", "jsonl", "csv", "tsv", "parquet", "arrow"]
 Compression = Literal["gzip", "zstd", "bzip2", "xz", "lz4"]
 OnError = Literal["stop", "skip"]
 Priority = Literal["low", "normal"]
-# Formats whose units are ranges of rows, not of bytes.
-ROW_FORMATS: frozenset[InputFormat] = frozenset({"parquet", "arrow"})
 SPLITS: tuple[Split, Split] = ("train", "val")
 MAX_SEPARATOR_BYTES = 1 << 14
 # Raised when a rule in `readers` that shapes bytes changes.
@@ -126,6 +123,11 @@ class Source:
     content_bytes: int = 0
     version: str = ""
     index_bytes: int = 0
+
+    @property
+    def is_rows(self) -> bool:
+        """Whether positions in it count rows, not bytes."""
+        return self.num_rows > 0
 
     @property
     def size(self) -> int:
@@ -315,7 +317,7 @@ class Unit:
     @property
     def place(self) -> str:
         """Say which text it is, for messages."""
-        if self.source.num_rows:
+        if self.source.is_rows:
             return f"{self.source.path}, rows {self.start} to {self.end - 1}"
         content = "content byte" if self.source.is_stream else "byte"
         return f"{self.source.path}, {content} {self.start} to {self.end}"
@@ -336,7 +338,7 @@ class Unit:
         """Return about what so much text of it takes in the input as it is stored."""
         if self.window is not None and self.passed is not None:
             return self.passed.stored_bytes * text_bytes // self.window.end
-        if self.source.num_rows:
+        if self.source.is_rows:
             return self._stored(self.end) - self._stored(self.start)
         return self._stored(text_bytes)
 

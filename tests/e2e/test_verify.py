@@ -392,7 +392,7 @@ def test_missing_and_changed_inputs_are_named(
     text = source.read_bytes()
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    with pytest.raises(InputError, match=r"`input\.txt` is not there") as missing:
+    with pytest.raises(InputError, match=r"`input\.txt` is missing") as missing:
         penstok.verify("../mine", source=True)
     assert "folder in which the job was started" in missing.value.next_step
     monkeypatch.chdir(tmp_path)
@@ -508,7 +508,7 @@ def test_folders_without_a_finished_job_never_pass(tmp_path: Path) -> None:
                 penstok.verify(tmp_path / name, repair=repair)
     assert list((tmp_path / "empty").iterdir()) == []
     (tmp_path / "foreign" / ".penstok").mkdir()
-    (tmp_path / "foreign" / ".penstok" / "ledger.jsonl").touch()
+    (tmp_path / "foreign" / ".penstok" / "job.jsonl").touch()
     with pytest.raises(DamageError, match="not finished"):
         penstok.verify(tmp_path / "foreign")
 

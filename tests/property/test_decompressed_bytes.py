@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support import rounds
 
 from penstok.inputs.compression import DecompressedStream, iter_zstd_frames
-from penstok.inputs.compression.kinds import COMPRESSIONS
+from penstok.inputs.compression.detection import COMPRESSIONS
 from penstok.types import Compression
 
 PIECES = st.lists(

@@ -55,7 +55,7 @@ def test_a_line_cut_short_is_broken_where_it_ends(line: bytes, data: st.DataObje
     start = line.index(b"{")
     length = data.draw(st.integers(start + 1, len(line) - 1))
     found = extract(line[:length])
-    assert (found.codes, found.positions) == ([RecordCode.BROKEN], [length])
+    assert (found.codes, found.faults) == ([RecordCode.BROKEN], [length])
 
 
 @given(
@@ -67,7 +67,7 @@ def test_a_line_cut_short_is_broken_where_it_ends(line: bytes, data: st.DataObje
 def test_a_buffer_gives_what_its_lines_give_alone(
     pieces: list[bytes], ends: list[bytes], is_ended: bool
 ) -> None:
-    data, codes, texts, starts, positions, num_blank = b"", [], [], [], [], 0
+    data, codes, texts, starts, faults, num_blank = b"", [], [], [], [], 0
     for idx, (piece, end) in enumerate(zip(pieces, ends, strict=False)):
         if idx == len(pieces) - 1 and not is_ended:
             end = b""  # noqa: PLW2901
@@ -75,12 +75,12 @@ def test_a_buffer_gives_what_its_lines_give_alone(
         codes += alone.codes
         texts += alone.texts
         starts += [len(data) + start for start in alone.lines]
-        positions += [len(data) + position for position in alone.positions]
+        faults += [None if fault is None else len(data) + fault for fault in alone.faults]
         num_blank += alone.num_blank
         data += piece + end
     found = extract(data)
     assert (found.codes, found.texts, found.lines) == (codes, texts, starts)
-    assert (found.positions, found.num_blank, found.consumed) == (positions, num_blank, len(data))
+    assert (found.faults, found.num_blank, found.consumed) == (faults, num_blank, len(data))
 
 
 @given(st.lists(lines, min_size=1, max_size=8), st.integers(1, 200))

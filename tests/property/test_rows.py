@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from row_cases import divide, make_reader, read_all, read_unit, write_rows
+from row_cases import divide, make_readers, read_all, read_unit, write_rows
 from support import HOSTILE_CHARACTERS, rounds
 
 TEXTS = st.lists(
@@ -80,7 +80,7 @@ def test_any_range_in_any_order_gives_its_rows(
         path = write_rows(Path(folder) / f"rows{suffix}", table, **options)
         units = divide(path, key=key)
         assert [row for start, end in units for row in range(start, end)] == [*range(len(texts))]
-        reader = make_reader(key, on_error="skip")
+        reader = make_readers(key, on_error="skip")
         for start, wanted_end in ranges:
             end = min(wanted_end, len(texts))
             found = read_unit(reader, path, min(start, end), end)

@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 from row_cases import (
     divide,
-    make_reader,
+    make_readers,
+    open_rows,
     read_all,
     read_stream,
     read_unit,
@@ -22,9 +23,9 @@ from row_cases import (
 )
 
 from penstok.errors import InputError
-from penstok.inputs.kinds import find_format
-from penstok.readers import columnar as row_files
-from penstok.readers.columnar import RowFile, open_rows
+from penstok.readers.columnar import RowFile
+from penstok.readers.columnar.texts import MAX_TEXT_BYTES
+from penstok.readers.formats import find_format
 
 TEXTS = [f"document {idx} " + "word " * (idx * 37 % 211) for idx in range(500)]
 BYTES = [text.encode() for text in TEXTS]
@@ -69,7 +70,7 @@ def test_the_cursor_goes_on_and_starts_again(path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr("penstok.readers.columnar.parquet._BATCH_BYTES", 3_000)
     monkeypatch.setattr("penstok.readers.columnar.arrow_plain._PIECE_BYTES", 3_000)
     write_rows(path, table_of(TEXTS), compression="zstd")
-    reader = make_reader()
+    reader = make_readers()
     ranges = [(0, 7), (7, 8), (30, 77), (77, 200), (10, 12), (499, 500), (0, 500), (499, 500)]
     for start, end in ranges:
         assert read_unit(reader, path, start, end) == BYTES[start:end]
@@ -85,7 +86,7 @@ def test_a_large_group_is_decoded_once(tmp_path: Path, monkeypatch: pytest.Monke
         return real(self, **options)
 
     monkeypatch.setattr(pq.ParquetFile, "iter_batches", iter_batches)
-    reader = make_reader()
+    reader = make_readers()
     for start in range(0, 500, 20):
         read_unit(reader, path, start, start + 10)
     assert opened == [[0], [1]]
@@ -323,12 +324,12 @@ def test_damaged_pages_are_named_by_their_rows(tmp_path: Path) -> None:
     at = (record.dictionary_page_offset or record.data_page_offset) + 40
     damaged[at : at + record.total_compressed_size - 60] = bytes(record.total_compressed_size - 60)
     path.write_bytes(damaged)
-    reader = make_reader()
+    reader = make_readers()
     assert read_unit(reader, path, 0, 200) == BYTES[:200]
     with pytest.raises(InputError, match="these rows are damaged") as raised:
         read_unit(reader, path, 200, 300)
     assert raised.value.where == f"{path}, rows 200 to 299"
-    assert read_unit(make_reader(), path, 300, 500) == BYTES[300:]
+    assert read_unit(make_readers(), path, 300, 500) == BYTES[300:]
 
 
 def test_a_file_that_shrank_is_an_input_error(path: Path) -> None:
@@ -343,7 +344,7 @@ def test_a_file_that_shrank_is_an_input_error(path: Path) -> None:
 def test_a_unit_behind_the_last_row_is_refused(path: Path) -> None:
     write_rows(path, table_of(TEXTS))
     with pytest.raises(InputError, match="the file has 500 rows now"):
-        read_unit(make_reader(), path, 490, 501)
+        read_unit(make_readers(), path, 490, 501)
 
 
 def test_a_stream_that_fails_is_an_input_error(path: Path) -> None:
@@ -386,7 +387,7 @@ def test_a_stream_that_fails_is_an_input_error(path: Path) -> None:
 def test_a_file_of_rows_is_known_by_its_head(
     name: str, head: bytes, wanted: Any, found: str
 ) -> None:
-    assert find_format(name, head, wanted) == found
+    assert find_format(name, head, wanted).name == found
 
 
 @pytest.mark.parametrize(
@@ -417,4 +418,4 @@ def test_pyarrow_is_loaded_only_for_files_of_rows() -> None:
         "import penstok.worker.worker, penstok.jobs.plan, sys; sys.exit('pyarrow' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-    assert row_files.MAX_TEXT_BYTES == 64 << 20
+    assert MAX_TEXT_BYTES == 64 << 20

@@ -5,9 +5,11 @@ from pathlib import Path
 import pytest
 
 from penstok.errors import InputError, PenstokError
-from penstok.inputs.discovery import find_changed, find_sources, natural_key
+from penstok.inputs.changes import find_changed
+from penstok.inputs.discovery import natural_key
 from penstok.inputs.files import SourceFile
 from penstok.output.layout import is_own_name
+from penstok.readers.probe import find_sources
 from penstok.types import Source
 
 

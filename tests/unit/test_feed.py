@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstok.inputs import fed_content
-from penstok.inputs.fed_content import ReadOptions
+from penstok.inputs import buffered_stream
+from penstok.inputs.buffered_stream import StreamOptions
 from penstok.inputs.feed import Feed
+from penstok.readers.formats import open_scanner
 from penstok.types import UNKNOWN_END, Source, Unit
 
 if TYPE_CHECKING:
@@ -24,10 +25,10 @@ RING, WRAP, UNIT, PIECE, HELD = 1 << 16, 1 << 14, 1 << 12, 1 << 9, 2
 
 @pytest.fixture(autouse=True)
 def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fed_content, "_PIECE_BYTES", PIECE)
-    monkeypatch.setattr(fed_content, "_BEHIND_BYTES", 1 << 10)
-    monkeypatch.setattr(fed_content, "_AHEAD_BYTES", 1 << 11)
-    monkeypatch.setattr(fed_content, "MAX_CARRIED_BYTES", 1 << 13)
+    monkeypatch.setattr(buffered_stream, "_PIECE_BYTES", PIECE)
+    monkeypatch.setattr(buffered_stream, "_BEHIND_BYTES", 1 << 10)
+    monkeypatch.setattr(buffered_stream, "_AHEAD_BYTES", 1 << 11)
+    monkeypatch.setattr(buffered_stream, "MAX_CARRIED_BYTES", 1 << 13)
 
 
 def iter_shown(
@@ -43,7 +44,7 @@ def iter_shown(
         Unit(number, 0, source, start, start + UNIT, UNKNOWN_END)
         for number, start in enumerate(range(0, len(data), UNIT))
     ]
-    made = Feed(RING, ReadOptions(WRAP, "stop", 1 << 20, give_back=False))
+    made = Feed(RING, StreamOptions(open_scanner, WRAP, "stop", 1 << 20, give_back=False))
     held = []
     try:
         for unit in made.iter_filled(units):

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from penstok.cli import app
 
-NOTHING = ("nothing was changed", "it begins anew")
-KEPT = ("what is finished is kept", "it continues")
+NOTHING = ("nothing was changed", "it starts over")
+KEPT = ("finished work is kept", "it continues")
 
 
 def interrupt(*_: Any, **__: Any) -> None:

@@ -107,4 +107,4 @@ def iter_batches(units: Iterable[Unit | None], batch_bytes: int) -> Iterator[Bat
 
 
 def _text_bytes(unit: Unit, batch_bytes: int) -> int:
-    return batch_bytes if unit.source.num_rows else unit.end - unit.start
+    return batch_bytes if unit.source.is_rows else unit.end - unit.start

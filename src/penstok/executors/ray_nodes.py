@@ -14,7 +14,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from penstok.errors import InputError, PenstokError, UsageError, WriteError
-from penstok.inputs.discovery import refuse_changed
+from penstok.inputs.changes import refuse_changed
 from penstok.output.layout import WORK
 from penstok.output.store import open_store
 

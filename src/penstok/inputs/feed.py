@@ -1,8 +1,8 @@
-"""Reads streams once and shows them to all workers: from inputs to windows in a ring.
+"""Reads each stream once for all workers: a thread that fills the ring ahead of them.
 
-A thread of the parent reads ahead as far as the ring has room; a place is used again when the unit
-that was read from it is written, so a worker may die and its unit be done again. What of a stream
-lies where is `fed_content`'s; the executor takes units from here, and says when they are written.
+Memory is used again only when its unit is written, so that a unit whose worker died can be
+repeated; nothing here parses content. `buffered_stream` keeps track of one stream; the executor
+takes filled units from here and releases them.
 """
 
 from __future__ import annotations
@@ -13,19 +13,20 @@ from collections import deque
 from threading import Condition, Thread
 from typing import TYPE_CHECKING
 
-from penstok.inputs.compression import MAX_WINDOW_BYTES
-from penstok.inputs.fed_content import (
-    LONGEST_LOOK_BYTES,
+from penstok.inputs.buffered_stream import (
+    LONGEST_WINDOW_BYTES,
     MAX_CARRIED_BYTES,
-    FedContent,
-    ReadOptions,
+    BufferedStream,
+    StreamOptions,
 )
+from penstok.inputs.compression import MAX_WINDOW_BYTES
 from penstok.inputs.ring import Ring, RingClosedError
 from penstok.types import UNKNOWN_END, MemoryNeeds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from penstok.inputs.base import OpenScanner
     from penstok.types import OnError, Source, Unit
 
 __all__ = ["Feed", "feed_needs", "make_feed"]
@@ -39,46 +40,48 @@ def make_feed(
     num_workers: int,
     unit_bytes: int,
     *,
+    open_scanner: OpenScanner,
     on_error: OnError,
     give_back: bool,
 ) -> Feed | None:
-    """Make what reads the streams among the inputs; None if there are none."""
+    """Make a feed for the streams among the inputs; None if there are none."""
     if not any(source.is_stream for source in sources):
         return None
-    options = ReadOptions(
+    options = StreamOptions(
+        open_scanner=open_scanner,
         wrap_bytes=MAX_CARRIED_BYTES + 2 * unit_bytes * num_workers,
         on_error=on_error,
         max_window_bytes=_window_bytes(sources),
         give_back=give_back,
     )
-    return Feed(LONGEST_LOOK_BYTES + unit_bytes * (2 * num_workers - 1), options)
+    return Feed(LONGEST_WINDOW_BYTES + unit_bytes * (2 * num_workers - 1), options)
 
 
 def feed_needs(sources: Sequence[Source], unit_bytes: int) -> MemoryNeeds:
-    """Return the memory a feed takes: two units a worker, once the longest look, and a decoder."""
+    """Return the memory a feed takes: two units per worker, one longest window, and a decoder."""
     if not any(source.is_stream for source in sources):
         return MemoryNeeds()
-    shared_bytes = LONGEST_LOOK_BYTES - unit_bytes + _window_bytes(sources)
+    shared_bytes = LONGEST_WINDOW_BYTES - unit_bytes + _window_bytes(sources)
     return MemoryNeeds(parent_bytes=shared_bytes, worker_bytes=2 * unit_bytes)
 
 
 def _window_bytes(sources: Sequence[Source]) -> int:
-    """Return how far a decoder may look back: as far as the first bytes of some input ask for."""
+    """Return the largest decoder window that the first bytes of an input ask for."""
     return min(max(source.window_bytes for source in sources), MAX_WINDOW_BYTES)
 
 
 class Feed:
-    """Fills units of streams; close it in the end.
+    """Fills units of streams; close it when done.
 
     Attributes:
-        ring: What is shown to the workers.
-        lengths: How long the content of an input is, once its end was seen.
-        expected: The digest that content must have up to a position, where a run goes on.
-        wake_file: Has something to read whenever a unit became ready.
+        ring: Where workers find the content.
+        lengths: By input, the length of its content, once its end was reached.
+        expected: By input and position, the digest of the content before it, where a run resumes.
+        wake_file: Becomes readable whenever a unit is ready.
     """
 
-    def __init__(self, num_bytes: int, options: ReadOptions) -> None:
-        """Make a ring of so many bytes, enough for the longest look."""
+    def __init__(self, num_bytes: int, options: StreamOptions) -> None:
+        """Make a ring of `num_bytes`, enough for the longest window."""
         self.ring = Ring(num_bytes)
         self.lengths: dict[int, int] = {}
         self.expected: dict[tuple[int, int], str] = {}
@@ -86,7 +89,7 @@ class Feed:
         os.set_blocking(self.wake_file, False)
         os.set_blocking(self._waker, False)
         self._options = options
-        self._content: FedContent | None = None
+        self._stream: BufferedStream | None = None
         self._ready: deque[Unit] = deque()
         self._failure: BaseException | None = None
         self._is_done = False
@@ -95,7 +98,7 @@ class Feed:
         self._thread: Thread | None = None
 
     def close(self) -> None:
-        """Stop reading."""
+        """Stop the thread and free the ring."""
         self.ring.stop()
         with self._changed:
             self._is_closing = True
@@ -103,9 +106,9 @@ class Feed:
         if self._thread is not None:
             self._thread.join(_STOP_SECONDS)
             if self._thread.is_alive():
-                return  # it waits for a pipe that is silent, and ends with this process
-        if self._content is not None:
-            self._content.close()
+                return  # it is blocked by a silent pipe, and ends with this process
+        if self._stream is not None:
+            self._stream.close()
         self.ring.close()
         os.close(self.wake_file)
         os.close(self._waker)
@@ -113,8 +116,8 @@ class Feed:
     def iter_filled(self, units: Iterable[Unit]) -> Iterator[Unit | None]:
         """Yield units as they become ready; None while the next one is not.
 
-        `units` is walked through in the thread that reads, just ahead of it, so it may ask
-        `lengths` where an input ends.
+        `units` is consumed by the thread that reads, just before each is filled, so it may look up
+        in `lengths` where an input ends.
         """
         self._is_done = False
         self._thread = Thread(target=self._pump, args=(units,), daemon=True, name="feed")
@@ -133,13 +136,13 @@ class Feed:
             yield unit
 
     def release(self, unit: Unit) -> None:
-        """Let the place of the oldest unit be used again."""
+        """Free the memory of the oldest unit."""
         if unit.window is not None:
-            self.ring.let_go()
+            self.ring.release()
 
     def fill_sample(self, unit: Unit) -> Unit | None:
-        """Fill one unit at the start of a stream, before the run; None if nothing is there."""
-        return self._reach(unit).fill(unit, is_sample=True)
+        """Fill one unit at the start of a stream, before the run; None if the stream is empty."""
+        return self._open(unit).fill(unit, is_sample=True)
 
     def _pump(self, units: Iterable[Unit]) -> None:
         try:
@@ -149,26 +152,26 @@ class Feed:
                     self._put(filled)
         except RingClosedError:
             pass
-        except BaseException as error:  # noqa: BLE001 the thread's border: raised where units are taken
+        except BaseException as error:  # noqa: BLE001 the thread's boundary: raised again where units are taken
             self._failure = error
         with self._changed:
             self._is_done = True
         self._wake()
 
     def _fill(self, unit: Unit) -> Unit | None:
-        content = self._reach(unit)
-        filled = content.fill(unit)
-        if content.size < UNKNOWN_END:
-            self.lengths[unit.source_idx] = content.size
+        stream = self._open(unit)
+        filled = stream.fill(unit)
+        if stream.size < UNKNOWN_END:
+            self.lengths[unit.source_idx] = stream.size
         return filled
 
-    def _reach(self, unit: Unit) -> FedContent:
-        """Go on with the stream that is open, or begin another."""
-        if self._content is None or not self._content.can_show(unit):
-            if self._content is not None:
-                self._content.close()
-            self._content = FedContent(unit, self.ring, self._options, self.expected)
-        return self._content
+    def _open(self, unit: Unit) -> BufferedStream:
+        """Return the open stream if it can fill the unit; else open the unit's stream."""
+        if self._stream is None or not self._stream.can_fill(unit):
+            if self._stream is not None:
+                self._stream.close()
+            self._stream = BufferedStream(unit, self.ring, self._options, self.expected)
+        return self._stream
 
     def _put(self, unit: Unit) -> None:
         with self._changed:

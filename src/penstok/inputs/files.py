@@ -1,85 +1,41 @@
-"""An input opened for one unit, to be read at any place near it.
+"""Opens the input of one unit: a local file, a remote one, zstd frames, or a window of a stream.
 
-Whether its bytes come from a file or from the ring a stream was read into, no reader can tell. It
-finds no inputs and knows no documents; `sources` finds them, readers ask for bytes.
+It lists no inputs and knows no documents. Readers read from what it opens, through the
+`OpenInput` of `base`, and cannot tell which of the four it is.
 """
 
 from __future__ import annotations
 
 import os
 from functools import lru_cache
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from penstok.errors import InputError
 from penstok.inputs.compression import FramedContent, find_frames
 from penstok.inputs.streams import count_lines
 from penstok.resources import Resource
-from penstok.storage import RemoteFacts, RemoteFile, is_url
+from penstok.storage import ObjectInfo, RemoteFile, is_url
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
+    from penstok.inputs.base import OpenInput
     from penstok.inputs.compression import FrameTable
     from penstok.inputs.ring import RingFile
     from penstok.types import Source, Unit, Window
 
-__all__ = ["MAX_LINE_BYTES", "OpenInput", "SourceFile", "open_unit"]
+__all__ = ["SourceFile", "open_unit"]
 
-# A longer line is refused by name: it would not fit the memory of a worker.
-MAX_LINE_BYTES = 64 << 20
-# What of a remote file is fetched with a unit; most looks beyond its edges are short.
+# How much more of a remote file is fetched with a unit: most reads outside a unit are near it.
 _BEHIND_BYTES = 1 << 16
 _AHEAD_BYTES = 1 << 18
 _HEAD_BYTES = 4
-_FIRST_LOOK_BYTES = 1 << 14
-_MAX_LOOK_BYTES = 4 << 20
-
-
-class OpenInput(Protocol):
-    """What readers read; use it in a `with`.
-
-    Attributes:
-        source: Which input it is.
-        size: Where its content ends; of a stream whose end was not seen, more than any position.
-    """
-
-    source: Source
-    size: int
-
-    def __enter__(self) -> OpenInput: ...
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None: ...
-
-    def read_at(self, start: int, end: int) -> bytes:
-        """Read the bytes from `start` to `end`, less what lies outside the content."""
-        ...
-
-    def read_into(self, buffer: memoryview, start: int) -> None:
-        """Fill `buffer` from `start` on."""
-        ...
-
-    def find_line(self, position: int) -> int:
-        """Find the first line that begins at or after a position: a unit's start or its end."""
-        ...
-
-    def count_lines(self, position: int) -> int | None:
-        """Count the lines that end before a position; None where nobody can."""
-        ...
-
-    def give_back(self, start: int, end: int) -> None:
-        """Tell the system that these pages are not needed again."""
-        ...
+_FIRST_READ_BYTES = 1 << 14
+_MAX_READ_BYTES = 4 << 20
 
 
 def open_unit(unit: Unit, ring: RingFile | None) -> OpenInput:
     """Open the input of a unit."""
     if unit.window is not None and ring is not None:
-        return _WindowFile(unit, unit.window, ring)
+        return _WindowInput(unit, unit.window, ring)
     if unit.source.is_stream:
         raise ValueError(f"unit {unit.index} of a stream was not filled")
     if unit.source.content_bytes:
@@ -87,18 +43,18 @@ def open_unit(unit: Unit, ring: RingFile | None) -> OpenInput:
     return _RemoteInput(unit) if is_url(unit.source.path) else SourceFile(unit.source)
 
 
-class _Seekable(Resource):
-    """What follows from reading at any place."""
+class _SeekableInput(Resource):
+    """What `OpenInput` needs besides `read_into`."""
 
     source: Source
     size: int
 
     def read_into(self, buffer: memoryview, start: int) -> None:
-        """Fill `buffer` from `start` on."""
+        """Fill `buffer` with the content from `start` on."""
         raise NotImplementedError
 
     def read_at(self, start: int, end: int) -> bytes:
-        """Read the bytes from `start` to `end`, less what lies outside the file."""
+        """Read the bytes from `start` to `end`, without what lies outside the content."""
         start, end = max(start, 0), min(end, self.size)
         buffer = bytearray(max(end - start, 0))
         self.read_into(memoryview(buffer), start)
@@ -108,24 +64,24 @@ class _Seekable(Resource):
         """Find the first line that begins at or after a position."""
         if position == 0:
             return 0
-        at, look = position - 1, _FIRST_LOOK_BYTES
+        at, size = position - 1, _FIRST_READ_BYTES
         while at < self.size:
-            found = self.read_at(at, at + look).find(b"\n")
+            found = self.read_at(at, at + size).find(b"\n")
             if found >= 0:
                 return at + found + 1
-            at, look = at + look, min(look * 4, _MAX_LOOK_BYTES)
+            at, size = at + size, min(size * 4, _MAX_READ_BYTES)
         return self.size
 
     def count_lines(self, position: int) -> int | None:
         """Count the lines that end before a position."""
         return sum(
-            self.read_at(at, min(at + _MAX_LOOK_BYTES, position)).count(b"\n")
-            for at in range(0, position, _MAX_LOOK_BYTES)
+            self.read_at(at, min(at + _MAX_READ_BYTES, position)).count(b"\n")
+            for at in range(0, position, _MAX_READ_BYTES)
         )
 
 
-class _WindowFile(_Seekable):
-    """What of a stream can be seen from one unit."""
+class _WindowInput(_SeekableInput):
+    """The part of a stream that is in the ring for one unit."""
 
     def __init__(self, unit: Unit, window: Window, ring: RingFile) -> None:
         self.source = unit.source
@@ -135,7 +91,7 @@ class _WindowFile(_Seekable):
         self._ring = ring
 
     def read_at(self, start: int, end: int) -> bytes:
-        """Read a range; the first bytes of the content can be seen from everywhere."""
+        """Read a range; the first bytes of the content are there for every unit."""
         if min(end, self.size) <= len(self._window.head):
             return self._window.head[max(start, 0) : end]
         return super().read_at(start, end)
@@ -143,8 +99,8 @@ class _WindowFile(_Seekable):
     def read_into(self, buffer: memoryview, start: int) -> None:
         if buffer and not self._window.start <= start <= self._window.end - len(buffer):
             raise InputError(
-                f"documents cannot be told apart here: that needs a look at byte {start}, too far "
-                "from where a compressed or piped input is being read",
+                f"documents cannot be separated here: that takes byte {start}, which is too far "
+                "from the part of a compressed or piped input that is in memory",
                 where=f"{self.source.path}, content byte {self._unit.start} to {self._unit.end}",
                 next_step="decompress it to a file and pass that, or another `--doc-separator`",
             )
@@ -158,34 +114,34 @@ class _WindowFile(_Seekable):
         return count_lines(self.source, position)
 
     def give_back(self, start: int, end: int) -> None:
-        """Do nothing: who reads the stream does it."""
+        """Do nothing: `streams` drops the pages of a stream."""
 
 
 @lru_cache(maxsize=16)
 def _fetch_head(source: Source) -> bytes:
-    facts = RemoteFacts(source.num_bytes, source.version, is_ranged=True)
-    with RemoteFile(source.path, facts) as file:
+    info = ObjectInfo(source.num_bytes, source.version, has_ranges=True)
+    with RemoteFile(source.path, info) as file:
         file.prefetch(0, _HEAD_BYTES)
         return file.read_at(0, _HEAD_BYTES)
 
 
-class _RemoteInput(_Seekable):
-    """A remote file, of which all that a unit needs is asked for at once."""
+class _RemoteInput(_SeekableInput):
+    """A remote file, of which all that a unit needs is fetched at once."""
 
     def __init__(self, unit: Unit) -> None:
         self.source = source = unit.source
         self.size = source.num_bytes
-        facts = RemoteFacts(source.num_bytes, source.version, is_ranged=True)
-        self._file = RemoteFile(source.path, facts)
+        info = ObjectInfo(source.num_bytes, source.version, has_ranges=True)
+        self._file = RemoteFile(source.path, info)
         self._file.prefetch(unit.start - _BEHIND_BYTES, unit.end + _AHEAD_BYTES)
         self._start = unit.start - _BEHIND_BYTES
 
     def close(self) -> None:
-        """Drop what was fetched."""
+        """Free what was fetched."""
         self._file.close()
 
     def read_at(self, start: int, end: int) -> bytes:
-        """Read a range; the first bytes, which every unit asks for, are fetched once."""
+        """Read a range; the first bytes, which every unit needs, are fetched once."""
         if max(start, 0) < end <= min(_HEAD_BYTES, self._start):
             return _fetch_head(self.source)[max(start, 0) : end]
         return super().read_at(start, end)
@@ -194,11 +150,11 @@ class _RemoteInput(_Seekable):
         self._file.read_into(buffer, start)
 
     def give_back(self, start: int, end: int) -> None:
-        """Do nothing: no page of it is this machine's."""
+        """Do nothing: a remote file is not in the page cache."""
 
 
-class SourceFile(_Seekable):
-    """An open input that can be read at any place; use it in a `with`."""
+class SourceFile(_SeekableInput):
+    """A local file that is open for reading at any offset; use it in a `with`."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -216,7 +172,7 @@ class SourceFile(_Seekable):
         os.close(self._fd)
 
     def read_into(self, buffer: memoryview, start: int) -> None:
-        """Fill `buffer` from `start` on; a file that has become shorter is an error."""
+        """Fill `buffer` with the content from `start` on; refuse a file that became shorter."""
         done = 0
         while done < len(buffer):
             try:
@@ -228,7 +184,7 @@ class SourceFile(_Seekable):
             done += count
 
     def give_back(self, start: int, end: int) -> None:
-        """Tell the system that these pages are not needed again."""
+        """Drop a range from the page cache."""
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(self._fd, start, end - start, os.POSIX_FADV_DONTNEED)
 
@@ -247,8 +203,8 @@ class SourceFile(_Seekable):
         )
 
 
-class _FramedInput(_Seekable):
-    """A compressed file of many frames, of which those are unpacked that are asked for."""
+class _FramedInput(_SeekableInput):
+    """A zstd file of many small frames; only those that are read are decompressed."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -274,12 +230,12 @@ class _FramedInput(_Seekable):
 
 @lru_cache(maxsize=1)
 def _load_table(source: Source) -> FrameTable:
-    """Find the frames of a file; the next unit is likely to be of the same."""
+    """Find the frames of a file; cached because the next unit is likely to need the same."""
     with SourceFile(source) as file:
         table = find_frames(file.read_at, source.num_bytes, source.path)
     if table is None or table.content_bytes != source.content_bytes:
         raise InputError(
-            "the frames of the file are not those that were planned",
+            "the frames of the file changed since the job was planned",
             where=source.path,
             next_step="wait until nothing writes to it, then pass `--overwrite` to start again",
         )

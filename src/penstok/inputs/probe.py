@@ -1,7 +1,7 @@
-"""What an input is, by a look at its edges: where it is, how large, of which kind and compression.
+"""The info about one input that do not depend on its format: size, time, compression, version.
 
-It reads no documents, and lists nothing. `sources` shows it every input it has found; what it says
-is recorded, so that a later run can tell whether an input is still the same.
+It reads the first and last bytes only, and lists nothing. `readers.probe` adds the format;
+`changes` compares the info with those recorded earlier.
 """
 
 from __future__ import annotations
@@ -11,49 +11,38 @@ import stat
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import xxhash
 
 from penstok.errors import InputError
-from penstok.inputs.compression import detect_compression, find_frames, find_window_bytes
+from penstok.inputs.compression import (
+    check_compression,
+    detect_compression,
+    find_frames,
+    find_window_bytes,
+)
 from penstok.inputs.files import SourceFile
-from penstok.inputs.kinds import find_format, refuse_other_compression
 from penstok.inputs.streams import STANDARD_INPUT, read_head
-from penstok.readers.columnar import RowFile, open_rows
-from penstok.readers.csv.header import DELIMITERS, find_column, read_header
-from penstok.storage import RemoteFile, is_url, look_at_url, open_stream
-from penstok.types import ROW_FORMATS, Source
+from penstok.storage import RemoteFile, get_object_info, is_url, open_stream
+from penstok.types import Source
 
-if TYPE_CHECKING:
-    from penstok.types import InputFormat
-
-__all__ = ["examine"]
+__all__ = ["probe_content", "probe_stored"]
 
 _EDGE_BYTES = 1 << 12
 
 
-def examine(path: str, input_format: InputFormat | None, text_key: str | None) -> Source:
-    """Look at one input.
+def probe_content(path: str) -> tuple[Source, bytes]:
+    """Return an input's info, and the first bytes of its content, decompressed.
 
     Args:
         path: A file, a URL, or `-` for standard input.
-        input_format: How it is read; None where its name decides.
-        text_key: The column that a file of rows or a table must have; None if they do not matter.
 
     Raises:
-        InputError: If it cannot be read, or is not what it should be.
+        InputError: If it cannot be read, or is not compressed the way its name says.
     """
-    if path == STANDARD_INPUT:
-        head = read_head(Source(path, 0, 0, ""), _EDGE_BYTES)
-        edges = xxhash.xxh3_64_hexdigest(head)
-        source = Source(path, 0, 0, edges, is_stream=True, is_empty=not head)
-    elif is_url(path):
-        source, head = _look_at_url(path)
-    else:
-        source, head = _look_at_file(path)
+    source, head = probe_stored(path)
     compression = detect_compression(head)
-    refuse_other_compression(path, head, compression)
+    check_compression(path, head, compression)
     if compression is not None:
         source = replace(
             source,
@@ -63,18 +52,23 @@ def examine(path: str, input_format: InputFormat | None, text_key: str | None) -
         )
         source = _find_frames(source)
         head = read_head(source, _EDGE_BYTES)
-    source = replace(source, format=find_format(path, head, input_format), is_empty=not head)
-    if source.format in DELIMITERS:
-        # Only what comes before tells whether a line feed in CSV stands inside quotes.
-        source = replace(source, is_stream=True, content_bytes=0)
-        if head and text_key is not None:
-            find_column(read_header(source), text_key, source)
-    if source.format in ROW_FORMATS and head and text_key is not None:
-        return _count_rows(source, text_key)
-    return source
+    return source, head
 
 
-def _look_at_file(path: str) -> tuple[Source, bytes]:
+def probe_stored(path: str) -> tuple[Source, bytes]:
+    """Return the info that a change would alter, and the first bytes as they are stored.
+
+    Raises:
+        InputError: If it cannot be read.
+    """
+    if path == STANDARD_INPUT:
+        head = read_head(Source(path, 0, 0, ""), _EDGE_BYTES)
+        edges = xxhash.xxh3_64_hexdigest(head)
+        return Source(path, 0, 0, edges, is_stream=True), head
+    return _probe_url(path) if is_url(path) else _probe_file(path)
+
+
+def _probe_file(path: str) -> tuple[Source, bytes]:
     try:
         status = Path(path).stat()
         if not stat.S_ISREG(status.st_mode):
@@ -96,46 +90,31 @@ def _look_at_file(path: str) -> tuple[Source, bytes]:
     return Source(path, status.st_size, status.st_mtime_ns, edges), head
 
 
-def _look_at_url(url: str) -> tuple[Source, bytes]:
-    """Look at a remote file; what its server calls its version stands for its time and edges."""
-    facts = look_at_url(url)
-    if facts.is_ranged:
-        with RemoteFile(url, facts) as file:
+def _probe_url(url: str) -> tuple[Source, bytes]:
+    """Probe a remote file; its server's version is used for its time and last bytes."""
+    info = get_object_info(url)
+    if info.has_ranges:
+        with RemoteFile(url, info) as file:
             file.prefetch(0, _EDGE_BYTES)
             head = file.read_at(0, _EDGE_BYTES)
     else:
-        with open_stream(url, facts) as stream:
+        with open_stream(url, info) as stream:
             head = stream.read(_EDGE_BYTES)
-    edges = xxhash.xxh3_64_hexdigest(facts.version.encode() + head)
+    edges = xxhash.xxh3_64_hexdigest(info.version.encode() + head)
     source = Source(
-        url, facts.num_bytes or 0, 0, edges, is_stream=not facts.is_ranged, version=facts.version
+        url, info.num_bytes or 0, 0, edges, is_stream=not info.has_ranges, version=info.version
     )
     return source, head
 
 
 def _find_frames(source: Source) -> Source:
-    """Let a local zstd file be entered anywhere, if its frames allow it."""
+    """Make a local zstd file seekable if it consists of small frames."""
     if source.compression != "zstd" or source.path == STANDARD_INPUT or is_url(source.path):
         return source
     table = None
-    # Damage is told by who reads it from front to back: up to there it can be used.
+    # Damage is reported by the stream that reads up to it: what precedes it can be used.
     with SourceFile(source) as file, suppress(InputError):
         table = find_frames(file.read_at, source.num_bytes, source.path)
     if table is None:
         return source
     return replace(source, is_stream=False, content_bytes=table.content_bytes)
-
-
-def _count_rows(source: Source, text_key: str) -> Source:
-    """Open a file of rows, to see that it is whole as far as its metadata tell."""
-    if source.is_stream:
-        raise InputError(
-            f"{source.format} cannot be read from front to back",
-            where=source.path,
-            next_step="decompress it or save it to a file, and pass that",
-        )
-    with RowFile(source) as file:
-        rows = open_rows(file, text_key)
-    return replace(
-        source, num_rows=rows.num_rows, is_empty=not rows.num_rows, index_bytes=rows.index_bytes
-    )

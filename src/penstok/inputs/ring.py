@@ -1,8 +1,8 @@
-"""A ring of memory that one process fills and others read: how streams reach the workers.
+"""A ring buffer in shared memory that the parent fills and workers read: how streams reach them.
 
-It knows positions, not inputs; a position goes on growing while its place comes round again, which
-is when nobody holds what stands there. `fed_content` fills it in the parent, `inputs` reads it in
-the workers, which inherit its file; it is on no disk.
+It knows positions, not inputs: a position keeps growing, and its memory is used again once nothing
+holds it. `buffered_stream` fills it in the parent, `files` reads it in the workers, which inherit
+its file descriptor; it is never on disk.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ __all__ = ["Ring", "RingClosedError", "RingFile"]
 
 
 class RingClosedError(Exception):
-    """Nobody wants what is being written any more."""
+    """The ring was closed while content was being written to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class RingFile:
-    """What a worker needs to read a ring: the open file it inherits."""
+    """The open file through which a worker reads the ring."""
 
     file: int
     num_bytes: int
 
     def read_into(self, buffer: memoryview, start: int) -> None:
-        """Fill `buffer` from position `start` on."""
+        """Fill `buffer` with what begins at position `start`."""
         done = 0
         while done < len(buffer):
             at = (start + done) % self.num_bytes
@@ -43,11 +43,11 @@ class RingFile:
 
 
 class Ring:
-    """The end that fills it: one thread writes, another lets go of what was read.
+    """The writing end: one thread writes, another releases what was read.
 
     Attributes:
         file: What workers inherit.
-        position: Where the next byte is written.
+        position: Where the next byte goes.
     """
 
     def __init__(self, num_bytes: int) -> None:
@@ -62,48 +62,48 @@ class Ring:
 
     @property
     def num_bytes(self) -> int:
-        """How much it holds."""
+        """Its capacity."""
         return self.file.num_bytes
 
     def stop(self) -> None:
-        """Let whoever writes give up."""
+        """Make `wait_for_room` and `refuse_closed` raise from now on."""
         with self._changed:
             self._is_closing = True
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Give the memory back; what an error still points at goes when the error does."""
+        """Free the memory; views that an exception still refers to are freed with it."""
         self._view.release()
         with suppress(BufferError):
             self._map.close()
         os.close(self.file.file)
 
     def hold(self, position: int) -> None:
-        """Keep what stands from a position on until it is let go; positions must not go back."""
+        """Protect everything from a position on until it is released; positions never decrease."""
         with self._changed:
             self._held.append(position)
 
     def move_hold(self, position: int) -> None:
-        """Hold on to another position than the last one that was given."""
+        """Move the last hold to another position."""
         with self._changed:
             self._held[-1] = position
 
     def drop_hold(self) -> None:
-        """Take back the last hold: nothing was there."""
+        """Remove the last hold."""
         with self._changed:
             self._held.pop()
 
-    def let_go(self) -> None:
-        """Let the place of the oldest hold be written over."""
+    def release(self) -> None:
+        """Remove the oldest hold, so that its memory can be overwritten."""
         with self._changed:
             self._held.popleft()
             self._changed.notify_all()
 
     def wait_for_room(self, most: int) -> memoryview:
-        """Wait until there is room at `position`; return it, in one piece.
+        """Wait until there is room at `position`; return a contiguous view of it.
 
         Raises:
-            RingClosedError: If nobody wants it any more.
+            RingClosedError: If the ring was closed.
         """
         with self._changed:
             self._changed.wait_for(
@@ -115,41 +115,30 @@ class Ring:
         return self.view(self.position, min(end, self.position + most))
 
     def refuse_closed(self) -> None:
-        """Raise `RingClosedError` if nobody wants anything any more."""
+        """Raise `RingClosedError` if the ring was closed."""
         with self._changed:
             if self._is_closing:
                 raise RingClosedError
 
     def holds(self, position: int) -> bool:
-        """Tell whether what stood at a position has not been written over."""
+        """Tell whether the content at a position has not been overwritten."""
         return position >= self.position - self.num_bytes
 
-    def begin_again(self) -> None:
-        """Go on at the start of the memory."""
+    def start_again(self) -> None:
+        """Continue at the start of the memory."""
         self.position = -(-self.position // self.num_bytes) * self.num_bytes
 
     def view(self, start: int, end: int) -> memoryview:
-        """Return the place of the positions from `start` on, as far as it is in one piece."""
+        """Return the memory of the positions from `start` on, as far as it is contiguous."""
         at = start % self.num_bytes
         return self._view[at : min(at + end - start, self.num_bytes)]
 
     def iter_views(self, start: int, end: int) -> Iterator[memoryview]:
-        """Yield what stands between two positions, in one piece or two."""
+        """Yield the memory between two positions, as one view or two."""
         while start < end:
             view = self.view(start, end)
             yield view
             start += len(view)
-
-    def find(self, wanted: bytes, start: int, end: int) -> int:
-        """Find a byte between two positions; -1 if it is not there."""
-        while start < end:
-            at = start % self.num_bytes
-            stop = min(at + end - start, self.num_bytes)
-            found = self._map.find(wanted, at, stop)
-            if found >= 0:
-                return start + found - at
-            start += stop - at
-        return -1
 
 
 def _open_memory(num_bytes: int) -> int:

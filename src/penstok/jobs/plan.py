@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from penstok.errors import InputError, UsageError
 from penstok.inputs.compression import MAX_FRAME_BYTES
-from penstok.inputs.discovery import find_sources
 from penstok.inputs.feed import feed_needs
 from penstok.inputs.files import open_unit
 from penstok.inputs.streams import read_head
 from penstok.output.layout import is_own_name
 from penstok.output.ledger.reader import Start
-from penstok.readers.columnar import RowFile, divide_rows, row_needs
+from penstok.readers.formats import FORMATS, format_needs
+from penstok.readers.probe import find_sources
 from penstok.storage import REMOTE_BYTES, is_url
 from penstok.storage.object_paths import output_path
 from penstok.types import UNKNOWN_END, DocumentRule, MemoryNeeds, Unit
@@ -82,7 +82,7 @@ class Plan:
     @property
     def num_units(self) -> int | None:
         """How many units there are; None where only a look into every input can tell."""
-        if any(source.is_stream or source.num_rows for source in self.sources):
+        if any(source.is_stream or source.is_rows for source in self.sources):
             return None
         return sum(-(-end // self.unit_bytes) for _, _, end in self.iter_ends())
 
@@ -107,7 +107,7 @@ class Plan:
         lengths = {} if lengths is None else lengths
         left = UNKNOWN_END if self.limit_bytes is None else self.limit_bytes
         for source, end in zip(self.sources, start.ends, strict=False):
-            left -= source.num_bytes if source.num_rows else end
+            left -= source.num_bytes if source.is_rows else end
         index = start.unit_idx
         for idx in range(start.source_idx - self.first_source, len(self.sources)):
             source, source_idx = self.sources[idx], self.first_source + idx
@@ -119,7 +119,7 @@ class Plan:
                     break
                 yield Unit(index, source_idx, source, begin, behind, end)
                 index += 1
-            left -= source.num_bytes if source.num_rows else min(end, lengths.get(source_idx, end))
+            left -= source.num_bytes if source.is_rows else min(end, lengths.get(source_idx, end))
 
     def iter_ends(self) -> Iterator[tuple[Source, int, int]]:
         """Yield each input, what the limit leaves of the job before it, and where it ends there.
@@ -131,25 +131,25 @@ class Plan:
             end = self._end_of(source, left)
             yield source, left, end
             if self.limit_bytes is not None:
-                left -= source.num_bytes if source.num_rows else end
+                left -= source.num_bytes if source.is_rows else end
 
     def _end_of(self, source: Source, left: int) -> int:
         """Return where the job ends in an input; a limit takes of rows as much as of the file."""
-        if not source.num_rows:
+        if not source.is_rows:
             return max(min(source.size, left), 0)
         share = min(max(left, 0), source.num_bytes)
         return -(-source.num_rows * share // source.num_bytes)
 
     def _divide(self, source: Source, position: int, end: int) -> Iterator[tuple[int, int]]:
         """Yield where the units of an input start and end, from `position` on."""
-        if not source.num_rows:
+        divide = FORMATS[source.format].divide
+        if divide is None or source.is_empty:
             for begin in range(position, end, self.unit_bytes):
                 yield begin, min(begin + self.unit_bytes, end)
             return
-        with RowFile(source) as file:
-            for begin, stop in divide_rows(file, self.text_key, self.unit_bytes):
-                if position <= begin < end:
-                    yield begin, min(stop, end)
+        for begin, stop in divide(source, self.text_key, self.unit_bytes):
+            if position <= begin < end:
+                yield begin, min(stop, end)
 
     def samples(
         self,
@@ -163,7 +163,7 @@ class Plan:
         return [
             Unit(0, idx, source, start, min(start + size, source.size), source.size)
             for idx, source in sources[::step][:max_sources]
-            for size in (num_rows if source.num_rows else num_bytes,)
+            for size in (num_rows if source.is_rows else num_bytes,)
             for start in _sample_starts(source, size)
         ]
 
@@ -171,7 +171,7 @@ class Plan:
 def _sample_starts(source: Source, size: int) -> list[int]:
     """Return where samples of an input begin: in its middle too, if it can be entered there."""
     middle = source.size // 2
-    is_cheap = not source.is_stream and not source.num_rows and middle >= size
+    is_cheap = not source.is_stream and not source.is_rows and middle >= size
     return [0, middle] if is_cheap else [0]
 
 
@@ -191,7 +191,7 @@ def input_needs(sources: Sequence[Source], unit_bytes: int) -> list[MemoryNeeds]
     is_remote = any(is_url(source.path) for source in sources)
     return [
         feed_needs(sources, unit_bytes),
-        row_needs(sources),
+        *format_needs(sources),
         *([MemoryNeeds(worker_bytes=3 * MAX_FRAME_BYTES)] if has_frames else []),
         *(
             [MemoryNeeds(parent_bytes=REMOTE_BYTES, worker_bytes=REMOTE_BYTES + unit_bytes)]
@@ -250,7 +250,7 @@ def _plain(url: str) -> OutputPath:
 
 def _choose_rule(settings: JobSettings, sources: list[Source]) -> tuple[DocumentRule, bool]:
     """Resolve how documents are told apart, and whether that was found in the text."""
-    texts = [source for source in sources if source.format == "text"]
+    texts = [source for source in sources if not FORMATS[source.format].has_records]
     if not texts:
         if settings.doc_separator is not None or settings.docs_by != "auto":
             raise UsageError(

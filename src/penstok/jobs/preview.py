@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from penstok.inputs.feed import make_feed
 from penstok.jobs.job import prepare
+from penstok.readers.formats import open_scanner
 from penstok.types import SPLITS, Counts, Grant
 from penstok.worker.memory import MemoryShare
 from penstok.worker.worker import Worker
@@ -105,7 +106,14 @@ def make_preview(settings: JobSettings) -> Preview:
     """Look at a job's inputs, and encode a sample of them."""
     job = prepare(settings)
     plan = job.plan
-    feed = make_feed(plan.sources, 1, plan.unit_bytes, on_error=settings.on_error, give_back=False)
+    feed = make_feed(
+        plan.sources,
+        1,
+        plan.unit_bytes,
+        open_scanner=open_scanner,
+        on_error=settings.on_error,
+        give_back=False,
+    )
     spec = replace(
         job.worker_spec(),
         share=MemoryShare(1 << 62, 0),

@@ -16,6 +16,7 @@ from penstok.types import (
     MAX_SEPARATOR_BYTES,
     TEXT_RULES_VERSION,
     EotPlace,
+    InputFormat,
     InvalidUtf8,
     OnError,
     Priority,
@@ -25,10 +26,10 @@ from penstok.types import (
 if TYPE_CHECKING:
     from penstok.types import DocumentRule
 
-__all__ = ["JobSettings", "parse_output", "parse_part", "settings_differences"]
+__all__ = ["JobSettings", "parse_output", "parse_part"]
 
 DocsBy = Literal["auto", "separator", "line", "file"]
-FormatChoice = Literal["auto", "text", "jsonl", "csv", "tsv", "parquet", "arrow"]
+FormatChoice = Literal["auto", InputFormat]
 Dtype = Literal["auto", "uint16", "uint32"]
 ExecutorChoice = Literal["local", "ray"]
 

@@ -162,7 +162,7 @@ def _iter_pieces(plan: Plan, task_bytes: int) -> Iterator[_Piece]:
 
 def _borders(source: Source, end: int, num_pieces: int, unit_bytes: int) -> list[int]:
     """Divide an input evenly: rows anywhere, for a unit belongs where it begins; bytes at units."""
-    step = 1 if source.num_rows else unit_bytes
+    step = 1 if source.is_rows else unit_bytes
     num_steps = -(-end // step)
     num_pieces = min(num_pieces, num_steps)
     return [min(num_steps * idx // num_pieces * step, end) for idx in range(num_pieces + 1)]

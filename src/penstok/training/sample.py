@@ -21,8 +21,9 @@ from penstok.inputs.files import open_unit
 from penstok.inputs.streams import ContentStream
 from penstok.kernel import find_kernel_function
 from penstok.readers import Readers
-from penstok.readers.base import TextOptions
-from penstok.types import ROW_FORMATS, Counts
+from penstok.readers.base import ReaderOptions
+from penstok.readers.formats import open_scanner
+from penstok.types import Counts
 from penstok.worker.repair import repair_block
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ class Sample:
             plan.sources,
             1,
             plan.unit_bytes,
+            open_scanner=open_scanner,
             on_error=settings.on_error,
             give_back=self._gives_back,
         )
@@ -99,7 +101,7 @@ class Sample:
     def _is_due(self, unit: Unit) -> bool:
         """Tell whether to read a unit, to keep the sample in proportion to the content."""
         length = unit.end - unit.start
-        if unit.source.num_rows:
+        if unit.source.is_rows:
             length = self._content_bytes(unit.source) * length // unit.source.num_rows
         self.passed_bytes += length
         due = self._sample_bytes * self.passed_bytes
@@ -107,7 +109,7 @@ class Sample:
 
     def _read(self, unit: Unit, readers: Readers) -> Iterator[list[bytes]]:
         reader = readers.choose(unit)
-        where = unit.place if unit.source.format in ROW_FORMATS else unit.source.path
+        where = unit.place if unit.source.is_rows else unit.source.path
         for block in reader.iter_blocks(unit):
             texts, repairs = _valid_texts(block, self._settings, where)
             self.counts += repairs + Counts(documents=int(block.begins.sum()))
@@ -120,7 +122,9 @@ class Sample:
 
     def _make_readers(self, ring: RingFile | None) -> Readers:
         settings = self._settings
-        options = TextOptions(
+        options = ReaderOptions(
+            rule=self._plan.rule,
+            text_key=settings.text_key,
             open_unit=partial(open_unit, ring=ring),
             block_bytes=settings.block_bytes,
             special_text=b"",
@@ -132,13 +136,13 @@ class Sample:
             extract_json=find_kernel_function("extract_json_lines"),
             extract_csv=find_kernel_function("extract_csv_records"),
         )
-        return Readers(self._plan.rule, settings.text_key, _WordCuts(), options)
+        return Readers(_WordCuts(), options)
 
     def _content_bytes(self, source: Source) -> int:
         """Return the length of an input's content, or an estimate."""
         if source.is_empty:
             return 0
-        if source.is_stream or source.num_rows:
+        if source.is_stream or source.is_rows:
             return round(source.num_bytes * self._ratios[source.format, source.compression])
         return source.size
 
@@ -146,7 +150,7 @@ class Sample:
         """Estimate content bytes per stored byte from a few inputs of each kind."""
         kinds: dict[tuple[str, str | None], list[Source]] = {}
         for source in self._plan.sources:
-            if source.num_bytes and (source.is_stream or source.num_rows):
+            if source.num_bytes and (source.is_stream or source.is_rows):
                 kinds.setdefault((source.format, source.compression), []).append(source)
         ratios = {}
         for kind, sources in kinds.items():
@@ -154,7 +158,7 @@ class Sample:
             for source in sources[:: -(-len(sources) // _PROBES)]:
                 # A damaged input is reported when it is read.
                 with suppress(InputError):
-                    probed = self._probe_rows(source) if source.num_rows else _probe_stream(source)
+                    probed = self._probe_rows(source) if source.is_rows else _probe_stream(source)
                     content, stored = content + probed[0], stored + probed[1]
             ratios[kind] = content / stored if stored else 1.0
         return ratios

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstok.errors import ConflictError, EngineError, InputError, UsageError
-from penstok.inputs.discovery import find_changed
+from penstok.inputs.changes import find_changed
 from penstok.jobs.plan import make_plan, nothing_found
 from penstok.output.store.folder import write_file
 from penstok.tokenizers import ByteLevel, load_tokenizer

@@ -10,8 +10,6 @@ from array import array
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from penstok.types import ROW_FORMATS
-
 if TYPE_CHECKING:
     from penstok.storage.object_paths import OutputPath
     from penstok.types import Segment, Split, Unit
@@ -78,7 +76,7 @@ def at_segment(
         unit.start,
         unit.end,
         is_repairable,
-        unit.source.format in ROW_FORMATS,
+        unit.source.is_rows,
     )
 
 

@@ -10,10 +10,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstok.errors import EngineError
-from penstok.inputs.discovery import refuse_changed
+from penstok.inputs.changes import refuse_changed
 from penstok.jobs.progress import Meter
 from penstok.output.layout import SEGMENTS
-from penstok.types import ROW_FORMATS
 from penstok.verification.findings import Finding, at_segment
 from penstok.verification.rerun import make_executor
 
@@ -49,7 +48,7 @@ class _RecordedPlaces:
         for recorded, num_bytes in units:
             unit = recorded.unit
             self._recorded[unit.index] = recorded
-            length = num_bytes // _ROW_BYTES if unit.source.num_rows else num_bytes
+            length = num_bytes // _ROW_BYTES if unit.source.is_rows else num_bytes
             end = unit.end if num_bytes == unit.end else min(unit.end, unit.start + length)
             yield unit if end == unit.end else replace(unit, end=end, passed=None)
 
@@ -154,6 +153,6 @@ def _compare(finished: Finished, recorded: Finished, records: Records, report: R
                 input_start=unit.start,
                 input_end=unit.end,
                 is_repairable=False,
-                input_in_rows=unit.source.format in ROW_FORMATS,
+                input_in_rows=unit.source.is_rows,
             )
         )

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstok.errors import ConflictError, DamageError
-from penstok.inputs.discovery import look_at_source, refuse_changed
+from penstok.inputs.changes import refuse_changed
 from penstok.inputs.streams import measure_content
 from penstok.jobs.plan import Plan
 from penstok.jobs.progress import Meter
@@ -29,7 +29,9 @@ from penstok.output.ledger.lines import (
 from penstok.output.ledger.reader import LedgerReader
 from penstok.output.manifest import Manifest, digest_inputs
 from penstok.output.offsets import Offsets
-from penstok.types import ROW_FORMATS, Finished, Grant
+from penstok.readers.formats import FORMATS
+from penstok.readers.probe import probe_recorded_source
+from penstok.types import Finished, Grant
 from penstok.verification.manifests import format_of, job_of_manifest, manifest_of_ledger
 from penstok.verification.rerun import default_unit_bytes, make_executor, rules_of_job
 from penstok.verification.salvage import find_unit_bytes, salvage_sources, salvage_units
@@ -93,7 +95,7 @@ def rebuild_ledger(
     )
 
     for source in sources:
-        if source.is_stream or source.num_rows:
+        if source.is_stream or source.is_rows:
             refuse_changed(source, by_time=False)  # it is looked into, to tell its units
     lengths = _measure_streams(sources)
 
@@ -173,7 +175,7 @@ def _find_job(folder: Path, manifest: Manifest) -> JobRecord:
         pass
     try:
         used = [record for record in manifest.inputs if record.reason is None]
-        rows = {idx for idx, record in enumerate(used) if format_of(record) in ROW_FORMATS}
+        rows = {idx for idx, record in enumerate(used) if FORMATS[format_of(record)].is_rows}
         unit_bytes = find_unit_bytes(folder / SEGMENTS, default_unit_bytes(), rows)
         return job_of_manifest(manifest, unit_bytes)
     except ValueError as error:
@@ -189,7 +191,7 @@ def _find_sources(path: Path, manifest: Manifest) -> list[Source]:
     sources = [
         recorded[idx]
         if idx in recorded
-        else look_at_source(record.path, format_of(record), text_key)
+        else probe_recorded_source(record.path, format_of(record), text_key)
         for idx, record in enumerate(used)
     ]
     if digest_inputs(sources) != manifest.inputs_digest:

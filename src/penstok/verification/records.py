@@ -15,7 +15,7 @@ from penstok.output.layout import JOB, MANIFEST, SEGMENTS, SKIPPED, WORK, Layout
 from penstok.output.ledger.reader import LedgerReader, lists_skipped
 from penstok.output.manifest import Manifest
 from penstok.storage.object_paths import ObjectPath, output_path
-from penstok.types import ROW_FORMATS, SPLITS, Finished, Grant, JobRecord, Source, Unit
+from penstok.types import SPLITS, Finished, Grant, JobRecord, Source, Unit
 from penstok.verification.findings import Finding
 from penstok.verification.manifests import (
     add_up,
@@ -219,7 +219,7 @@ def _check_input_bytes(reader: LedgerReader, report: Report) -> None:
     for idx, source in enumerate(reader.sources):
         found = reader.offsets.of_source(idx).input_bytes
         size = reader.end_of(idx) if source.is_stream else source.size
-        if found != size and source.format not in ROW_FORMATS:
+        if found != size and not source.is_rows:
             what = f"{found} of {size} bytes of `{source.path}` are in its units"
             report.add(Finding("ledger", what, SEGMENTS, input=source.path, is_repairable=False))
 

@@ -17,6 +17,7 @@ from penstok.inputs.feed import make_feed
 from penstok.jobs.plan import input_needs
 from penstok.jobs.settings import JobSettings
 from penstok.output.segments import REMOTE_READ_BYTES
+from penstok.readers.formats import open_scanner
 from penstok.storage import REMOTE_BYTES, is_url
 from penstok.storage.object_paths import OPEN_OBJECT_BYTES
 from penstok.tokenizers import load_recorded_tokenizer
@@ -113,6 +114,7 @@ def make_executor(
             sources,
             num_workers,
             job.unit_bytes,
+            open_scanner=open_scanner,
             on_error="skip",
             give_back=give_back,
         ),

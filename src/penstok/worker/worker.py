@@ -20,10 +20,9 @@ from penstok.inputs.files import open_unit
 from penstok.kernel import find_kernel_function
 from penstok.output.segments import make_sink
 from penstok.readers import Readers
-from penstok.readers.base import TextOptions
+from penstok.readers.base import ReaderOptions
 from penstok.tokenizers.cuts import find_cuts
 from penstok.types import (
-    ROW_FORMATS,
     SPLITS,
     Block,
     Counts,
@@ -90,7 +89,9 @@ class Worker:
     def __init__(self, spec: WorkerSpec) -> None:
         tokenizer, rules = spec.tokenizer, spec.rules
         eot_text = tokenizer.eot_text.encode()
-        options = TextOptions(
+        options = ReaderOptions(
+            rule=rules.document_rule,
+            text_key=rules.text_key,
             open_unit=partial(open_unit, ring=spec.ring),
             block_bytes=spec.block_bytes,
             special_text=b"" if rules.document_rule.separator == eot_text else eot_text,
@@ -106,7 +107,7 @@ class Worker:
         self._tokenizer = tokenizer
         longest = max_document_bytes(spec.engine, tokenizer, spec.share.limit_bytes)
         cuts = find_cuts(tokenizer, longest)
-        self._readers = Readers(rules.document_rule, rules.text_key, cuts, options)
+        self._readers = Readers(cuts, options)
         self._splitter = Splitter(
             rules.val_fraction, rules.seed, find_kernel_function("choose_splits")
         )
@@ -256,7 +257,7 @@ class Worker:
             return block, self._engine.encode(block, room)
         except UnicodeDecodeError:
             # In a file of rows, bytes are counted from the unit's first row.
-            place = unit.place if unit.source.format in ROW_FORMATS else unit.source.path
+            place = unit.place if unit.source.is_rows else unit.source.path
             repaired, counts = repair_block(block, self._spec.rules.invalid_utf8, place)
             tally.repairs += counts
             if not len(repaired.starts):

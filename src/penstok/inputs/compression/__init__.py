@@ -1,11 +1,17 @@
-"""Compressed bytes in, their content out, one after the other, in a fixed amount of memory.
+"""Decompression in a fixed amount of memory: gzip, zstd, bzip2, xz and lz4.
 
-It opens no file, goes by no name, and knows nothing of documents or units. `sources` hands it a
-function that reads; what comes out goes where plain text would go.
+It opens no files and knows no documents or units. `streams` and `files` give it a function that
+reads compressed bytes.
 """
 
 from __future__ import annotations
 
+from penstok.inputs.compression.decoders import find_window_bytes
+from penstok.inputs.compression.detection import (
+    check_compression,
+    content_suffix,
+    detect_compression,
+)
 from penstok.inputs.compression.framed import (
     MAX_FRAME_BYTES,
     FramedContent,
@@ -13,9 +19,7 @@ from penstok.inputs.compression.framed import (
     find_frames,
 )
 from penstok.inputs.compression.frames import ZstdFrame, iter_zstd_frames
-from penstok.inputs.compression.kinds import detect_compression
 from penstok.inputs.compression.stream import MAX_WINDOW_BYTES, DecompressedStream
-from penstok.inputs.compression.windows import find_window_bytes
 
 __all__ = [
     "MAX_FRAME_BYTES",
@@ -24,6 +28,8 @@ __all__ = [
     "FrameTable",
     "FramedContent",
     "ZstdFrame",
+    "check_compression",
+    "content_suffix",
     "detect_compression",
     "find_frames",
     "find_window_bytes",

@@ -211,7 +211,7 @@ class LedgerReader:
             raise ValueError("a unit out of order")
         source, end = self.sources[line.input], self._find_end(line)
         is_whole = line.start < line.end <= end
-        if not source.num_rows:
+        if not source.is_rows:
             is_whole = line.end == min(line.start + self.job.unit_bytes, end)
         if not is_whole:
             raise ValueError("a unit that ends where none does")

@@ -1,32 +1,39 @@
-"""Files of rows, parquet and Arrow: one column's text, a range of rows at a time.
+"""Parquet and Arrow: one column's text, a range of rows at a time.
 
-It knows no documents, splits or tokens, and writes nothing. `plan` divides a file into units with
-`divide_rows`, `readers.rows` reads a unit's rows with `open_rows`; no other module knows pyarrow.
+It knows no splits or tokens, and writes nothing. `readers.formats` has a row for each of the two;
+no other package imports pyarrow.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from penstok.readers.columnar.columns import find_text_column
+from penstok.errors import InputError
+from penstok.readers.columnar.arrow import ARROW_MAGIC, check_arrow, open_arrow
 from penstok.readers.columnar.file import RowFile
-from penstok.readers.columnar.texts import MAX_TEXT_BYTES, Rows, RowTexts
+from penstok.readers.columnar.parquet import PARQUET_MAGIC, check_parquet, open_parquet
+from penstok.readers.columnar.reader import ColumnarReader
 from penstok.types import MemoryNeeds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from penstok.readers.columnar.base import OpenRows
     from penstok.types import Source
 
 __all__ = [
-    "MAX_TEXT_BYTES",
+    "ARROW_MAGIC",
+    "PARQUET_MAGIC",
+    "ColumnarReader",
     "RowFile",
-    "RowTexts",
-    "Rows",
+    "check_arrow",
+    "check_parquet",
+    "count_rows",
     "divide_rows",
-    "find_text_column",
-    "open_rows",
-    "row_needs",
+    "memory_needs",
+    "open_arrow",
+    "open_parquet",
 ]
 
 # What pyarrow takes once it is loaded: 34 MiB in the parent, 60 in a worker with pages of 1 MiB,
@@ -35,9 +42,9 @@ _PARENT_BYTES, _WORKER_BYTES = 40 << 20, 96 << 20
 _INDEX_FACTOR = 7
 
 
-def row_needs(sources: Sequence[Source]) -> MemoryNeeds:
-    """Return the memory that files of rows take: in the parent, and in each worker."""
-    if not any(source.num_rows for source in sources):
+def memory_needs(sources: Sequence[Source]) -> MemoryNeeds:
+    """Return the memory that pyarrow takes: in the parent, and in each worker."""
+    if not any(source.is_rows for source in sources):
         return MemoryNeeds()
     index_bytes = _INDEX_FACTOR * max(source.index_bytes for source in sources)
     return MemoryNeeds(
@@ -45,29 +52,31 @@ def row_needs(sources: Sequence[Source]) -> MemoryNeeds:
     )
 
 
-def open_rows(file: RowFile, text_key: str) -> Rows:
-    """Look at a file's schema, and make ready to read one column.
-
-    Args:
-        file: Stays open as long as rows are read.
-        text_key: The column's name; dots lead into structs.
+def count_rows(open_rows: OpenRows, source: Source, text_key: str) -> Source:
+    """Return the source with its number of rows; its metadata are read and checked for that.
 
     Raises:
-        InputError: If the file is damaged, or has no such column of text.
+        InputError: If it is damaged, or has no such column of text.
     """
-    if file.source.format == "parquet":
-        from penstok.readers.columnar.parquet import ParquetRows
+    if source.is_stream:
+        raise InputError(
+            f"{source.format} cannot be read from front to back",
+            where=source.path,
+            next_step="decompress it or save it to a file, and pass that",
+        )
+    with RowFile(source) as file:
+        rows = open_rows(file, text_key)
+    return replace(
+        source, num_rows=rows.num_rows, is_empty=not rows.num_rows, index_bytes=rows.index_bytes
+    )
 
-        return ParquetRows(file, text_key)
-    from penstok.readers.columnar.arrow import open_arrow
 
-    return open_arrow(file, text_key)
+def divide_rows(
+    open_rows: OpenRows, source: Source, text_key: str, unit_bytes: int
+) -> Iterator[tuple[int, int]]:
+    """Divide a source into ranges of rows (start, end) with about `unit_bytes` of text each.
 
-
-def divide_rows(file: RowFile, text_key: str, unit_bytes: int) -> Iterator[tuple[int, int]]:
-    """Divide a file into ranges of rows (start, end) with about `unit_bytes` of text each.
-
-    The ranges follow each other and cover all rows. They depend on the file alone. A file without
-    rows has none.
+    The ranges are consecutive and cover all rows. They depend on the file alone.
     """
-    yield from open_rows(file, text_key).divide(unit_bytes)
+    with RowFile(source) as file:
+        yield from open_rows(file, text_key).divide(unit_bytes)

@@ -1,6 +1,6 @@
-"""One open file of rows, local or not, and what is said when it cannot be read.
+"""One open parquet or Arrow file, local or remote, and the errors when it cannot be read.
 
-It decodes nothing. The formats read from its stream; `sources` opens what is local.
+It decodes nothing. `parquet` and `arrow` read from its stream; `inputs` and `storage` open it.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ import numpy as np
 from penstok.errors import InputError
 from penstok.inputs.files import SourceFile
 from penstok.resources import Resource
-from penstok.storage import RemoteFacts, is_url, open_seekable
+from penstok.storage import ObjectInfo, is_url, open_seekable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstok.types import Source
 
-__all__ = ["RowFile", "SourceStream"]
+__all__ = ["RowFile", "SourceStream", "wrong_start"]
 
 _MAX_REASON = 200
 
 
 class RowFile(Resource):
-    """A file of rows with a stream that can be read at any place; use it in a `with`."""
+    """A file of rows with a seekable stream; use it in a `with`."""
 
     def __init__(
         self, source: Source, stream: BinaryIO | None = None, *, give_back: bool = False
     ) -> None:
-        """Open a file, local or remote, or take a stream.
+        """Open a file, local or remote, or use a stream.
 
         Args:
             source: What the file was when the job was planned.
-            stream: A binary file that can seek, of what is open already; the caller closes it.
-            give_back: Hand pages of a local file that were read back to the system.
+            stream: A seekable binary file that is already open; the caller closes it.
+            give_back: Drop pages of a local file that were read from the page cache.
         """
         self.source = source
         self._own = _open(source, give_back=give_back) if stream is None else None
@@ -60,18 +60,18 @@ class RowFile(Resource):
         return view
 
     def announce(self, start: int, end: int) -> None:
-        """Say that a range will be read from start to end, which saves a remote file requests."""
+        """Announce that a range will be read in order, which saves requests to a server."""
         announce = getattr(self.stream, "announce", None)
         if announce is not None:
             announce(start, end)
 
     @contextmanager
-    def reading(self, what: str, place: str = "") -> Iterator[None]:
-        """Turn what goes wrong inside into an error that says what and where.
+    def reading(self, what: str, rows: str = "") -> Iterator[None]:
+        """Turn exceptions into an `InputError` that says what and where.
 
         Args:
-            what: What cannot be read, to stand before a colon and the reason.
-            place: Where in the file.
+            what: What cannot be read; a colon and the reason follow.
+            rows: Which part of the file.
         """
         import pyarrow as pa
 
@@ -81,20 +81,30 @@ class RowFile(Resource):
             lines = str(error).strip().splitlines() or [type(error).__name__]
             raise InputError(
                 f"{what}: {lines[0][:_MAX_REASON]}",
-                where=self.source.path + (f", {place}" if place else ""),
-                next_step="fetch or make the file again, or leave it out",
+                where=self.source.path + (f", {rows}" if rows else ""),
+                next_step="download or write the file again, or leave it out",
             ) from error
+
+
+def wrong_start(wanted: str, path: str, head: bytes) -> InputError:
+    """Return the error for a file that does not begin like the format it should have."""
+    return InputError(
+        f"this is not {wanted}: it begins with {head[:6]!r}",
+        where=path,
+        next_step="download it again, pass `--input-format` to read it as something else, or leave "
+        "such files out with `--on-error skip`",
+    )
 
 
 def _open(source: Source, *, give_back: bool) -> BinaryIO:
     if is_url(source.path):
-        facts = RemoteFacts(source.num_bytes, source.version, is_ranged=True)
-        return open_seekable(source.path, facts)
+        info = ObjectInfo(source.num_bytes, source.version, has_ranges=True)
+        return open_seekable(source.path, info)
     return cast("BinaryIO", SourceStream(source, give_back=give_back))
 
 
 class SourceStream(io.RawIOBase):
-    """A local input as a binary file, for libraries that want one."""
+    """A local input as a binary file, for libraries that need one."""
 
     def __init__(self, source: Source, *, give_back: bool = False) -> None:
         super().__init__()
@@ -103,11 +113,11 @@ class SourceStream(io.RawIOBase):
         self._at = 0
 
     def readable(self) -> bool:
-        """Say yes."""
+        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """Say yes."""
+        """Return True."""
         return True
 
     def tell(self) -> int:
@@ -121,7 +131,7 @@ class SourceStream(io.RawIOBase):
         return self._at
 
     def readinto(self, buffer: memoryview | bytearray) -> int:  # type: ignore[override]
-        """Fill a buffer, less what lies behind the end of the file."""
+        """Fill a buffer, as far as the file goes."""
         size = min(len(buffer), max(self._file.source.num_bytes - self._at, 0))
         self._file.read_into(memoryview(buffer).cast("B")[:size], self._at)
         if self._give_back:

@@ -1,7 +1,7 @@
-"""The header of CSV: its first record, which names the columns.
+"""The dialect and the header of CSV: what separates its fields, and the record that names them.
 
-It reads no further. `examine` asks whether the wanted column is there before a job begins, `feed`
-where the records begin, the reader which column it is.
+It reads nothing after the header and guesses no delimiter. `readers.formats` has one row for each
+dialect; the probe checks the column with it before a job starts, the reader finds it again.
 """
 
 from __future__ import annotations
@@ -13,109 +13,148 @@ from typing import TYPE_CHECKING
 
 from penstok.errors import InputError
 from penstok.inputs.streams import read_head
-from penstok.readers.csv.fallback import CsvCode, read_record
+from penstok.readers.csv.grammar import CsvCode, read_record
 
 if TYPE_CHECKING:
-    from penstok.types import Source
+    from penstok.types import InputFormat, Source
 
-__all__ = ["BYTE_ORDER_MARK", "DELIMITERS", "CsvHeader", "find_column", "parse_header"]
-__all__ += ["read_header"]
+__all__ = ["BYTE_ORDER_MARK", "CSV", "TSV", "CsvDialect", "CsvHeader", "check_column"]
+__all__ += ["check_head", "find_column", "parse_header", "read_header"]
 
-# By format: these are the ones that have a header.
-DELIMITERS = {"csv": b",", "tsv": b"\t"}
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_LOOKS_BYTES = (1 << 16, 1 << 20)
+_READ_BYTES = (1 << 16, 1 << 20)
 _MAX_NAMES = 12  # in a message
 _START = re.compile(b"(?:%b)?(?:\r?\n)*" % BYTE_ORDER_MARK)
+# Servers send error pages, which are then saved under the name of a table.
+_MARKUP = re.compile(rb"<(!doctype|html|\?xml)\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class CsvDialect:
+    """The name of a format, and the byte between two fields."""
+
+    name: InputFormat
+    delimiter: bytes
+
+
+CSV = CsvDialect("csv", b",")
+TSV = CsvDialect("tsv", b"\t")
 
 
 @dataclass(frozen=True, slots=True)
 class CsvHeader:
-    """What the first record says.
+    """The first record.
 
     Attributes:
-        columns: Their names, in order; none where the input is blank.
-        raw: All bytes up to the first record behind the header.
+        columns: Their names, in order; none if the input is blank.
+        raw: All bytes before the first record after the header.
     """
 
     columns: tuple[str, ...]
     raw: bytes
 
 
-def read_header(source: Source) -> CsvHeader:
+def check_head(path: str, head: bytes) -> None:
+    """Refuse an input that begins like something else.
+
+    Raises:
+        InputError: If so.
+    """
+    start = head.removeprefix(BYTE_ORDER_MARK).lstrip()
+    is_json, is_markup = start.startswith((b'{"', b'[{"')), _MARKUP.match(start) is not None
+    if is_json or is_markup or b"\0" in head[:2]:  # UTF-16 without its mark
+        raise InputError(
+            f"this is not CSV: it begins with {start[:20]!r}",
+            where=path,
+            next_step="pass `--input-format jsonl`"
+            if is_json
+            else "download or write it again, or pass `--input-format text` to read it as plain "
+            "text",
+        )
+
+
+def read_header(source: Source, dialect: CsvDialect) -> CsvHeader:
     """Read the header of an input; standard input can still be read from its start.
 
     Raises:
         InputError: If it cannot be read, is broken or far too long.
     """
-    for num_bytes in _LOOKS_BYTES:
+    for num_bytes in _READ_BYTES:
         head = read_head(source, num_bytes)
-        header = parse_header(head, source, is_all=len(head) < num_bytes)
+        header = parse_header(head, source.path, dialect, is_all=len(head) < num_bytes)
         if header is not None:
             return header
     raise _unusable(
-        f"the header does not end within {_LOOKS_BYTES[-1] >> 20} MiB "
+        f"the header does not end within {_READ_BYTES[-1] >> 20} MiB "
         "(a quote that is never closed?)",
         source.path,
     )
 
 
-def parse_header(head: bytes, source: Source, *, is_all: bool) -> CsvHeader | None:
-    """Find the header in the first bytes of an input; None if it goes on behind them.
+def check_column(dialect: CsvDialect, source: Source, text_key: str) -> Source:
+    """Return the source if it has the column; the header is read for that.
+
+    Raises:
+        InputError: If it has not, or the header cannot be read.
+    """
+    find_column(read_header(source, dialect), text_key, source.path, dialect)
+    return source
+
+
+def parse_header(head: bytes, path: str, dialect: CsvDialect, *, is_all: bool) -> CsvHeader | None:
+    """Find the header in the first bytes of an input; None if it does not end there.
 
     Args:
         head: Those bytes.
-        source: The input.
-        is_all: Whether nothing stands behind them.
+        path: The input, for messages.
+        dialect: How it is written.
+        is_all: Whether the input ends with them.
 
     Raises:
-        InputError: If it is broken.
+        InputError: If the header is broken.
     """
     blank = _START.match(head)
     start = 0 if blank is None else blank.end()
     if start == len(head):
         return CsvHeader((), head) if is_all else None
-    delimiter = ord(DELIMITERS[source.format])
-    names, code, position, end = read_record(memoryview(head), start, delimiter)
+    names, code, position, end = read_record(memoryview(head), start, ord(dialect.delimiter))
     if end == len(head) and not is_all:
         return None
     if code is not CsvCode.OK:
         is_open = code is CsvCode.NOT_CLOSED
-        what = "a quote is never closed" if is_open else "text stands behind a closing quote"
-        raise _unusable(f"the header is broken: {what}", f"{source.path}, byte {position}")
+        what = "a quote is never closed" if is_open else "there is text after a closing quote"
+        raise _unusable(f"the header is broken: {what}", f"{path}, byte {position}")
     return CsvHeader(tuple(name.decode("utf-8", "replace") for name in names), head[:end])
 
 
-def find_column(header: CsvHeader, name: str, source: Source) -> int:
-    """Return which column has a name.
+def find_column(header: CsvHeader, name: str, path: str, dialect: CsvDialect) -> int:
+    """Return the number of a column.
 
     Raises:
-        InputError: If none has it, or several.
+        InputError: If there is none of that name, or several.
     """
     names = header.columns
     if not names:
-        raise _unusable("there is no header: every line is blank", source.path)
+        raise _unusable("there is no header: every line is blank", path)
     if names.count(name) == 1:
         return names.index(name)
     if name in names:
         what = f"{names.count(name)} columns are called `{name}`; the header has "
-        step = "give each column a name of its own"
+        step = "rename the columns so that each name occurs once"
     else:
         what = f"column `{name}` is missing; the header has "
         step = (
-            _other_delimiter(names, source)
+            _suggest_dialect(names, dialect)
             or f"pass `--text-key {shlex.quote(names[-1])}`, or another of them"
         )
-    raise InputError(
-        what + _list_names(names), where=f"{source.path}, the first record", next_step=step
-    )
+    raise InputError(what + _list_names(names), where=f"{path}, the first record", next_step=step)
 
 
 def _unusable(what: str, where: str) -> InputError:
     return InputError(
         what,
         where=where,
-        next_step="mend it, pass `--input-format text` to read it as plain text, or leave such "
+        next_step="correct it, pass `--input-format text` to read it as plain text, or leave such "
         "files out with `--on-error skip`",
     )
 
@@ -125,13 +164,13 @@ def _list_names(names: tuple[str, ...]) -> str:
     return shown if len(names) <= _MAX_NAMES else f"{shown} and {len(names) - _MAX_NAMES} more"
 
 
-def _other_delimiter(names: tuple[str, ...], source: Source) -> str:
-    """Say what helps where the one column there is looks like several."""
+def _suggest_dialect(names: tuple[str, ...], dialect: CsvDialect) -> str:
+    """Return what helps if the only column looks like several."""
     if len(names) > 1:
         return ""
-    for form, delimiter in DELIMITERS.items():
-        if form != source.format and delimiter.decode() in names[0]:
-            return f"pass `--input-format {form}`: that is how the fields are parted"
+    for other in (CSV, TSV):
+        if other != dialect and other.delimiter.decode() in names[0]:
+            return f"pass `--input-format {other.name}`, whose delimiter this header has"
     if ";" in names[0] or "|" in names[0]:
         return "write the file with commas between the fields, or as JSON Lines"
     return ""

@@ -1,8 +1,8 @@
-"""The text of one column out of CSV, as bytes laid one after the other.
+"""The text of one column of CSV, as consecutive bytes.
 
-It knows no files and raises nothing for a bad record: each gets a code, and `explain` puts it in
-words. The kernel does the work where it is built, `csv_fallback.py` elsewhere, with equal results;
-a reader hands over whole records.
+It knows no files and raises nothing for a bad record: each gets a code, which `explain` turns into
+words. The kernel does the work, or `grammar` if it is not built, with equal results; the reader
+passes whole records.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstok.readers.csv.fallback import CsvCode, extract_csv_records, read_record
+from penstok.readers.csv.grammar import CsvCode, extract_csv_records, read_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,17 +25,17 @@ __all__ = ["CsvCode", "CsvExtracted", "CsvRecords"]
 
 @dataclass(frozen=True, slots=True)
 class CsvExtracted:
-    """Records, good and bad, in order; blank lines are none.
+    """Records, good and bad, in order; blank lines are not records.
 
     Attributes:
-        text: The texts, one after the other: a view of the caller's buffer.
+        text: All texts: a view of the caller's buffer.
         starts: Where each record's text begins in `text`.
         ends: Where it ends; where it begins if the record is bad.
-        codes: What became of each record, a `CsvCode`.
+        codes: The outcome of each record, a `CsvCode`.
         records: Where each record begins in the CSV.
-        positions: Where a closing quote is followed by what cannot stand there, where quotes are
-            opened that are not closed, or else where the record begins.
-        num_blank: Lines with nothing in them.
+        positions: What follows a closing quote and should not, or the quote that is never closed;
+            else where the record begins.
+        num_blank: How many lines are empty.
         consumed: Where the first record that was not read begins.
     """
 
@@ -50,11 +50,11 @@ class CsvExtracted:
 
 
 class CsvRecords:
-    r"""Takes the text of one column out of CSV.
+    r"""Extracts the text of one column of CSV.
 
-    A field is quoted if a quote is its first byte; inside, two quotes are one, and delimiters and
-    line ends are text. A record ends with a line feed, before which a carriage return does not
-    count, or where the buffer ends. It has as many fields as the header.
+    A field is quoted if its first byte is a quote; inside, two quotes are one, and delimiters and
+    line ends are text. A record ends with a line feed, without a carriage return before it, or at
+    the end of the buffer. It has as many fields as the header.
 
     Example:
         >>> out = bytearray(64)
@@ -70,16 +70,16 @@ class CsvRecords:
         num_columns: int,
         extract: Callable[..., Any] | None = None,
     ) -> None:
-        """Prepare for a table.
+        """Choose a column.
 
         Args:
-            delimiter: What stands between two fields, one byte.
-            column: Which column is wanted, counted from 0.
-            num_columns: How many the header has.
-            extract: The kernel's `extract_csv_records`; None where it is not built.
+            delimiter: The byte between two fields.
+            column: The number of the column, from 0.
+            num_columns: How many columns the header has.
+            extract: The kernel's `extract_csv_records`; None if it is not built.
         """
         if not 0 <= column < num_columns:
-            raise ValueError(f"there is no column {column} among {num_columns}")
+            raise ValueError(f"there is no column {column} in {num_columns}")
         self._delimiter = ord(delimiter)
         self._column = column
         self._num_columns = num_columns
@@ -92,9 +92,9 @@ class CsvRecords:
 
         Args:
             buffer: Whole records; the last may lack its line feed.
-            out: As long as `buffer`, or longer, and apart from it. What stands behind the texts
-                afterwards is undefined.
-            stop: Lets a caller take some MB at a time, so that the texts stay in cache.
+            out: At least as long as `buffer`, and separate from it. What follows the texts in it is
+                undefined.
+            stop: Lets a caller extract a few MB at a time, so that the texts stay in cache.
         """
         if len(out) < len(buffer):
             raise ValueError(f"out has room for {len(out)} bytes; {len(buffer)} are needed")
@@ -111,10 +111,10 @@ class CsvRecords:
         """Say what is wrong with a record, for a message that also says where it is."""
         start, position = int(found.records[record_idx]), int(found.positions[record_idx])
         code = CsvCode(int(found.codes[record_idx]))
-        if code is CsvCode.BEHIND_QUOTE:
+        if code is CsvCode.AFTER_QUOTE:
             what = ascii(bytes(buffer[position : position + 1]).decode("latin-1"))[1:-1]
             return (
-                f"broken CSV: `{what}` cannot stand behind a closing quote "
+                f"broken CSV: unexpected `{what}` after a closing quote "
                 f"(byte {position - start + 1} of the record)"
             )
         if code is CsvCode.NOT_CLOSED:

@@ -1,13 +1,12 @@
-"""The text of one field out of JSON Lines, as bytes laid one after the other.
+"""The text of one field of JSON Lines, as consecutive bytes.
 
-It knows no files and raises nothing for a bad line: each record gets a code, and `explain` puts it
-in words. The kernel does the work where it is built, `json_fallback.py` elsewhere, with equal
-results; a reader hands over whole lines.
+It knows no files and raises nothing for a bad line: each record gets a code, which `explain` turns
+into words. The kernel does the work, or `fallback` if it is not built, with equal results; the
+reader passes whole lines.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from dataclasses import dataclass
@@ -16,8 +15,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from penstok.errors import UsageError
-from penstok.readers.jsonl.fallback import extract_json_lines
-from penstok.readers.jsonl.scan import MAX_DEPTH, RecordCode, scan_line
+from penstok.readers.jsonl.fallback import (
+    MAX_DEPTH,
+    RecordCode,
+    extract_json_lines,
+    find_value,
+    load_line,
+    read_field,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,26 +33,25 @@ __all__ = ["Extracted", "JsonLines", "RecordCode", "list_string_keys"]
 
 _LINE = re.compile(rb"[^\n]*")
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
-_KINDS = {"{": "an object", "[": "a list", '"': "a string", "t": "a boolean", "f": "a boolean"}
-_KINDS["n"] = "null"
+_TYPES = {dict: "an object", list: "a list", str: "a string", bool: "a boolean"}
+_TYPES[type(None)] = "null"
 _MAX_KEYS = 12  # in a message
 
 
 @dataclass(frozen=True, slots=True)
 class Extracted:
-    r"""The records of some lines, good and bad, in order; blank lines are none.
+    r"""The records of some lines, good and bad, in order; blank lines are not records.
 
     Attributes:
-        text: The texts, one after the other: a view of the caller's buffer.
+        text: All texts: a view of the caller's buffer.
         starts: Where each record's text begins in `text`.
         ends: Where it ends; where it begins if the record is bad.
-        codes: What became of each record, a `RecordCode`.
+        codes: The outcome of each record, a `RecordCode`.
         lines: Where each record's line begins in the JSON.
-        positions: For a broken line the first byte that valid JSON cannot have there (where the
-            line ends, if that is too early); for a value of the wrong kind its first byte; else the
-            line's first byte that is not blank.
-        num_blank: Lines with nothing but spaces, tabs and carriage returns.
-        num_lone_surrogates: Escapes such as `\ud800` that stand for half a character; each became
+        faults: For a broken line, the first byte that valid JSON cannot have there: where the line
+            ends, if that is too early. For others it means nothing.
+        num_blank: How many lines have only spaces, tabs and carriage returns.
+        num_lone_surrogates: Escapes such as `\ud800` that encode half a character; each became
             U+FFFD.
         consumed: Where the first line that was not read begins.
     """
@@ -57,17 +61,17 @@ class Extracted:
     ends: NDArray[np.int64]
     codes: NDArray[np.uint8]
     lines: NDArray[np.int64]
-    positions: NDArray[np.int64]
+    faults: NDArray[np.int64]
     num_blank: int
     num_lone_surrogates: int
     consumed: int
 
 
 class JsonLines:
-    r"""Takes the text of one field out of JSON Lines.
+    r"""Extracts the text of one field of JSON Lines.
 
     A line must be one object, valid by RFC 8259 in all its parts, at most 512 levels deep. It ends
-    with a line feed, or where the buffer ends. What is not UTF-8 inside a string stays as it is.
+    with a line feed, or at the end of the buffer. Invalid UTF-8 inside a string stays as it is.
 
     The key `meta.text` means the top-level field of just that name if the line has one, else the
     field `text` of the object `meta`. Of equal keys the last one counts.
@@ -80,11 +84,11 @@ class JsonLines:
     """
 
     def __init__(self, key: str, extract: Callable[..., Any] | None = None) -> None:
-        """Prepare for a key.
+        """Choose a field.
 
         Args:
             key: The field's name; dots lead into nested objects.
-            extract: The kernel's `extract_json_lines`; None where it is not built.
+            extract: The kernel's `extract_json_lines`; None if it is not built.
         """
         try:
             self._key_bytes = key.encode()
@@ -104,20 +108,20 @@ class JsonLines:
 
         Args:
             buffer: Whole lines; the last may lack its line feed.
-            out: As long as `buffer`, or longer, and apart from it. What stands behind the texts
-                afterwards is undefined.
-            stop: Lets a caller take some MB at a time, so that the texts stay in cache.
+            out: At least as long as `buffer`, and separate from it. What follows the texts in it is
+                undefined.
+            stop: Lets a caller extract a few MB at a time, so that the texts stay in cache.
         """
         if len(out) < len(buffer):
             raise ValueError(f"out has room for {len(out)} bytes; {len(buffer)} are needed")
         json_bytes, room = np.frombuffer(buffer, np.uint8), np.frombuffer(out, np.uint8)
         if np.may_share_memory(json_bytes, room):
             raise ValueError("out and the buffer overlap")
-        lines, positions, starts, ends, codes, num_blank, num_lone, consumed = self._extract(
+        lines, faults, starts, ends, codes, num_blank, num_lone, consumed = self._extract(
             json_bytes, stop, self._key_bytes, room
         )
         text = memoryview(out)[: int(ends[-1]) if len(ends) else 0]
-        return Extracted(text, starts, ends, codes, lines, positions, num_blank, num_lone, consumed)
+        return Extracted(text, starts, ends, codes, lines, faults, num_blank, num_lone, consumed)
 
     def iter_without_lone_surrogates(
         self, buffer: memoryview, found: Extracted
@@ -126,39 +130,36 @@ class JsonLines:
         for record_idx in np.flatnonzero(found.codes == RecordCode.OK).tolist():
             line = _line_at(buffer, int(found.lines[record_idx]))
             if _SURROGATE.search(line):
-                field = scan_line(line, self._key_bytes, lone=b"")
+                field = read_field(line, self.key, lone="")
                 if field.num_lone_surrogates:
                     yield record_idx, field.text
 
     def explain(self, buffer: memoryview, found: Extracted, record_idx: int) -> str:
         """Say what is wrong with a record, for a message that also says where it is."""
-        start, position = int(found.lines[record_idx]), int(found.positions[record_idx])
+        start, fault = int(found.lines[record_idx]), int(found.faults[record_idx])
         line = _line_at(buffer, start)
-        at = position - start
-        kind = _KINDS.get(line[at : at + 1].decode("latin-1"), "a number")
         code = RecordCode(int(found.codes[record_idx]))
         if code is RecordCode.BROKEN:
-            return _explain_fault(line, at)
+            return _explain_fault(line, fault - start)
+        record, _ = load_line(line)
         if code is RecordCode.NO_OBJECT:
-            return f"the line is {kind}, not an object with the text key `{self.key}`"
+            return f"the line is {_type(record)}, not an object with the text key `{self.key}`"
         if code is RecordCode.MISSING:
-            return f"text key `{self.key}` is missing; this line has {_name_keys(line)}"
-        return f"text key `{self.key}` is {kind}, not a string"
+            return f"text key `{self.key}` is missing; this line has {_name_keys(record)}"
+        return f"text key `{self.key}` is {_type(find_value(record, self.key))}, not a string"
 
 
-def list_string_keys(line: bytes) -> list[str]:
-    """List the fields of a valid line that hold a string, nested ones with dots."""
+def list_string_keys(record: dict[str, Any], prefix: str = "") -> Iterator[str]:
+    """Yield the fields of a record that hold a string, nested ones with dots."""
+    for key, value in record.items():
+        if isinstance(value, str):
+            yield prefix + key
+        elif isinstance(value, dict):
+            yield from list_string_keys(value, f"{prefix}{key}.")
 
-    def iter_keys(value: dict[str, Any], prefix: str) -> Iterator[str]:
-        for key, inner in value.items():
-            if isinstance(inner, str):
-                yield prefix + key
-            elif isinstance(inner, dict):
-                yield from iter_keys(inner, f"{prefix}{key}.")
 
-    text = line.decode("utf-8", "replace")
-    record = json.loads(text, parse_int=len)  # Python has no numbers of more than 4,300 digits
-    return list(iter_keys(record, ""))
+def _type(value: Any) -> str:
+    return _TYPES.get(type(value), "a number")
 
 
 def _line_at(buffer: memoryview, start: int) -> bytes:
@@ -172,11 +173,11 @@ def _explain_fault(line: bytes, at: int) -> str:
     what = ascii(line[at : at + 1].decode("latin-1"))[1:-1]
     if what in "[{" and len(re.findall(rb"[\[{]", line[:at])) >= MAX_DEPTH:
         return f"the line nests more than {MAX_DEPTH} levels deep"
-    return f"broken JSON: `{what}` cannot stand at byte {at + 1} of the line"
+    return f"broken JSON: unexpected `{what}` at byte {at + 1} of the line"
 
 
-def _name_keys(line: bytes) -> str:
-    keys = list_string_keys(line)
+def _name_keys(record: dict[str, Any]) -> str:
+    keys = list(list_string_keys(record))
     if not keys:
         return "no field that holds a string"
     shown = ", ".join(f"`{key.encode('utf-8', 'replace').decode()}`" for key in keys[:_MAX_KEYS])
