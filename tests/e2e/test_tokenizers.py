@@ -267,7 +267,7 @@ def test_documents_that_must_stay_whole_are_never_divided(name: str, tmp_path: P
     failed = run(
         "tokenize", name, "-o", "b", *flags, "--memory", "700MiB", folder=tmp_path, exit_code=4
     )
-    assert "with this tokenizer documents are not divided" in failed.stderr
+    assert "documents cannot be divided with this tokenizer" in failed.stderr
     assert f"{name}, " in failed.stderr
     assert "pass more `--memory`" in failed.stderr
 
@@ -280,7 +280,7 @@ def test_a_file_that_is_one_document_and_too_long_is_told(tmp_path: Path) -> Non
         exit_code=4,
     )  # fmt: skip
     assert "book.txt" in failed.stderr
-    assert "documents are not divided" in failed.stderr
+    assert "documents cannot be divided with this tokenizer" in failed.stderr
 
 
 @pytest.mark.cold
