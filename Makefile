@@ -4,13 +4,26 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 DEMO   := demo
 
-.PHONY: demo test check bench simulate soak clean
+# Tests run in so many processes at once; what is left over is taken by whoever is free.
+PROCESSES ?= 2
+PYTEST := $(BIN)/python -m pytest -n $(PROCESSES) --dist worksteal
+
+.PHONY: demo test test-all test-rest check bench simulate soak clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/python examples/demo.py $(DEMO)
 
+# A part of every layer, in ten minutes on two cores.
 test: check
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(PYTEST) -m "not thorough"
+
+# Every test, and more examples for the laws.
+test-all: check
+	PENSTOK_TEST_THOROUGH=1 $(PYTEST)
+
+# What `test` leaves out of `test-all`.
+test-rest: $(VENV)/.installed-dev
+	PENSTOK_TEST_THOROUGH=1 $(PYTEST) -m "thorough or hypothesis"
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

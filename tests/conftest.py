@@ -1,4 +1,4 @@
-"""Fixtures for all layers: the real program in a real process."""
+"""Fixtures for all layers: the program in a process of its own, and which tests are run when."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ import sys
 from pathlib import Path
 from typing import Protocol
 
+import hypothesis
 import pytest
+from support import IS_THOROUGH
+from warm import WarmPopen
+
+# As every other module knows it; `WarmPopen` starts most commands as it does.
+ColdPopen = subprocess.Popen
 
 
 class RunPenstok(Protocol):
@@ -28,12 +34,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-# What takes minutes comes first, so that two processes end at about the same time.
-_SLOW_FILES = ("test_kernel_sanitized.py", "test_readme.py", "test_fault_points.py")
+# `make test` tries the same examples each time; `make test-all` more of them, and always others.
+hypothesis.settings.register_profile("quick", deadline=None, derandomize=True)
+hypothesis.settings.register_profile("thorough", deadline=None)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: item.path.name not in _SLOW_FILES)
+def pytest_configure() -> None:
+    hypothesis.settings.load_profile("thorough" if IS_THOROUGH else "quick")
+    # The program, and its workers, as forks of a warm interpreter.
+    subprocess.Popen = WarmPopen  # type: ignore[misc]
+
+
+@pytest.fixture(autouse=True)
+def _cold_start(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start programs as a user does, in a test with the mark `cold`."""
+    if request.node.get_closest_marker("cold"):
+        monkeypatch.setattr(subprocess, "Popen", ColdPopen)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import functools
 import os
 import random
 import select
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -14,8 +14,10 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+import pytest
 import tiktoken
 import xxhash
+from penstok.output.store.local import Store
 from specs import worker_spec
 
 from penstok.engines import load_engine
@@ -24,7 +26,6 @@ from penstok.inputs.feed import Feed, make_feed
 from penstok.jobs.plan import Plan, make_plan
 from penstok.jobs.settings import JobSettings
 from penstok.output.offsets import Offsets
-from penstok.output.store.local import Store
 from penstok.readers.formats import open_scanner
 from penstok.tokenizers import load_tokenizer
 from penstok.tokenizers.cuts import ByteLevelCuts
@@ -32,11 +33,13 @@ from penstok.types import SPLITS, Counts, EotPlace, Unit
 from penstok.worker.worker import Worker, WorkerSpec
 
 ROOT = Path(__file__).resolve().parent.parent
-# `make soak` asks for all of what `make test` has a part of.
+# `make test-all` asks for all of what `make test` has a part of.
 IS_THOROUGH = "PENSTOK_TEST_THOROUGH" in os.environ
 EXAMPLES = ROOT / "examples" / "corpus"
 EOT = 50256
 HEAD_BYTES = 65536
+
+_THOROUGH = pytest.mark.thorough
 
 # Characters that matter to the pattern, to UTF-8 and to the rules for cuts.
 HOSTILE_CHARACTERS = (
@@ -45,6 +48,21 @@ HOSTILE_CHARACTERS = (
     "äßéÆçøñжЯλאبحिकาทกมन한국어字漢日本ひらカ。、「」€—…"
     "\u0301\u0327\u20dd\ufe0f👍🏽👨‍👩‍👧𝒜𠀀\U0010ffff"
 )
+
+
+def rounds(number: int) -> int:
+    """How often to try something at random: `make test` is content with a fifth."""
+    return number if IS_THOROUGH else max(number // 5, 5)
+
+
+def few(values: Iterable[Any], number: int = 1) -> list[Any]:
+    """Mark all parameters of a test behind the first few as `thorough`."""
+    chosen: list[Any] = list(values)
+    rest = [
+        pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=_THOROUGH)
+        for value in chosen[number:]
+    ]
+    return [*chosen[:number], *rest]
 
 
 @functools.cache

@@ -56,12 +56,11 @@ def tokenize_part(
         num_parts: Of how many.
         settings: As for `tokenize`.
     """
-    from penstok.jobs.distributed import run_part
-    from penstok.jobs.job import prepare
     from penstok.jobs.progress import SilentProgress
+    from penstok.jobs.run import run_part
 
     job = _settings(inputs, output, {**settings, "part": (part, num_parts)})
-    run_part(prepare(job), SilentProgress())
+    run_part(job, SilentProgress())
 
 
 def finish(output: str | os.PathLike[str]) -> Manifest:
@@ -70,9 +69,9 @@ def finish(output: str | os.PathLike[str]) -> Manifest:
     Raises:
         DamageError: If parts are missing; it names them.
     """
-    from penstok.jobs.distributed import finish_output
+    from penstok.jobs.run import finish_job
 
-    return finish_output(os.fspath(output))[0]
+    return finish_job(os.fspath(output))[0]
 
 
 def _settings(

@@ -6,9 +6,11 @@ takes and returns these; the glossary in `docs/concepts/glossary.md` has the wor
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from operator import add, attrgetter
 from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,7 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MAX_LISTED_RECORDS",
+    "MAX_SEPARATOR_BYTES",
     "SPLITS",
+    "TEXT_RULES_VERSION",
     "UNKNOWN_END",
     "Block",
     "Compression",
@@ -34,11 +38,13 @@ __all__ = [
     "MemoryNeeds",
     "OnError",
     "Passed",
+    "Priority",
     "Receipt",
     "Segment",
     "SkippedRecord",
     "Source",
     "Split",
+    "TextRules",
     "TokenizerRecord",
     "Unit",
     "Window",
@@ -50,7 +56,11 @@ InvalidUtf8 = Literal["replace", "ignore", "stop"]
 InputFormat = Literal["text", "jsonl", "csv", "tsv", "parquet", "arrow"]
 Compression = Literal["gzip", "zstd", "bzip2", "xz", "lz4"]
 OnError = Literal["stop", "skip"]
+Priority = Literal["low", "normal"]
 SPLITS: tuple[Split, Split] = ("train", "val")
+MAX_SEPARATOR_BYTES = 1 << 14
+# Raised when a rule in `readers` that shapes bytes changes.
+TEXT_RULES_VERSION = 2
 # Bad records of a unit that are listed; all are counted. Else a file of nothing but bad records
 # would fill the memory with reasons.
 MAX_LISTED_RECORDS = 1000
@@ -151,6 +161,86 @@ class DocumentRule:
 
     kind: Literal["separator", "line", "file", "record"]
     separator: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class TextRules:
+    """Every setting that shapes the bytes of an output.
+
+    Two jobs with the same rules and the same inputs are the same job. Workers, resume, verify and
+    Ray receive it whole, and the manifest records it as `settings`.
+
+    Attributes:
+        tokenizer: The fingerprint of the tokenizer.
+        dtype: The type of a token.
+        text_rules: The version of the rules in `readers`.
+        text_key: The field of a record that holds the text.
+        docs_by: How documents are told apart.
+        doc_separator: What separates them, where `docs_by` says so.
+        strip: Remove white space at both ends of a document.
+        eot: Where end-of-text ids go.
+        val_fraction: The share of documents that goes to val.
+        seed: Of the split.
+        shard_tokens: The size of a shard; None for one file, or one shard per task.
+        invalid_utf8: What happens to invalid UTF-8.
+        limit_bytes: How much of the input is used.
+        task_bytes: The size of a task, where each task writes its own shards.
+    """
+
+    tokenizer: str
+    dtype: Literal["uint16", "uint32"]
+    text_rules: int
+    text_key: str
+    docs_by: Literal["separator", "line", "file", "record"]
+    doc_separator: str | None
+    strip: bool
+    eot: EotPlace
+    val_fraction: float
+    seed: int
+    shard_tokens: int | None
+    invalid_utf8: InvalidUtf8
+    limit_bytes: int | None
+    task_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what no job could have; `JobSettings` says it in the user's words before."""
+        sizes = (self.shard_tokens, self.limit_bytes, self.task_bytes)
+        separator = (self.doc_separator or "").encode()
+        has_separator = 0 < len(separator) <= MAX_SEPARATOR_BYTES
+        if (
+            not 0 <= self.val_fraction <= 1
+            or not 0 <= self.seed < 1 << 64
+            or not self.text_key
+            or any(size is not None and size < 1 for size in sizes)
+            or (self.docs_by == "separator" and not has_separator)
+        ):
+            raise ValueError("a value is out of range")
+
+    @classmethod
+    def from_settings(cls, settings: dict[str, Any]) -> TextRules:
+        """Read the settings of a record.
+
+        Raises:
+            ValueError: If they are not what this version of Penstok could have written.
+        """
+        rules = msgspec.convert(settings, cls)
+        if rules.text_rules != TEXT_RULES_VERSION:
+            raise ValueError(f"text rules {rules.text_rules} are of another version of penstok")
+        return rules
+
+    def to_settings(self) -> dict[str, Any]:
+        """Return them as they are recorded."""
+        settings = asdict(self)
+        if self.task_bytes is None:
+            del settings["task_bytes"]
+        return settings
+
+    @property
+    def document_rule(self) -> DocumentRule:
+        """How the documents of a text file are told apart."""
+        if self.docs_by == "separator":
+            return DocumentRule("separator", (self.doc_separator or "").encode())
+        return DocumentRule(self.docs_by, b"\n" if self.docs_by == "line" else b"")
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import EOT, EXAMPLES, HOSTILE_CHARACTERS, ROOT, reference
+from support import EOT, EXAMPLES, HOSTILE_CHARACTERS, ROOT, reference, rounds
 
 from penstok.engines import load_engine
 from penstok.engines.base import Engine
@@ -98,7 +98,7 @@ def test_real_corpora_where_present(name: str, path: Path) -> None:
     check(_fast(), [json.loads(line)["text"] for line in lines[::3]])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=rounds(300))
 @given(st.lists(st.text(st.sampled_from(HOSTILE_CHARACTERS)) | st.text(), min_size=1, max_size=8))
 def test_hostile_text(texts: list[str]) -> None:
     check(_fast(), texts)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from parity.kernel_cases import ISAS, LARGE_TABLE, TINY_TABLE, engine, gpt2, hostile_document
-from support import EXAMPLES, HOSTILE_CHARACTERS
+from support import EXAMPLES, HOSTILE_CHARACTERS, rounds
 from vocabularies import train, write_json
 
 from penstok import _kernel
@@ -58,7 +58,7 @@ def test_every_cut_of_hostile_documents() -> None:
     assert found > 10_000
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=rounds(400))
 @given(st.text(st.sampled_from(HOSTILE_CHARACTERS), max_size=80), st.randoms())
 def test_every_cut_of_hostile_characters(text: str, rng: random.Random) -> None:
     check_every_cut(text.encode(), rng)

@@ -21,7 +21,7 @@ from parity.kernel_cases import (
     gpt2,
     hostile_document,
 )
-from support import reference
+from support import reference, rounds
 
 from penstok.engines import kernel
 from penstok.engines.base import most_tokens
@@ -100,7 +100,7 @@ def test_every_malformed_sequence_is_refused(isa: str) -> None:
                     engine(isa).encode(block_of([b"x" * place + sequence + tail]))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=rounds(200))
 @given(st.lists(st.text(max_size=60), max_size=8), st.binary(max_size=4))
 def test_any_text_matches(documents: list[str], gap: bytes) -> None:
     block = block_of([document.encode() for document in documents], gap)

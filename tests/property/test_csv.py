@@ -14,7 +14,7 @@ import pytest
 from csv_cases import extract, find_records, random_csv
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support import run_units
+from support import rounds, run_units
 
 from penstok.inputs import buffered_stream, feed
 from penstok.readers.csv.records import CsvCode
@@ -46,7 +46,7 @@ def spell(rows: list[list[str]], delimiter: str, random: Random) -> str:
 
 
 @given(tables, st.sampled_from([",", "\t"]), st.integers(0, 2**32))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=rounds(300))
 def test_valid_csv_gives_what_python_finds_in_it(
     rows: list[list[str]], delimiter: str, seed: int
 ) -> None:
@@ -75,7 +75,7 @@ def test_kernel_and_fallback_agree_on_anything(seed: int) -> None:
 
 
 @given(st.binary(max_size=200), st.integers(1, 3), st.lists(st.integers(0, 200), min_size=1))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=rounds(200))
 def test_kernel_and_fallback_agree_on_any_bytes(
     data: bytes, num_columns: int, wanted: list[int]
 ) -> None:
@@ -116,9 +116,7 @@ def run_sizes(
 
 
 @pytest.mark.usefixtures("small_pieces")
-@settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=rounds(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.tuples(texts, texts), max_size=12),
     st.booleans(),

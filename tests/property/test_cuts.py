@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import EXAMPLES, HOSTILE_CHARACTERS, reference
+from support import EXAMPLES, HOSTILE_CHARACTERS, reference, rounds
 
 from penstok.tokenizers import load_tokenizer
 from penstok.tokenizers.cuts import ByteLevelCuts
@@ -46,7 +46,7 @@ def test_every_cut_in_real_text_changes_no_token(name: str) -> None:
         assert encode(left) + encode(right) == encode(left + right), (cut, left, right)
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=rounds(1500))
 @given(st.text(st.sampled_from(HOSTILE_CHARACTERS), max_size=60))
 def test_every_cut_in_hostile_text_changes_no_token(text: str) -> None:
     data = text.encode()
@@ -54,7 +54,7 @@ def test_every_cut_in_hostile_text_changes_no_token(text: str) -> None:
         assert encode(data[:cut]) + encode(data[cut:]) == encode(data)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=rounds(300))
 @given(st.text(max_size=60))
 def test_every_cut_in_any_text_changes_no_token(text: str) -> None:
     data = text.encode()
@@ -79,7 +79,7 @@ def test_cuts_hold_beside_every_code_point() -> None:
         assert [token for piece in pieces for token in encode(piece)] == encode(data), hex(first)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=rounds(300))
 @given(st.binary(max_size=80))
 def test_cuts_stand_between_valid_characters(data: bytes) -> None:
     for cut in find_cuts(data):

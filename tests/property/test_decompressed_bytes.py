@@ -7,6 +7,7 @@ import io
 from compressed import compress, skippable_frame
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import rounds
 
 from penstok.inputs.compression import DecompressedStream, iter_zstd_frames
 from penstok.inputs.compression.detection import COMPRESSIONS
@@ -21,7 +22,7 @@ PIECES = st.lists(
 SIZES = st.lists(st.integers(1, 200_000) | st.integers(1, 30), min_size=1, max_size=9)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=rounds(400))
 @given(st.sampled_from(COMPRESSIONS), PIECES, SIZES, SIZES)
 def test_content_comes_back(
     kind: Compression, pieces: list[bytes], given_sizes: list[int], read_sizes: list[int]
@@ -52,7 +53,7 @@ def test_content_comes_back(
     assert stream.compressed_position == len(data)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=rounds(100))
 @given(PIECES, st.binary(max_size=30))
 def test_frames_entered_alone_give_the_same_content(pieces: list[bytes], note: bytes) -> None:
     data = skippable_frame(note).join(compress(piece, "zstd") for piece in pieces)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from json_cases import KEYS, damage, damaged, expect, extract, lines, make_object, objects, spell
+from support import rounds
 
 from penstok.readers.jsonl.lines import RecordCode
 
@@ -23,7 +24,7 @@ def is_utf8(data: bytes) -> bool:
 
 
 @given(lines, some_keys)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=rounds(300))
 def test_a_valid_line_gives_what_python_finds_in_it(line: bytes, key: str) -> None:
     found = extract(line, key)
     code, text, lone = expect(line, key)
@@ -49,7 +50,7 @@ def test_damaged_lines_are_refused_when_python_refuses_them(key: str) -> None:
 
 
 @given(objects, st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=rounds(150))
 def test_a_line_cut_short_is_broken_where_it_ends(line: bytes, data: st.DataObject) -> None:
     start = line.index(b"{")
     length = data.draw(st.integers(start + 1, len(line) - 1))
@@ -62,7 +63,7 @@ def test_a_line_cut_short_is_broken_where_it_ends(line: bytes, data: st.DataObje
     st.lists(st.sampled_from([b"\n", b"\r\n"]), min_size=8, max_size=8),
     st.booleans(),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=rounds(150))
 def test_a_buffer_gives_what_its_lines_give_alone(
     pieces: list[bytes], ends: list[bytes], is_ended: bool
 ) -> None:
@@ -83,7 +84,7 @@ def test_a_buffer_gives_what_its_lines_give_alone(
 
 
 @given(st.lists(lines, min_size=1, max_size=8), st.integers(1, 200))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=rounds(100))
 def test_a_buffer_read_in_steps_gives_the_same(pieces: list[bytes], step: int) -> None:
     data = b"\n".join(pieces) + b"\n"
     whole = extract(data)

@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from row_cases import divide, make_readers, read_all, read_unit, write_rows
-from support import HOSTILE_CHARACTERS
+from support import HOSTILE_CHARACTERS, rounds
 
 TEXTS = st.lists(
     st.one_of(st.none(), st.text(HOSTILE_CHARACTERS, max_size=60), st.just("long words " * 900)),
@@ -46,7 +46,7 @@ def stored(draw: st.DrawFn) -> tuple[list[str | None], pa.Table, dict[str, objec
 
 
 @given(stored(), st.integers(1, 20_000), st.sampled_from([10, 500, 1 << 21]))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=rounds(100))
 def test_what_went_in_comes_out(
     case: tuple[list[str | None], pa.Table, dict[str, object], str, str],
     unit_bytes: int,
@@ -70,7 +70,7 @@ def test_what_went_in_comes_out(
 
 
 @given(stored(), st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), max_size=8))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=rounds(60))
 def test_any_range_in_any_order_gives_its_rows(
     case: tuple[list[str | None], pa.Table, dict[str, object], str, str],
     ranges: list[tuple[int, int]],

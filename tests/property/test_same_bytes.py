@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support import EXAMPLES, HEAD_BYTES, HOSTILE_CHARACTERS, expected_splits, run_units
+from support import EXAMPLES, HEAD_BYTES, HOSTILE_CHARACTERS, expected_splits, rounds, run_units
 
 from penstok.readers import borders, text
 from penstok.types import Counts
@@ -20,9 +20,7 @@ separators = st.sampled_from(
     ["<|endoftext|>", "\n\n", "\n", "aa", "abab", " - ", "---", "字", "字字", "\n \n", "aabaa"]
 )
 sizes = st.integers(1, 400)
-rounds = settings(
-    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+law = settings(max_examples=rounds(80), suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture(params=["as shipped", "impatient"])
@@ -47,7 +45,7 @@ def run_case(tmp_path: Path, data: bytes, **options: Any) -> tuple[dict[str, lis
     return run_units([folder / "text.txt"], folder / "out", **options)
 
 
-@rounds
+@law
 @given(st.lists(hostile_text, min_size=1, max_size=12), separators, sizes, sizes, st.booleans())
 def test_separated_documents_equal_the_reference(
     tmp_path: Path,
@@ -78,7 +76,7 @@ def test_separated_documents_equal_the_reference(
     assert counts.special_text_documents == holding
 
 
-@rounds
+@law
 @given(
     st.lists(hostile_text, min_size=1, max_size=12),
     sizes,
@@ -102,7 +100,7 @@ def test_lines_equal_the_reference(
     assert ids == expected_splits(lines, val_fraction=0.4, eot=eot, head_bytes=patience)
 
 
-@rounds
+@law
 @given(st.lists(st.binary(max_size=60) | hostile_text.map(str.encode), max_size=8), sizes, sizes)
 def test_invalid_utf8_is_repaired_like_each_whole_document(
     tmp_path: Path, patience: int, texts: list[bytes], unit_bytes: int, block_bytes: int
@@ -122,7 +120,7 @@ def test_invalid_utf8_is_repaired_like_each_whole_document(
     assert counts.invalid_utf8 == replaced - data.count("\ufffd".encode())
 
 
-@rounds
+@law
 @given(st.lists(st.binary(max_size=60) | hostile_text.map(str.encode), max_size=8), sizes, sizes)
 def test_invalid_utf8_is_ignored_like_in_each_whole_document(
     tmp_path: Path, patience: int, texts: list[bytes], unit_bytes: int, block_bytes: int
@@ -141,7 +139,7 @@ def test_invalid_utf8_is_ignored_like_in_each_whole_document(
     assert ids == expected_splits(cleaned, val_fraction=0)
 
 
-@rounds
+@law
 @given(st.lists(hostile_text, min_size=1, max_size=8), sizes, sizes)
 def test_stripped_documents_equal_the_reference(
     tmp_path: Path, patience: int, texts: list[str], unit_bytes: int, block_bytes: int

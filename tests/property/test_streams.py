@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support import HOSTILE_CHARACTERS, hostile_runs, run_units
+from support import HOSTILE_CHARACTERS, hostile_runs, rounds, run_units
 
 from penstok import readers
 from penstok.inputs import buffered_stream, feed
@@ -79,9 +79,7 @@ def test_a_stream_gives_what_the_file_gives(
 
 
 @pytest.mark.usefixtures("small_limits")
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=rounds(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.text(st.sampled_from(HOSTILE_CHARACTERS), max_size=200), max_size=12),
     st.sampled_from(["|", "\n", "字", "ab"]),

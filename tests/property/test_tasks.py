@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import rounds
 
 from penstok.errors import UsageError
 from penstok.jobs.plan import Plan, Start
@@ -81,7 +82,7 @@ def places_of_task(plan: Plan, task: Task, lengths: dict[int, int]) -> list[Plac
     ]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=rounds(150))
 @given(data=st.data())
 def test_tasks_cover_every_unit_once_and_in_order(rows: Source, data: st.DataObject) -> None:
     limit = data.draw(st.none() | st.integers(1, 20_000))
@@ -99,7 +100,7 @@ def test_tasks_cover_every_unit_once_and_in_order(rows: Source, data: st.DataObj
             assert task.num_bytes <= task_bytes
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=rounds(50))
 @given(data=st.data())
 def test_the_size_of_a_task_is_one_of_whole_units(rows: Source, data: st.DataObject) -> None:
     found, _ = data.draw(sources(rows, streams=True))

@@ -16,8 +16,9 @@ import pytest
 import xxhash
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from penstok.output.store.local import Store
 from specs import worker_spec
-from support import HOSTILE_CHARACTERS, ROOT, make_worker
+from support import HOSTILE_CHARACTERS, ROOT, make_worker, rounds
 
 import penstok
 from penstok.errors import DamageError, EngineError, PenstokError
@@ -25,7 +26,6 @@ from penstok.jobs.plan import make_plan
 from penstok.jobs.settings import JobSettings
 from penstok.output.layout import Layout
 from penstok.output.offsets import Offsets
-from penstok.output.store.local import Store
 from penstok.types import SPLITS, Finished, Receipt
 from penstok.verification.findings import Report
 
@@ -49,7 +49,7 @@ documents = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=rounds(60), suppress_health_check=[HealthCheck.too_slow])
 @given(
     texts=documents,
     rule=st.sampled_from(["separator", "line", "file"]),
@@ -207,8 +207,7 @@ def put(content: Any, path: tuple[Any, ...], value: Any) -> None:
 
 
 FUZZ = settings(
-    max_examples=120,
-    deadline=None,
+    max_examples=rounds(120),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 

@@ -12,7 +12,7 @@ from penstok.types import SPLITS
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from penstok.jobs.outcome import Outcome, PartOutcome
+    from penstok.jobs.run import Outcome, PartOutcome
     from penstok.jobs.settings import JobSettings
     from penstok.output.manifest import Manifest
     from penstok.types import Split

@@ -27,9 +27,9 @@ def finish(
     """
     with errors_reported(as_json=as_json):
         from penstok.cli._summary import finished_json, finished_lines
-        from penstok.jobs.distributed import finish_output
+        from penstok.jobs.run import finish_job
 
-        manifest, is_new = finish_output(output)
+        manifest, is_new = finish_job(output)
         if as_json:
             typer.echo(json.dumps(finished_json(manifest, output, is_new=is_new)))
         if not quiet:

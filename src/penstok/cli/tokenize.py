@@ -292,11 +292,10 @@ def _run(settings: JobSettings, *, as_json: bool, quiet: bool, no_progress: bool
 
 def _run_part(settings: JobSettings, *, as_json: bool, quiet: bool, no_progress: bool) -> None:
     from penstok.cli._summary import part_json, part_lines
-    from penstok.jobs.distributed import run_part
-    from penstok.jobs.job import prepare
+    from penstok.jobs.run import run_part
 
     progress = choose_progress(as_json, no_progress or (quiet and not as_json))
-    outcome = run_part(prepare(settings), progress)
+    outcome = run_part(settings, progress)
     if as_json:
         typer.echo(json.dumps(part_json(outcome, settings)))
     if not quiet:
@@ -307,7 +306,8 @@ def _run_part(settings: JobSettings, *, as_json: bool, quiet: bool, no_progress:
 
 def choose_progress(as_json: bool, silent: bool, title: str = "tokenizing") -> Progress:
     """Choose how a running command shows where it is."""
-    from penstok.jobs.progress import JsonProgress, PlainProgress, SilentProgress, TerminalProgress
+    from penstok.cli.progress import JsonProgress, PlainProgress, TerminalProgress
+    from penstok.jobs.progress import SilentProgress
 
     if silent:
         return SilentProgress()

@@ -14,7 +14,7 @@ from penstok.types import Finished
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from penstok.output.offsets import GivesPlaces
+    from penstok.output.offsets import AssignsOffsets
     from penstok.types import Encoded, Grant, Receipt, Unit
 
 __all__ = ["Batch", "Order", "iter_batches"]
@@ -38,7 +38,7 @@ class Batch:
 class Order:
     """What must happen in unit order: giving out batches, offsets and receipts."""
 
-    def __init__(self, batches: Iterator[Batch | None], offsets: GivesPlaces) -> None:
+    def __init__(self, batches: Iterator[Batch | None], offsets: AssignsOffsets) -> None:
         self.is_given_out = False
         self._batches = batches
         self._offsets = offsets

@@ -1,7 +1,7 @@
 """Worker processes on this machine: started, fed, watched and replaced.
 
-It moves units, grants and receipts, never text or tokens. The pipeline gives it units and takes
-receipts, both in unit order; each worker process runs `executors.serve`.
+It moves units, offsets and receipts, never text or tokens. A task gives it units and takes what
+became of them, both in unit order; each worker process runs `executors.worker_process`.
 """
 
 from __future__ import annotations
@@ -20,16 +20,15 @@ from typing import TYPE_CHECKING, Any
 from penstok.engines import name_reference
 from penstok.errors import EngineError, PenstokError
 from penstok.executors.batches import Batch, Order, iter_batches
+from penstok.resources import Resource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
-    from types import TracebackType
 
     from penstok.inputs.feed import Feed
-    from penstok.jobs.settings import Priority
     from penstok.output.layout import Layout
-    from penstok.output.offsets import GivesPlaces
-    from penstok.types import Finished, Split, Unit
+    from penstok.output.offsets import AssignsOffsets
+    from penstok.types import Finished, Priority, Split, Unit
     from penstok.worker.worker import WorkerSpec
 
 __all__ = ["ProcessExecutor"]
@@ -63,11 +62,12 @@ class _Process:
         return self.encoding is None and len(self.waiting) < _MAX_WAITING_BATCHES
 
 
-class ProcessExecutor:
+class ProcessExecutor(Resource):
     """Runs workers as processes of this machine; use it in a `with`.
 
-    A worker that dies is replaced and its units are done again; a unit that takes a worker down
-    twice stops the job. A worker that reaches its share of memory is replaced the same way.
+    No more are started than there are units to do. A worker that dies is replaced and its units are
+    repeated; a unit that kills a worker twice stops the job. A worker that reaches its share of
+    memory is replaced the same way.
     """
 
     def __init__(
@@ -79,43 +79,35 @@ class ProcessExecutor:
         priority: Priority,
         lock_file: int | None,
         feed: Feed | None = None,
+        num_at_start: int = 1,
     ) -> None:
         """Prepare to run workers.
 
         Args:
             spec: What each is made from.
-            num_workers: How many.
-            batch_bytes: Units smaller than this are given out together.
+            num_workers: How many at most.
+            batch_bytes: Units smaller than this are sent together.
             priority: Of their processes.
             lock_file: Workers inherit it, so that it holds until the last of them is gone.
-            feed: Reads inputs that can only be read once, if there are any; closed in the end.
+            feed: Reads inputs that can only be read from the start, if there are any; closed here.
+            num_at_start: How many are started before it is known how many units there are.
         """
         self._spec = spec
         self._feed = feed
         self._inherited = [] if lock_file is None else [lock_file]
         self._inherited += [] if feed is None else [feed.ring.file.file]
         self._num_workers = num_workers
+        self._num_at_start = min(num_at_start, num_workers)
         self._batch_bytes = batch_bytes
         self._priority = priority
         self._processes: list[_Process] = []
         self.num_replaced = 0
 
-    def __enter__(self) -> ProcessExecutor:
-        try:
-            while len(self._processes) < self._num_workers:
-                self._processes.append(self._start())
-        except BaseException:
-            self.__exit__(None, None, None)
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._stop_all()
+    def close(self) -> None:
+        """Stop all workers at once, and what feeds them."""
+        for process in self._processes:
+            self._stop(process)
+        self._processes.clear()
         if self._feed is not None:
             self._feed.close()
 
@@ -149,11 +141,11 @@ class ProcessExecutor:
         num_bytes = sum(unit.stored_bytes(text_bytes) for unit, (text_bytes, _) in seen)
         return num_bytes, sum(tokens for _, (_, tokens) in seen)
 
-    def use(self, layout: Layout) -> None:
-        """Let the workers write to other files from now on; no unit is in work."""
+    def write_to(self, layout: Layout) -> None:
+        """Let the workers write to other files from now on; no unit is being encoded."""
         self._spec = replace(self._spec, layout=layout)
         for process in self._processes:
-            self._send(process, "use", layout)
+            self._send(process, "layout", layout)
 
     def find_open_split(self, unit: Unit, unit_bytes: int) -> Split:
         """Ask for the split of the document that is open where a unit starts."""
@@ -168,6 +160,8 @@ class ProcessExecutor:
     def _ask(self, kind: str, payload: Any) -> Any:
         """Let one worker answer while no unit is in work."""
         failure = ""
+        while len(self._processes) < self._num_at_start:
+            self._add_process()
         for _ in range(_MAX_FAILURES):
             process = self._processes[0]
             self._send(process, kind, payload)
@@ -187,7 +181,7 @@ class ProcessExecutor:
         )
 
     def run(
-        self, units: Iterable[Unit], offsets: GivesPlaces, on_tick: Callable[[], None]
+        self, units: Iterable[Unit], offsets: AssignsOffsets, on_tick: Callable[[], None]
     ) -> Iterator[Finished]:
         """Do all units; yield what became of them in unit order.
 
@@ -199,10 +193,7 @@ class ProcessExecutor:
         filled = units if self._feed is None else self._feed.iter_filled(units)
         order = Order(iter_batches(filled, self._batch_bytes), offsets)
         while True:
-            for process in self._processes:
-                if process.has_room() and (batch := order.next_batch()) is not None:
-                    process.encoding = batch
-                    self._send(process, "encode", batch.units)
+            self._send_batches(order)
             if order.is_given_out and not any(process.batches() for process in self._processes):
                 return
             for process in self._ready(order):
@@ -214,10 +205,28 @@ class ProcessExecutor:
                     self._feed.release(finished.unit)
                 yield finished
 
+    def _send_batches(self, order: Order) -> None:
+        """Give every worker that has room a batch; start workers while there are batches left."""
+        for process in self._processes:
+            if process.has_room() and (batch := order.next_batch()) is not None:
+                self._encode(process, batch)
+        while len(self._processes) < self._num_workers and (batch := order.next_batch()):
+            self._encode(self._add_process(), batch)
+
+    def _encode(self, process: _Process, batch: Batch) -> None:
+        process.encoding = batch
+        self._send(process, "encode", batch.units)
+
+    def _add_process(self) -> _Process:
+        self._processes.append(self._start())
+        return self._processes[-1]
+
     def _ready(self, order: Order) -> list[_Process]:
         """Wait until a worker has answered or is gone, a unit is ready, or a tick has passed."""
         # Units that nobody has room for would end the wait at once, again and again.
-        wants_units = not order.is_given_out and any(map(_Process.has_room, self._processes))
+        has_room = len(self._processes) < self._num_workers
+        has_room = has_room or any(map(_Process.has_room, self._processes))
+        wants_units = has_room and not order.is_given_out
         by_pipe = {id(process.pipe): process for process in self._processes}
         feeds = [self._feed.wake_file] if self._feed is not None and wants_units else []
         ready = wait([*(process.pipe for process in self._processes), *feeds], _TICK_SECONDS)
@@ -295,11 +304,6 @@ class ProcessExecutor:
         """Send a request; if the worker is gone, the next receive notices."""
         with contextlib.suppress(ConnectionError):
             process.pipe.send((kind, payload))
-
-    def _stop_all(self) -> None:
-        for process in self._processes:
-            self._stop(process)
-        self._processes.clear()
 
     def _stop(self, process: _Process) -> None:
         """End a worker at once: what it has not finished stands under no final name."""

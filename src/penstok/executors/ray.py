@@ -1,7 +1,7 @@
-"""Tasks on a Ray cluster: Ray places them, the same runner does them, receipts come back.
+"""Tasks on a Ray cluster: Ray schedules them, the same runner runs them, records come back.
 
-No text and no tokens pass through Ray or through this process. It retries what a node or a worker
-took down with it; what a task itself refuses ends the job. `executors.nodes` is what runs there.
+No text and no tokens pass through Ray or through this process. It retries tasks that were lost with
+a worker or a node; an error that a task raises ends the job. `ray_nodes` is what runs on the nodes.
 """
 
 from __future__ import annotations
@@ -15,30 +15,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstok.errors import EngineError, InputError, PenstokError, UsageError, WriteError
-from penstok.executors.ray_nodes import Probe, describe_nodes, do_task, load_ray, probe_node
-from penstok.jobs.receipts import new_attempt
-from penstok.jobs.tasks import plan_of_task
-from penstok.output.store import open_place
+from penstok.executors.ray_nodes import Probe, load_ray, name_nodes, probe_node, run_task
+from penstok.output.ledger.journal import new_attempt
+from penstok.output.store import open_store
 from penstok.resources import Resource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from penstok.executors.tasks import TaskSpec
-    from penstok.jobs.plan import Plan
-    from penstok.jobs.receipts import TaskReceipt
-    from penstok.jobs.tasks import Task
-    from penstok.types import Unit
+    from penstok.executors.base import RunnerSpec, Work
+    from penstok.output.ledger.journal import TaskRecord
+    from penstok.types import Source
 
 __all__ = ["RayExecutor"]
 
 _TICK_SECONDS = 0.2
-_LOOK_SECONDS = 2.0
+_COUNT_SECONDS = 2.0
 # More than run at a time, so that no core waits for the next.
 _AHEAD = 2
 # Nodes come and go; a task that went down with so many is to blame itself.
 _MAX_LOSSES = 4
-_MAX_REFUSALS = 2
+_MAX_ERRORS = 2
 _PROBED_SOURCES = 32
 _PROBE_SECONDS = 120.0
 _CONNECT_SECONDS = 5.0
@@ -49,14 +46,14 @@ class RayExecutor(Resource):
 
     Attributes:
         nodes_alive: How many nodes there are.
-        num_slots: How many tasks can run at a time on them.
+        num_cores: How many tasks can run at a time on them.
         num_running: How many are given out.
         num_retried: How many were given out again.
     """
 
     def __init__(
         self,
-        spec: TaskSpec,
+        spec: RunnerSpec,
         *,
         address: str | None,
         memory_bytes: int,
@@ -65,13 +62,13 @@ class RayExecutor(Resource):
         """Prepare to run tasks.
 
         Args:
-            spec: What each is made from.
+            spec: What runners are made from.
             address: Of the cluster; None for the one Ray finds, else one on this machine.
             memory_bytes: What a task may take, which Ray is told.
             max_running: How many may run at a time; None for as many as fit.
         """
         self.nodes_alive: int | None = 0
-        self.num_slots = 0
+        self.num_cores = 0
         self.num_running = 0
         self.num_retried = 0
         self._spec = spec
@@ -79,8 +76,8 @@ class RayExecutor(Resource):
         self._memory_bytes = memory_bytes
         self._max_running = max_running
         self._is_ours = False
-        self._next_look = 0.0
-        self._running: dict[Any, Task] = {}
+        self._next_count = 0.0
+        self._running: dict[Any, Work] = {}
 
     def __enter__(self) -> RayExecutor:
         """Connect."""
@@ -89,14 +86,14 @@ class RayExecutor(Resource):
             _connect(self._address)
             self._is_ours = True
         self._spec_ref = ray.put(self._spec)
-        self._do_task = ray.remote(
+        self._run_task = ray.remote(
             num_cpus=1,
             memory=self._memory_bytes,
             max_retries=0,
             scheduling_strategy="SPREAD",
-        )(do_task)
+        )(run_task)
         try:
-            self._look_at_nodes()
+            self._count_nodes()
         except UsageError:
             self.close()
             raise
@@ -115,8 +112,8 @@ class RayExecutor(Resource):
         """Return nothing: the workers are elsewhere."""
         return []
 
-    def check(self, samples: list[Unit], plan: Plan) -> tuple[int, int]:
-        """Let every node read some inputs, reach the output, and compare the engine.
+    def check(self, check: Any, sources: list[Source]) -> tuple[int, int]:
+        """Let every node read some inputs, write to the output, and compare the engine.
 
         Raises:
             PenstokError: If one cannot; its name is in the message.
@@ -124,72 +121,70 @@ class RayExecutor(Resource):
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         ray = load_ray()
-        place = open_place(self._spec.output)
-        probe = Probe.of_job(plan, samples, _spread(plan), new_attempt())
-        place.write(probe.name, b"")
+        store = open_store(self._spec.output)
+        probe = Probe.of_job(check, _spread(sources), new_attempt())
+        store.write(probe.name, b"")
         refs = {}
         able = {node["NodeID"] for node in ray.nodes() if self._num_fitting(node["Resources"])}
-        for node_id, name in describe_nodes(alive=True).items():
+        for node_id, name in name_nodes(alive=True).items():
             if node_id not in able:
-                continue  # as the head of many a cluster, which does no work
+                continue  # the head of many clusters runs no tasks
             strategy = NodeAffinitySchedulingStrategy(node_id, soft=False)
             remote = ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=strategy)(probe_node)
             refs[remote.remote([self._spec_ref], probe, _folder())] = name
         try:
             seen = [self._await_probe(ref, name) for ref, name in refs.items()]
         finally:
-            place.delete([probe.name, *probe.answers(place)])
+            store.delete([probe.name, *probe.answers(store)])
         answers = [answer for answer in seen if answer is not None]
         if not answers:
-            raise _no_cluster("every node died while it was looked at")
+            raise _no_cluster("every node died while it was probed")
         return answers[0]
 
-    def run(
-        self, tasks: Iterable[Task], plan: Plan, on_tick: Callable[[], None]
-    ) -> Iterator[TaskReceipt]:
-        """Do all tasks; yield their receipts as they come.
+    def run(self, works: Iterable[Work], on_tick: Callable[[], None]) -> Iterator[TaskRecord]:
+        """Run all tasks; yield their records as they are done.
 
         Raises:
-            PenstokError: What a task refused, with the node's name.
+            PenstokError: What a task raised, with the node's name.
         """
         ray = load_ray()
-        waiting = iter(tasks)
-        again: deque[Task] = deque()
-        losses, refusals = Counter[int](), Counter[int]()
+        waiting = iter(works)
+        again: deque[Work] = deque()
+        losses, errors = Counter[int](), Counter[int]()
         while True:
-            self._look_at_nodes()
+            self._count_nodes()
             while len(self._running) < self._limit():
-                task = again.popleft() if again else next(waiting, None)
-                if task is None:
+                work = again.popleft() if again else next(waiting, None)
+                if work is None:
                     break
-                self._give_out(task, plan)
-            self.num_running = min(len(self._running), self.num_slots)
+                self._submit(work)
+            self.num_running = min(len(self._running), self.num_cores)
             if not self._running:
                 return
             done, rest = ray.wait(list(self._running), num_returns=1, timeout=_TICK_SECONDS)
             if done and rest:
-                # To look at 8,192 costs 2 ms: all that are done are taken in one look.
+                # Waiting for 8,192 costs 2 ms: all that are done are taken at once.
                 done += ray.wait(rest, num_returns=len(rest), timeout=0)[0]
             on_tick()
             for ref in done:
-                task = self._running.pop(ref)
+                work = self._running.pop(ref)
                 try:
-                    receipt: TaskReceipt = ray.get(ref)
+                    record: TaskRecord = ray.get(ref)
                 except ray.exceptions.RayTaskError as error:
                     cause = _cause(error)
-                    refusals[task.number] += 1
+                    errors[work.number] += 1
                     may_pass = isinstance(cause, (InputError, WriteError))
-                    if not may_pass or refusals[task.number] >= _MAX_REFUSALS:
+                    if not may_pass or errors[work.number] >= _MAX_ERRORS:
                         raise cause from error
                 except ray.exceptions.RayError as error:
-                    losses[task.number] += 1
-                    if losses[task.number] >= _MAX_LOSSES:
-                        raise _lost_too_often(task, plan, error) from error
+                    losses[work.number] += 1
+                    if losses[work.number] >= _MAX_LOSSES:
+                        raise _lost_too_often(work, error) from error
                 else:
-                    yield receipt
+                    yield record
                     continue
                 self.num_retried += 1
-                again.append(task)
+                again.append(work)
 
     def _await_probe(self, ref: Any, name: str) -> tuple[int, int] | None:
         """Wait for a node's answer; None if it died meanwhile, which is no reason to stop."""
@@ -208,32 +203,31 @@ class RayExecutor(Resource):
             return None
         return answer
 
-    def _give_out(self, task: Task, plan: Plan) -> None:
-        # The first argument is in a list, or Ray would unpack it for every task anew.
-        ref = self._do_task.remote([self._spec_ref], task, plan_of_task(plan, task), _folder())
-        self._running[ref] = task
+    def _submit(self, work: Work) -> None:
+        # The first argument is in a list, or Ray would unpack it again for every task.
+        self._running[self._run_task.remote([self._spec_ref], work, _folder())] = work
 
     def _limit(self) -> int:
         if self._max_running is not None:
             return self._max_running
-        return _AHEAD * max(self.num_slots, 1)
+        return _AHEAD * max(self.num_cores, 1)
 
     def _num_fitting(self, resources: dict[str, float]) -> int:
         """Return how many tasks fit a node."""
         by_memory = int(resources.get("memory", 0) // self._memory_bytes)
         return min(int(resources.get("CPU", 0)), by_memory)
 
-    def _look_at_nodes(self) -> None:
+    def _count_nodes(self) -> None:
         """See how many nodes there are, and how many tasks fit them."""
         ray = load_ray()
         now = time.monotonic()
-        if now < self._next_look:
+        if now < self._next_count:
             return
-        self._next_look = now + _LOOK_SECONDS
+        self._next_count = now + _COUNT_SECONDS
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         self.nodes_alive = len(nodes)
-        self.num_slots = sum(map(self._num_fitting, nodes))
-        if not self.num_slots and not self._running:
+        self.num_cores = sum(map(self._num_fitting, nodes))
+        if not self.num_cores and not self._running:
             raise UsageError(
                 f"no node of the cluster has a core and {self._memory_bytes >> 20} MiB of memory: "
                 f"{len(nodes)} nodes have at most "
@@ -315,11 +309,10 @@ def _folder() -> str:
     return str(Path.cwd())
 
 
-def _spread(plan: Plan) -> list[int]:
-    """Choose inputs to look at on every node: the first, the last, and some between."""
-    count = len(plan.sources)
-    step = max(count // _PROBED_SOURCES, 1)
-    return sorted({*range(0, count, step), count - 1})
+def _spread(sources: list[Source]) -> list[Source]:
+    """Choose inputs to read on every node: the first, the last, and some between."""
+    step = max(len(sources) // _PROBED_SOURCES, 1)
+    return [*sources[:-1:step], sources[-1]]
 
 
 def _cause(error: Any) -> PenstokError:
@@ -342,13 +335,10 @@ def _no_cluster(why: str) -> WriteError:
     )
 
 
-def _lost_too_often(task: Task, plan: Plan, error: Exception) -> EngineError:
-    first = plan.sources[task.first_source].path
-    last = plan.sources[task.last_source].path
-    where = f"{first}, from {task.start}" + ("" if last == first else f", to {last}")
+def _lost_too_often(work: Work, error: Exception) -> EngineError:
     return EngineError(
-        f"a task went down {_MAX_LOSSES} times, with its worker or its node: "
+        f"a task was lost {_MAX_LOSSES} times, with its worker or its node: "
         f"{str(error).splitlines()[0]}",
-        where=f"task {task.number}: {where}",
+        where=work.where,
         next_step="pass more `--memory`, then run the same command again: it continues",
     )

@@ -1,7 +1,7 @@
-"""What runs on the nodes of a cluster: a look at the node before the work, then tasks.
+"""What runs on the nodes of a cluster: a probe of the node before the job, then tasks.
 
-A process of Ray's keeps its runner, and with it a worker that is ready, from task to task. It knows
-of no other node. `executors.cluster` sends it here.
+A process of Ray's keeps its runner, and with it a worker process, from task to task. It knows no
+other node. `executors.ray` sends the work.
 """
 
 from __future__ import annotations
@@ -14,22 +14,19 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from penstok.errors import InputError, PenstokError, UsageError, WriteError
-from penstok.executors.tasks import TaskRunner
 from penstok.inputs.changes import refuse_changed
 from penstok.output.layout import WORK
-from penstok.output.store import open_place
+from penstok.output.store import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstok.executors.tasks import TaskSpec
-    from penstok.jobs.plan import Plan
-    from penstok.jobs.receipts import TaskReceipt
-    from penstok.jobs.tasks import Task
-    from penstok.output.store.base import Place
-    from penstok.types import Source, Unit
+    from penstok.executors.base import Runner, RunnerSpec, Work
+    from penstok.output.ledger.journal import TaskRecord
+    from penstok.output.store.base import OutputStore
+    from penstok.types import Source
 
-__all__ = ["Probe", "describe_nodes", "do_task", "load_ray", "probe_node"]
+__all__ = ["Probe", "load_ray", "name_nodes", "probe_node", "run_task"]
 
 
 def load_ray() -> Any:
@@ -54,50 +51,45 @@ class Probe:
     """What every node must be able to do.
 
     Attributes:
-        version: Of penstok.
-        sources: Inputs to read.
-        samples: Text to compare the engine on.
-        plan: How that text is read.
+        version: The version of Penstok that it must have.
+        sources: Inputs that it must read.
+        check: Samples on which its engine is compared with the reference.
         name: A small file of the output that it must see; it answers with one beside it.
     """
 
     version: str
     sources: Sequence[Source]
-    samples: list[Unit]
-    plan: Plan
+    check: Any
     name: str
 
     @classmethod
-    def of_job(cls, plan: Plan, samples: list[Unit], chosen: list[int], token: str) -> Probe:
-        """Choose what of a job is tried."""
-        sources = [plan.sources[idx] for idx in chosen]
-        small = replace(plan, sources=[unit.source for unit in samples], skipped={})
-        return cls(version("penstok"), sources, samples, small, f"{WORK}/probes/{token}")
+    def of_job(cls, check: Any, sources: Sequence[Source], token: str) -> Probe:
+        """Make the probe of a job; no other has the same token."""
+        return cls(version("penstok"), sources, check, f"{WORK}/probes/{token}")
 
     def answer(self, node_id: str) -> str:
         """Return the name of a node's answer."""
         return f"{self.name}-{node_id}"
 
-    def answers(self, place: Place) -> list[str]:
-        """List the answers that are there."""
-        return [name for name in place.iter_names(f"{WORK}/probes/") if name.startswith(self.name)]
+    def answers(self, store: OutputStore) -> list[str]:
+        """List the answers that arrived."""
+        return [name for name in store.iter_names(f"{WORK}/probes/") if name.startswith(self.name)]
 
 
 # One job at a time uses a process of Ray's.
-_runner: tuple[str, TaskRunner] | None = None
+_runner: tuple[str, Runner] | None = None
 _name = ""
 
 
-def do_task(spec_ref: list[Any], task: Task, plan: Plan, folder: str) -> TaskReceipt:
-    """Do a task here; return its receipt without the lines, which are in the output."""
+def run_task(spec_ref: list[Any], work: Work, folder: str) -> TaskRecord:
+    """Run a task here; return its record without what only the journal needs."""
     with _NodeErrors():
         _enter(folder)
-        receipt = _get_runner(spec_ref).run(task, plan)
-        return replace(receipt, ledger=b"", shards={}, digests={})
+        return replace(_get_runner(spec_ref).run(work), shards={}, digests={})
 
 
 def probe_node(spec_ref: list[Any], probe: Probe, folder: str) -> tuple[int, int]:
-    """See that this node can do the work; return bytes and tokens of the samples.
+    """Check that this node can run tasks; return the bytes and tokens of the samples.
 
     Raises:
         PenstokError: If it cannot, with its name.
@@ -111,20 +103,20 @@ def probe_node(spec_ref: list[Any], probe: Probe, folder: str) -> tuple[int, int
             )
         _enter(folder)
         runner = _get_runner(spec_ref)
-        place = open_place(_get_spec(spec_ref).output)
-        if place.read(probe.name) is None:
+        store = open_store(_get_spec(spec_ref).output)
+        if store.read(probe.name) is None:
             raise WriteError(
-                "the output is not the one that the other nodes see",
-                where=place.name,
+                "the output here is not the one that the other nodes see",
+                where=store.name,
                 next_step="choose a folder on a file system that all nodes share, or `s3://...`",
             )
-        place.write(probe.answer(_node_id()), b"")
+        store.write(probe.answer(_node_id()), b"")
         for source in probe.sources:
             refuse_changed(source, by_time=False)
-        return runner.check(probe.samples, probe.plan)
+        return runner.check(probe.check)
 
 
-def describe_nodes(*, alive: bool) -> dict[str, str]:
+def name_nodes(*, alive: bool) -> dict[str, str]:
     """Return what the nodes of the cluster are called, by their ids."""
     ray = load_ray()
     nodes = [node for node in ray.nodes() if node["Alive"] or not alive]
@@ -166,19 +158,19 @@ def _enter(folder: str) -> None:
         ) from error
 
 
-def _get_spec(spec_ref: list[Any]) -> TaskSpec:
+def _get_spec(spec_ref: list[Any]) -> RunnerSpec:
     ray = load_ray()
-    spec: TaskSpec = ray.get(spec_ref[0])
+    spec: RunnerSpec = ray.get(spec_ref[0])
     return spec
 
 
-def _get_runner(spec_ref: list[Any]) -> TaskRunner:
+def _get_runner(spec_ref: list[Any]) -> Runner:
     global _runner  # noqa: PLW0603 the process is Ray's, and this is all it keeps
     key = spec_ref[0].hex()
     if _runner is None or _runner[0] != key:
         if _runner is not None:
             _runner[1].close()
-        _runner = (key, TaskRunner(_get_spec(spec_ref), _own_name()))
+        _runner = (key, _get_spec(spec_ref).make_runner(_own_name()))
     return _runner[1]
 
 
@@ -191,5 +183,5 @@ def _node_id() -> str:
 def _own_name() -> str:
     global _name  # noqa: PLW0603 asked for once in a process
     if not _name:
-        _name = describe_nodes(alive=False).get(_node_id(), platform.node())
+        _name = name_nodes(alive=False).get(_node_id(), platform.node())
     return _name

@@ -23,7 +23,7 @@ from penstok.worker.worker import ShareReachedError, Worker, WorkerSpec
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstok.jobs.settings import Priority
+    from penstok.types import Priority
 
 __all__ = ["main"]
 
@@ -62,7 +62,7 @@ def _serve(parent: Connection, requests: SimpleQueue[Any], spec: WorkerSpec) -> 
     while failure is None and (request := requests.get()) is not None:
         kind, payload = request
         answer, failure = _guarded(partial(_answer, made, kind, payload), payload)
-        if failure is None and kind != "use":
+        if failure is None and kind != "layout":
             parent.send((kind, answer))
     if failure is not None:
         parent.send(failure)
@@ -85,8 +85,8 @@ def _answer(worker: Worker, kind: str, payload: Any) -> Any:
         return [worker.encode(unit) for unit in payload]
     if kind == "write":
         return [worker.write(grant) for grant in payload]
-    if kind == "use":
-        return worker.use(payload)
+    if kind == "layout":
+        return worker.write_to(payload)
     if kind == "open":
         return worker.find_open_split(*payload)
     return worker.check(payload)

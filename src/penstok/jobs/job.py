@@ -6,7 +6,7 @@ says what that would do.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Literal
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from penstok.jobs.plan import Plan
     from penstok.jobs.settings import JobSettings
     from penstok.tokenizers import Tokenizer
+    from penstok.types import TextRules
     from penstok.worker.memory import MemoryShare
 
 __all__ = ["Job", "prepare"]
@@ -46,6 +47,7 @@ class Job:
     settings: JobSettings
     plan: Plan
     tokenizer: Tokenizer
+    rules: TextRules
     record: JobRecord
     layout: Layout
     engine: str
@@ -67,20 +69,12 @@ class Job:
 
     def worker_spec(self) -> WorkerSpec:
         """Return what every worker is made from."""
-        settings = self.settings
         return WorkerSpec(
             tokenizer=self.tokenizer,
             engine=self.engine,
-            rule=self.plan.rule,
-            eot=settings.eot,
-            val_fraction=settings.val_fraction,
-            seed=settings.seed,
-            strip=settings.strip,
-            text_key=settings.text_key,
-            on_error=settings.on_error,
-            invalid_utf8=settings.invalid_utf8,
-            dtype=self.record.dtype,
-            block_bytes=settings.block_bytes,
+            rules=self.rules,
+            on_error=self.settings.on_error,
+            block_bytes=self.settings.block_bytes,
             layout=self.layout,
             share=self.share,
             give_back=self.gives_back,
@@ -96,7 +90,11 @@ def prepare(settings: JobSettings) -> Job:
         bos=settings.bos,
         pattern=settings.pattern,
     )
-    record = _describe(settings, plan, tokenizer)
+    dtype = _choose_dtype(settings, tokenizer)
+    rules = settings.text_rules(plan.rule, tokenizer.fingerprint, dtype)
+    if settings.is_by_task and rules.task_bytes is None:
+        rules = replace(rules, task_bytes=choose_task_bytes(plan))
+    record = _make_record(plan, tokenizer, rules)
     engine, why_not_kernel = choose_engine(settings.engine, tokenizer)
     num_workers, share, idle = divide_memory(
         settings.memory_bytes,
@@ -110,6 +108,7 @@ def prepare(settings: JobSettings) -> Job:
         settings=settings,
         plan=plan,
         tokenizer=tokenizer,
+        rules=rules,
         record=record,
         layout=Layout.of_job(settings.output, record),
         engine=engine,
@@ -132,12 +131,7 @@ def _needs_beside(settings: JobSettings, plan: Plan) -> list[MemoryNeeds]:
     return needs
 
 
-def _describe(settings: JobSettings, plan: Plan, tokenizer: Tokenizer) -> JobRecord:
-    """Say what shapes the bytes."""
-    dtype = _choose_dtype(settings, tokenizer)
-    task_bytes = settings.task_bytes
-    if settings.is_by_task and task_bytes is None:
-        task_bytes = choose_task_bytes(plan)
+def _make_record(plan: Plan, tokenizer: Tokenizer, rules: TextRules) -> JobRecord:
     return JobRecord(
         penstok=version("penstok"),
         tokenizer=TokenizerRecord(
@@ -147,13 +141,9 @@ def _describe(settings: JobSettings, plan: Plan, tokenizer: Tokenizer) -> JobRec
             tokenizer.fingerprint,
             tokenizer.bos_id,
         ),
-        dtype=dtype,
+        dtype=rules.dtype,
         unit_bytes=plan.unit_bytes,
-        settings={
-            "tokenizer": tokenizer.fingerprint,
-            "dtype": dtype,
-            **settings.shaping(plan.rule, task_bytes),
-        },
+        settings=rules.to_settings(),
     )
 
 

@@ -16,6 +16,7 @@ from penstok.inputs.feed import feed_needs
 from penstok.inputs.files import open_unit
 from penstok.inputs.streams import read_head
 from penstok.output.layout import is_own_name
+from penstok.output.ledger.reader import Start
 from penstok.readers.formats import FORMATS, format_needs
 from penstok.readers.probe import find_sources
 from penstok.storage import REMOTE_BYTES, is_url
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from penstok.storage.object_paths import OutputPath
     from penstok.types import Source
 
-__all__ = ["Plan", "Start", "input_needs", "make_plan", "nothing_found"]
+__all__ = ["Plan", "input_needs", "make_plan", "nothing_found"]
 
 _DEFAULT_SEPARATOR = b"<|endoftext|>"
 _HEAD_BYTES = 4 << 20
@@ -42,29 +43,17 @@ _SAMPLE_SOURCES = 4
 _ROOM_MARGIN = 1.1
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
-    """Where a run begins: at the beginning, or behind what an earlier one has done.
-
-    Attributes:
-        unit_idx: The number of its first unit.
-        source_idx: The input in which that is.
-        position: Where in it.
-        ends: For each input before that one, where the job ended in it.
-    """
-
-    unit_idx: int = 0
-    source_idx: int = 0
-    position: int = 0
-    ends: Sequence[int] = ()
-
-
 _BEGINNING = Start()
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a job will do, before it does it."""
+    """What a job will do, before it does it.
+
+    Attributes:
+        sources: The inputs; of a task, only those it reads.
+        first_source: The number of the first of them in the job.
+    """
 
     sources: list[Source]
     skipped: dict[str, str]
@@ -73,6 +62,7 @@ class Plan:
     unit_bytes: int
     limit_bytes: int | None
     text_key: str = "text"
+    first_source: int = 0
     input_bytes: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -80,13 +70,14 @@ class Plan:
         planned = total if self.limit_bytes is None else min(total, self.limit_bytes)
         object.__setattr__(self, "input_bytes", planned)
 
-    def nothing_found(self, num_empty: int) -> InputError:
-        """Say that no input has a document, after so many empty ones."""
-        return nothing_found(self.sources, num_empty)
-
     def estimate_tokens(self, num_bytes: int, num_tokens: int) -> int:
         """Return how many tokens there may be at most, if so many bytes of input gave so many."""
         return round(self.input_bytes * num_tokens / max(num_bytes, 1) * _ROOM_MARGIN)
+
+    @property
+    def has_streams(self) -> bool:
+        """Whether an input can only be read from its start."""
+        return any(source.is_stream for source in self.sources)
 
     @property
     def num_units(self) -> int | None:
@@ -118,11 +109,11 @@ class Plan:
         for source, end in zip(self.sources, start.ends, strict=False):
             left -= source.num_bytes if source.is_rows else end
         index = start.unit_idx
-        for source_idx in range(start.source_idx, len(self.sources)):
-            source = self.sources[source_idx]
+        for idx in range(start.source_idx - self.first_source, len(self.sources)):
+            source, source_idx = self.sources[idx], self.first_source + idx
             position = start.position if source_idx == start.source_idx else 0
             end = self._end_of(source, left)
-            last = end if stop is None or source_idx + 1 < len(self.sources) else stop
+            last = end if stop is None or idx + 1 < len(self.sources) else stop
             for begin, behind in self._divide(source, position, end):
                 if begin >= min(lengths.get(source_idx, end), last):
                     break

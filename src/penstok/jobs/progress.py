@@ -1,68 +1,83 @@
-"""How far a job is: counters in, one line out.
+"""How far a job is: units and tasks in, one line out.
 
-It opens no stream; `cli` gives it a console or a file to write to. The pipeline updates it a few
-times a second, whatever it does with that.
+It prints nothing; `cli` shows what it says. `jobs.run` updates it a few times a second.
 """
 
 from __future__ import annotations
 
-import json
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Protocol, TextIO, cast
+from statistics import median
+from threading import Lock
+from typing import TYPE_CHECKING, Protocol
 
 from penstok.quantities import format_bytes, format_count, format_seconds
 from penstok.worker.memory import tree_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from types import TracebackType
 
-    from rich.console import Console
-
+    from penstok.executors.base import TaskExecutor
     from penstok.jobs.plan import Plan
-    from penstok.output.offsets import Offsets
-    from penstok.types import Unit
+    from penstok.jobs.resume import ResumeState
+    from penstok.jobs.tasks import Task
+    from penstok.output.ledger.journal import TaskRecord
+    from penstok.types import Counts, Finished, Unit
 
-__all__ = [
-    "JsonProgress",
-    "Meter",
-    "PlainProgress",
-    "Progress",
-    "Showable",
-    "SilentProgress",
-    "Status",
-    "TerminalProgress",
-    "Watch",
-    "seconds_left",
-]
+__all__ = ["Meter", "NodeStatus", "Progress", "SilentProgress", "Status", "Watch"]
 
-_PLAIN_SECONDS = 30.0
 _TICK_SECONDS = 0.2
-_JSON_SECONDS = 1.0
+# A node is called slow if it does less than this share of what the others do per core.
+_SLOW_SHARE = 0.6
+_MIN_TASKS = 2
 
 
 @dataclass(frozen=True, slots=True)
+class NodeStatus:
+    """What one node has done; `seconds` are those of its tasks, added up."""
+
+    name: str
+    tasks: int = 0
+    text_bytes: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+
+    @property
+    def rate(self) -> float:
+        """Bytes of text per second and core."""
+        return self.text_bytes / self.seconds if self.seconds else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
     """A running job at one moment; what is `kept` was done by an earlier run.
 
-    Bytes that are done, kept and in all are those of the input as it is stored, `text_bytes` those
-    of its text. How many units there are, only reading tells where an input is a stream.
+    Bytes done, kept and in total are those of the input as it is stored, `text_bytes` those of its
+    text. `num_units` is None where only reading tells how many there are, `nodes_alive` where there
+    is only this machine.
     """
 
     elapsed_seconds: float
     done_bytes: int
-    kept_bytes: int
     total_bytes: int
     text_bytes: int
-    kept_text_bytes: int
     num_units_done: int
     num_units: int | None
     num_tokens: int
-    kept_tokens: int
     num_documents: int
     memory_bytes: int
+    kept_bytes: int = 0
+    kept_text_bytes: int = 0
+    kept_tokens: int = 0
+    num_tasks_done: int = 0
+    num_tasks: int = 1
+    num_running: int = 0
+    num_retried: int = 0
+    nodes_alive: int | None = None
+    nodes: Sequence[NodeStatus] = ()
+    slow: str | None = None
 
     @property
     def fraction(self) -> float:
@@ -72,43 +87,28 @@ class Status:
     def line(self) -> str:
         """Say it in one line."""
         seconds = max(self.elapsed_seconds, 1e-6)
-        left = seconds_left(self.done_bytes, self.kept_bytes, self.total_bytes, seconds)
-        of_all = "" if self.num_units is None else f"/{self.num_units}"
+        rate = (self.done_bytes - self.kept_bytes) / seconds
+        left = max(self.total_bytes - self.done_bytes, 0) / rate if rate else None
         is_known = self.total_bytes > 0
-        return "  ".join(
-            (
-                f"{self.fraction:4.0%}" if is_known else format_bytes(self.text_bytes),
-                f"{format_bytes((self.text_bytes - self.kept_text_bytes) / seconds)}/s",
-                f"{format_count((self.num_tokens - self.kept_tokens) / seconds)} tok/s",
-                f"{self.num_units_done}{of_all} units",
-                f"memory {format_bytes(self.memory_bytes)}",
-                f"ETA {format_seconds(left) if is_known and left is not None else '?'}",
-            )
-        )
-
-
-def seconds_left(done: int, kept: int, total: int, seconds: float) -> float | None:
-    """Tell how long the rest takes, if what is not `kept` took so long; None if nobody can tell."""
-    rate = (done - kept) / seconds
-    return max(total - done, 0) / rate if rate else None
-
-
-class Showable(Protocol):
-    """What is shown of a running job: a `Status`, or that of a job of tasks."""
-
-    @property
-    def elapsed_seconds(self) -> float:
-        """How long it runs."""
-        ...
-
-    @property
-    def fraction(self) -> float:
-        """How much of the input is done, from 0 to 1."""
-        ...
-
-    def line(self) -> str:
-        """Say it in one line."""
-        ...
+        of_all = "" if self.num_units is None else f"/{self.num_units}"
+        is_one_task = self.num_tasks == 1
+        parts = [f"{self.fraction:4.0%}" if is_known else format_bytes(self.text_bytes)]
+        if self.nodes_alive is not None:
+            parts.append(f"{self.nodes_alive} node{'' if self.nodes_alive == 1 else 's'}")
+        if not is_one_task or self.nodes_alive is not None:
+            parts.append(f"{self.num_tasks_done}/{self.num_tasks} tasks")
+        parts.append(f"{format_bytes((self.text_bytes - self.kept_text_bytes) / seconds)}/s")
+        parts.append(f"{format_count((self.num_tokens - self.kept_tokens) / seconds)} tok/s")
+        if is_one_task and self.nodes_alive is None:
+            parts.append(f"{self.num_units_done}{of_all} units")
+        if self.nodes_alive is None:
+            parts.append(f"memory {format_bytes(self.memory_bytes)}")
+        if self.num_retried:
+            parts.append(f"{self.num_retried} retried")
+        if self.slow:
+            parts.append(f"slow: {self.slow}")
+        parts.append(f"ETA {format_seconds(left) if is_known and left is not None else '?'}")
+        return "  ".join(parts)
 
 
 class Progress(Protocol):
@@ -123,7 +123,7 @@ class Progress(Protocol):
         traceback: TracebackType | None,
     ) -> None: ...
 
-    def update(self, status: Showable) -> None:
+    def update(self, status: Status) -> None:
         """Show the newest state."""
         ...
 
@@ -137,76 +137,12 @@ class SilentProgress:
     def __exit__(self, *error: object) -> None:
         """Do nothing."""
 
-    def update(self, status: Showable) -> None:
+    def update(self, status: Status) -> None:
         """Do nothing."""
 
 
-class PlainProgress(SilentProgress):
-    """Writes a plain line now and then, for logs."""
-
-    def __init__(self, stream: TextIO, every_seconds: float = _PLAIN_SECONDS) -> None:
-        self._stream = stream
-        self._every = every_seconds
-        self._next = every_seconds
-
-    def update(self, status: Showable) -> None:
-        """Write a line if the last one is long ago."""
-        if status.elapsed_seconds >= self._next:
-            self._next = status.elapsed_seconds + self._every
-            print(time.strftime("[%H:%M]"), status.line(), file=self._stream, flush=True)
-
-
-class JsonProgress(SilentProgress):
-    """Writes a JSON line of type `status` now and then."""
-
-    def __init__(self, stream: TextIO, every_seconds: float = _JSON_SECONDS) -> None:
-        self._stream = stream
-        self._every = every_seconds
-        self._next = 0.0
-
-    def update(self, status: Showable) -> None:
-        """Write a line if the last one is long ago."""
-        if status.elapsed_seconds >= self._next:
-            self._next = status.elapsed_seconds + self._every
-            line = {"type": "status", **_fields(status)}
-            print(json.dumps(line), file=self._stream, flush=True)
-
-
-def _fields(status: Showable) -> dict[str, Any]:
-    return asdict(cast("Status", status))
-
-
-class TerminalProgress:
-    """Draws one line with a bar that is redrawn in place."""
-
-    def __init__(self, console: Console, title: str) -> None:
-        from rich.progress import BarColumn, TextColumn
-        from rich.progress import Progress as Bar
-
-        self._bar = Bar(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=20),
-            TextColumn("{task.fields[line]}"),
-            console=console,
-            transient=True,
-        )
-        self._task = self._bar.add_task(title, total=1.0, line="starting")
-
-    def __enter__(self) -> TerminalProgress:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._bar.stop()
-
-    def update(self, status: Showable) -> None:
-        """Redraw."""
-        fields: dict[str, Any] = {"line": status.line()}
-        self._bar.update(self._task, completed=status.fraction, **fields)
-
-
 class Meter:
-    """Counts what is done of work that is not a job: what verify reads, proves and repairs."""
+    """Counts progress that is not a job's: what verify reads, proves and repairs."""
 
     def __init__(self, progress: Progress, total_bytes: int, num_units: int) -> None:
         self.done_bytes = 0
@@ -220,7 +156,7 @@ class Meter:
         self._next = 0.0
 
     def tick(self, pids: Iterable[int] = ()) -> None:
-        """Show where it is, unless it was shown just now."""
+        """Show the state, unless it was shown just now."""
         elapsed = time.monotonic() - self._started
         if elapsed < self._next:
             return
@@ -229,77 +165,175 @@ class Meter:
             Status(
                 elapsed_seconds=elapsed,
                 done_bytes=self.done_bytes,
-                kept_bytes=0,
                 total_bytes=self._total_bytes,
                 text_bytes=self.done_bytes,
-                kept_text_bytes=0,
                 num_units_done=self.num_units_done,
                 num_units=self._num_units,
                 num_tokens=self.num_tokens,
-                kept_tokens=0,
                 num_documents=self.num_documents,
                 memory_bytes=tree_bytes(pids),
             )
         )
 
 
-class Watch:
-    """Looks at the running job a few times a second: progress and memory."""
+@dataclass(slots=True)
+class _Done:
+    """What is done of a task, or of all tasks that are finished."""
 
-    def __init__(self, progress: Progress, plan: Plan, offsets: Offsets) -> None:
+    stored_bytes: int = 0
+    text_bytes: int = 0
+    tokens: int = 0
+    documents: int = 0
+    units: int = 0
+    skipped: int = 0
+
+    def add(self, counts: Counts, num_units: int) -> None:
+        self.text_bytes += counts.input_bytes
+        self.tokens += counts.tokens
+        self.documents += counts.documents
+        self.units += num_units
+        self.skipped += counts.skipped_records
+
+
+@dataclass(slots=True)
+class _TaskProgress:
+    """A task that runs on this machine: where it began, and what is done of it."""
+
+    start: int
+    done: _Done = field(default_factory=_Done)
+
+
+class Watch:
+    """Follows a running job: its units and tasks, its nodes and its memory.
+
+    Attributes:
+        peak_bytes: The most memory that was used.
+        work_seconds: How long tasks have run.
+        done: What this run has finished.
+    """
+
+    def __init__(
+        self,
+        progress: Progress,
+        plan: Plan,
+        tasks: Sequence[Task],
+        done_tasks: Iterable[int],
+        resume: ResumeState | None,
+    ) -> None:
+        """Start with what earlier runs have done: whole tasks, or units of the only task."""
         self.peak_bytes = 0
         self.work_seconds = 0.0
+        self.done = _Done()
         self._progress = progress
-        self._offsets = offsets
-        self._total_bytes = plan.input_bytes
-        self._num_units = plan.num_units
+        self._num_units = plan.num_units if resume is not None else None
         self._sizes = [0, *accumulate(source.num_bytes for source in plan.sources)]
-        self._num_units_done = 0
-        self._done_bytes = self._kept_bytes = 0
-        self._started = 0.0
-        self._next = 0.0
-        self._kept = offsets.counts
-
-    def start(self, last: Unit | None) -> None:
-        """Start the clock: the workers are ready, the work begins behind the `last` unit done."""
+        self._bytes_of = {task.number: task.num_bytes for task in tasks}
+        self._total_bytes = sum(self._bytes_of.values())
+        self._num_tasks_done = 0
+        self._kept = _Done()
+        for number in done_tasks:
+            self._num_tasks_done += 1
+            self._kept.stored_bytes += self._bytes_of[number]
+        if resume is not None:
+            self._kept.add(resume.offsets.counts, resume.num_units)
+            if resume.last is not None:
+                self._kept.stored_bytes = self._position(resume.last, resume.last.stored_end)
+        self._nodes: dict[str, NodeStatus] = {}
+        self._running: dict[int, _TaskProgress] = {}
+        self._lock = Lock()
         self._started = time.monotonic()
-        self._kept = self._offsets.counts
-        if last is not None:
-            self.add(last)
-            self._kept_bytes = self._done_bytes
+        self._next = 0.0
 
-    def add(self, unit: Unit) -> None:
-        """Note that a unit is done, and all before it."""
-        self._num_units_done = unit.index + 1
-        self._done_bytes = self._sizes[unit.source_idx] + unit.stored_end
+    def start(self) -> None:
+        """Start the clock: the workers are ready."""
+        self._started = time.monotonic()
 
-    @property
-    def work_bytes(self) -> int:
-        """How much text was done since the start."""
-        return self._offsets.counts.input_bytes - self._kept.input_bytes
+    def add_unit(self, task: int, finished: Finished) -> None:
+        """Note a finished unit of a task that runs on this machine; from any thread."""
+        unit = finished.unit
+        with self._lock:
+            running = self._running.get(task)
+            if running is None:
+                start = self._position(unit, unit.stored_start)
+                running = self._running[task] = _TaskProgress(start)
+            running.done.add(finished.encoded.counts, 1)
+            running.done.stored_bytes = self._position(unit, unit.stored_end) - running.start
 
-    def tick(self, pids: list[int], *, now: bool = False) -> None:
-        """Show where the job is, unless it was shown just now."""
+    def add_task(self, record: TaskRecord) -> None:
+        """Note a finished task."""
+        counts = list(record.totals.sources.values())
+        text_bytes = sum(each.input_bytes for each in counts)
+        tokens = sum(record.totals.tokens.values())
+        with self._lock:
+            running = self._running.pop(record.task, None)
+        if running is not None:
+            for name in ("text_bytes", "tokens", "documents", "units", "skipped"):
+                setattr(self.done, name, getattr(self.done, name) + getattr(running.done, name))
+        elif record.node:
+            for each in counts:
+                self.done.add(each, 0)
+            self.done.units += record.num_units
+        self._num_tasks_done += 1
+        self.done.stored_bytes += self._bytes_of[record.task]
+        self.peak_bytes = max(self.peak_bytes, record.peak_bytes)
+        node = self._nodes.get(record.node, NodeStatus(record.node))
+        self._nodes[record.node] = replace(
+            node,
+            tasks=node.tasks + 1,
+            text_bytes=node.text_bytes + text_bytes,
+            tokens=node.tokens + tokens,
+            seconds=round(node.seconds + record.seconds, 3),
+        )
+
+    def find_slow(self) -> NodeStatus | None:
+        """Return the node that does far less per core than the others; None if there is none."""
+        seen = [node for node in self._nodes.values() if node.tasks >= _MIN_TASKS and node.rate]
+        slowest = min(seen, key=lambda node: node.rate, default=None)
+        others = [node.rate for node in seen if node is not slowest]
+        if slowest is None or not others or slowest.rate >= _SLOW_SHARE * median(others):
+            return None
+        return slowest
+
+    def tick(self, executor: TaskExecutor, *, now: bool = False) -> None:
+        """Show the state, unless it was shown just now."""
         self.work_seconds = elapsed = time.monotonic() - self._started
         if elapsed < self._next and not now:
             return
         self._next = elapsed + _TICK_SECONDS
-        memory_bytes = tree_bytes(pids)
+        memory_bytes = tree_bytes(executor.pids())
         self.peak_bytes = max(self.peak_bytes, memory_bytes)
-        counts = self._offsets.counts
+        with self._lock:
+            parts = [self._kept, self.done, *(task.done for task in self._running.values())]
+            stored, text, tokens, documents, units = (
+                sum(getattr(part, name) for part in parts)
+                for name in ("stored_bytes", "text_bytes", "tokens", "documents", "units")
+            )
+        node = self.find_slow()
+        slow = None if node is None else f"{node.name} ({format_bytes(node.rate)}/s per core)"
         self._progress.update(
             Status(
                 elapsed_seconds=elapsed,
-                done_bytes=self._done_bytes,
-                kept_bytes=self._kept_bytes,
+                done_bytes=min(stored, self._total_bytes) if self._total_bytes else stored,
+                kept_bytes=self._kept.stored_bytes,
                 total_bytes=self._total_bytes,
-                text_bytes=counts.input_bytes,
-                kept_text_bytes=self._kept.input_bytes,
-                num_units_done=self._num_units_done,
+                text_bytes=text,
+                kept_text_bytes=self._kept.text_bytes,
+                num_units_done=units,
                 num_units=self._num_units,
-                num_tokens=counts.tokens,
+                num_tokens=tokens,
                 kept_tokens=self._kept.tokens,
-                num_documents=counts.documents,
+                num_documents=documents,
                 memory_bytes=memory_bytes,
+                num_tasks_done=self._num_tasks_done,
+                num_tasks=len(self._bytes_of),
+                num_running=executor.num_running,
+                num_retried=executor.num_retried,
+                nodes_alive=executor.nodes_alive,
+                nodes=sorted(self._nodes.values(), key=lambda node: node.name),
+                slow=slow,
             )
         )
+
+    def _position(self, unit: Unit, stored: int) -> int:
+        """Return a position in all inputs, one behind the other, as they are stored."""
+        return self._sizes[unit.source_idx] + stored

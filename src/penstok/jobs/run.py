@@ -1,159 +1,467 @@
-"""The main line, as one function: plan, run, commit, report.
+"""The main line: plan, resume, run tasks, commit.
 
 It does no work itself and prints nothing; each step is a module of its own. The command line and
-the Python interface both call `run_job`.
+the Python interface call `run_job`, `run_part` and `finish_job`.
 """
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
-from penstok.executors import ProcessExecutor
+from penstok.errors import DamageError, UsageError, WriteError
+from penstok.executors.local import LocalExecutor
+from penstok.executors.ray import RayExecutor
+from penstok.executors.ray_nodes import load_ray
 from penstok.inputs.changes import changed_meanwhile, find_changed
-from penstok.inputs.feed import make_feed
-from penstok.jobs.checkpoints import Checkpoints
-from penstok.jobs.distributed import run_by_task
+from penstok.inputs.streams import STANDARD_INPUT
+from penstok.jobs.commit import commit_job, reopen_job, roll_forward, tidy_finished
+from penstok.jobs.conflicts import (
+    JOB,
+    JobFile,
+    claim_output,
+    find_finished,
+    find_manifest,
+    note_part,
+    read_job_file,
+    refuse_lost_lock,
+    refuse_missing_tasks,
+)
 from penstok.jobs.job import prepare
-from penstok.jobs.outcome import Outcome
 from penstok.jobs.progress import Watch
-from penstok.jobs.resume import find_finished, keep_units
-from penstok.output.ledger.lines import Ending
-from penstok.output.ledger.reader import iter_skipped
-from penstok.output.manifest import host_facts, make_manifest
-from penstok.output.offsets import RecordedOffsets
-from penstok.output.store.local import Store, tidy
-from penstok.readers.formats import open_scanner
+from penstok.jobs.resume import (
+    ResumeState,
+    drop_lost_tasks,
+    iter_journals,
+    read_finished_units,
+)
+from penstok.jobs.task import Check, TaskSpec, TaskWork
+from penstok.jobs.tasks import divide_tasks, plan_of_task, tasks_of_part
+from penstok.output.layout import SEGMENTS
+from penstok.output.ledger.journal import FinishedJournal, choose_journals, list_journals
+from penstok.output.ledger.reader import LedgerReader
+from penstok.output.manifest import host_facts
+from penstok.output.store import open_store
+from penstok.output.store.base import TASKS, journal_name
 
 if TYPE_CHECKING:
-    from penstok.jobs.plan import Plan
-    from penstok.jobs.progress import Progress
-    from penstok.jobs.resume import Kept
-    from penstok.jobs.settings import JobSettings
-    from penstok.output.layout import Layout
-    from penstok.output.offsets import Offsets
+    from collections.abc import Callable, Iterable, Sequence
 
-__all__ = ["run_job"]
+    from penstok.executors.base import TaskExecutor
+    from penstok.jobs.commit import JobTotals
+    from penstok.jobs.job import Job
+    from penstok.jobs.progress import Progress
+    from penstok.jobs.settings import JobSettings
+    from penstok.jobs.tasks import Task
+    from penstok.output.ledger.journal import TaskRecord
+    from penstok.output.manifest import Manifest
+    from penstok.output.store.base import HeldLock, OutputStore
+
+__all__ = ["Outcome", "PartOutcome", "finish_job", "run_job", "run_part"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A finished job, and what its user should know about it."""
+
+    manifest: Manifest
+    is_new: bool
+    eot_text: str
+    hints: list[str] = field(default_factory=list)
+    skipped: dict[str, str] = field(default_factory=dict)
+    found_separator: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class PartOutcome:
+    """A finished part of a job, which is not committed by it.
+
+    Attributes:
+        part: Which part, of how many.
+        num_tasks: How many tasks it has.
+        num_kept: How many of them were done before.
+        text_bytes: How much text this run encoded.
+        num_tokens: How many tokens that gave.
+        seconds: How long it took.
+        hints: What would make it faster.
+        num_skipped: How many records this run left out.
+    """
+
+    part: tuple[int, int]
+    num_tasks: int
+    num_kept: int
+    text_bytes: int
+    num_tokens: int
+    seconds: float
+    hints: list[str]
+    num_skipped: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Tasks that were run, and how.
+
+    Attributes:
+        job: As it is recorded in the output.
+        tasks: All tasks that this run was to do.
+        done: Those that were done before, with the names of their journals.
+        resume: Where the only task was resumed; None where each task has its own shards.
+        records: What became of the others.
+    """
+
+    job: JobFile
+    tasks: list[Task]
+    done: dict[int, str]
+    resume: ResumeState | None
+    watch: Watch
+    executor: TaskExecutor
+    records: list[TaskRecord]
 
 
 def run_job(settings: JobSettings, progress: Progress) -> Outcome:
-    """Tokenize: find the inputs, keep what is done, run the workers, commit the output."""
+    """Tokenize: find the inputs, resume what is done, run the rest, commit the output."""
+    started = time.monotonic()
+    if settings.part is not None:
+        raise UsageError(
+            "a part is not a whole job",
+            where="part",
+            next_step="use `penstok.tokenize_part`, then `penstok.finish`",
+        )
+    job = prepare(settings)
+    store = _open(job)
+    finished = None if settings.overwrite else find_finished(store, job.record, job.plan)
+    if finished is not None:
+        tidy_finished(store, finished)
+        return _outcome(job, finished, is_new=False)
+
+    with store.lock() as lock:
+        # Another run may have been killed in the middle of a commit, or have finished just now.
+        completed = roll_forward(store)
+        if completed is not None and _is_of(job, completed):
+            return _outcome(job, completed, is_new=False)
+        if not settings.overwrite:
+            finished = find_finished(store, job.record, job.plan)
+            if finished is not None:
+                return _outcome(job, finished, is_new=False)
+        run = _run_tasks(job, store, lock, progress)
+        _refuse_changed_inputs(store, job, run)
+        chosen = choose_journals(store.iter_names(TASKS))
+        if run.job.is_by_task:
+            refuse_missing_tasks(store, run.job, chosen)
+        refuse_lost_lock(lock, store)
+        manifest = commit_job(
+            store,
+            run.job,
+            _journals(store, run, chosen),
+            lambda totals: _describe_run(job, run, totals, started),
+            overwrite=settings.overwrite,
+            digests=None if run.resume is None else run.resume.digests,
+        )
+    return _outcome(job, manifest, is_new=True, hints=_hints(job, run))
+
+
+def run_part(settings: JobSettings, progress: Progress) -> PartOutcome:
+    """Run the tasks of one part of a job; other parts may run at the same time."""
     started = time.monotonic()
     job = prepare(settings)
-    if settings.is_by_task:
-        return run_by_task(job, progress)
-    layout, plan = job.layout, job.plan
-    finished = None if settings.overwrite else find_finished(settings.folder, job.record, plan)
-    if finished is not None:
-        tidy(layout)
-        return Outcome(
-            finished, is_new=False, eot_text=job.tokenizer.eot_text, skipped=plan.skipped
-        )
-
-    with Store(layout) as store:
-        kept = keep_units(
-            store,
-            layout,
-            job.record,
-            plan,
-            overwrite=settings.overwrite,
-            num_threads=job.num_workers,
-        )
-        plan = plan.divided_by(kept.job.unit_bytes)
-        watch = Watch(progress, plan, kept.offsets)
-        executor = ProcessExecutor(
-            job.worker_spec(),
-            num_workers=job.num_workers,
-            batch_bytes=plan.unit_bytes,
-            priority=settings.priority,
-            lock_file=store.lock_file,
-            feed=make_feed(
-                plan.sources,
-                job.num_workers,
-                plan.unit_bytes,
-                open_scanner=open_scanner,
-                on_error=settings.on_error,
-                give_back=job.gives_back,
-            ),
-        )
-        with progress, executor:
-            _check_before_start(plan, layout, store, executor, kept)
-            if kept.is_finished:
-                store.reopen()
-            with Checkpoints(store, plan.sources, kept, give_back=job.gives_back) as checkpoints:
-                watch.start(kept.last)
-                _do_again(kept, store, executor, watch)
-                for unit in executor.run(
-                    plan.iter_units(kept.start, executor.lengths),
-                    kept.offsets,
-                    lambda: watch.tick(executor.pids()),
-                ):
-                    checkpoints.append(unit)
-                    watch.add(unit.unit)
-                watch.tick(executor.pids(), now=True)
-                _refuse_nothing(store, kept.offsets, plan)
-                _refuse_changed_inputs(plan)
-                run = {
-                    "seconds": round(time.monotonic() - started, 3),
-                    "work_seconds": round(watch.work_seconds, 3),
-                    "work_bytes": watch.work_bytes,
-                    "workers": job.num_workers,
-                    "workers_replaced": executor.num_replaced,
-                    "peak_memory_bytes": watch.peak_bytes,
-                    "resumed": kept.num_units > 0,
-                    "units_kept": kept.num_units - len(kept.damaged),
-                    "engine": job.engine,
-                    "host": host_facts(),
-                }
-                ending = Ending(run, plan.skipped)
-                checkpoints.finish(ending)
-        manifest = make_manifest(
-            job=kept.job,
-            sources=plan.sources,
-            offsets=kept.offsets,
-            digests=checkpoints.digests,
-            ending=ending,
-        )
-        has_skipped = manifest.counts["skipped_records"] > 0
-        skipped = iter_skipped(store.ledger) if has_skipped else ()
-        store.commit(kept.offsets.tokens, manifest.to_json(), skipped)
-    return Outcome(
-        manifest,
-        is_new=True,
-        eot_text=job.tokenizer.eot_text,
-        hints=[*job.hints, *filter(None, [kept.told()])],
-        skipped=plan.skipped,
-        found_separator=plan.found_separator,
+    part = settings.part or (1, 1)
+    store = _open(job)
+    tasks = divide_tasks(job.plan, job.rules.task_bytes)
+    own = [tasks[number] for number in tasks_of_part(len(tasks), *part)]
+    nothing_done = PartOutcome(part, len(own), len(own), 0, 0, 0.0, job.hints)
+    if find_finished(store, job.record, job.plan, is_part=True) is not None:
+        return nothing_done
+    try:
+        run = _run_tasks(job, store, None, progress, part=part)
+    except WriteError:
+        if not _was_finished_by_others(store, job):
+            raise
+        return nothing_done
+    _refuse_changed_inputs(store, job, run)
+    _was_finished_by_others(store, job)
+    done = run.watch.done
+    return PartOutcome(
+        part,
+        len(run.tasks),
+        len(run.done),
+        done.text_bytes,
+        done.tokens,
+        round(time.monotonic() - started, 3),
+        job.hints,
+        done.skipped,
     )
 
 
-def _check_before_start(
-    plan: Plan, layout: Layout, store: Store, executor: ProcessExecutor, kept: Kept
-) -> None:
-    """Compare the engine with the reference on the user's text, and see that the output fits."""
-    num_bytes, num_tokens = executor.check(plan.samples())
-    estimate = plan.estimate_tokens(num_bytes, num_tokens)
-    store.check_room(estimate * layout.token_bytes, adds=kept.is_finished)
-    layout.check_shards(estimate)
+def finish_job(output: str) -> tuple[Manifest, bool]:
+    """Commit a job whose parts are all done; tell whether it was not finished before.
+
+    Raises:
+        DamageError: If a part is missing, or there is no job.
+    """
+    store = open_store(output)
+    finished = find_manifest(store)
+    if store.read(JOB) is None:
+        if finished is not None:
+            tidy_finished(store, finished)
+            return finished, False
+        raise DamageError(
+            "there is no job here to finish",
+            where=store.name,
+            next_step=f"run its parts first: `penstok tokenize INPUT... -o {store.name} "
+            "--part 1/16`",
+        )
+    with store.lock() as lock:
+        if (completed := roll_forward(store)) is not None:
+            return completed, True
+        job, finished = read_job_file(store), find_manifest(store)
+        if finished is not None and (job is None or job.has_made(finished)):
+            # Another run has finished it just now.
+            store.tidy()
+            return finished, False
+        if job is None:
+            raise DamageError(
+                "the job was dropped by another run",
+                where=store.name,
+                next_step="run its parts again",
+            )
+        if not job.is_by_task:
+            raise DamageError(
+                "the job here was not run in parts, and is not finished",
+                where=store.name,
+                next_step="run the command that was started here again: it continues",
+            )
+        chosen = choose_journals(store.iter_names(TASKS))
+        refuse_missing_tasks(store, job, chosen)
+        refuse_lost_lock(lock, store)
+        manifest = commit_job(
+            store,
+            job,
+            lambda: iter_journals(store, chosen, job.digest),
+            _describe_parts,
+            overwrite=False,
+        )
+        return manifest, True
 
 
-def _do_again(kept: Kept, store: Store, executor: ProcessExecutor, watch: Watch) -> None:
-    """Make recorded units anew whose tokens are not what was written."""
-    executor.expect(kept.last)
-    places = RecordedOffsets()
-    units = places.iter_units(kept.damaged)
-    for unit in executor.run(units, places, lambda: watch.tick(executor.pids())):
-        places.check(unit)
-    store.sync(places.files, give_back=False)
+def _open(job: Job) -> OutputStore:
+    """Refuse what cannot be divided into tasks; then open the output."""
+    if job.settings.executor == "ray":
+        load_ray()
+    is_piped = STANDARD_INPUT in [source.path for source in job.plan.sources]
+    if is_piped and job.settings.is_by_task:
+        raise UsageError(
+            "distributed jobs cannot read standard input",
+            where=f"INPUT `{STANDARD_INPUT}`",
+            next_step="write it to a file first, or choose a folder of this machine as `-o`",
+        )
+    return open_store(str(job.settings.output))
 
 
-def _refuse_nothing(store: Store, offsets: Offsets, plan: Plan) -> None:
-    if offsets.counts.documents == 0:
-        store.clear()
-        raise plan.nothing_found(offsets.counts.empty_documents)
+def _run_tasks(
+    job: Job,
+    store: OutputStore,
+    lock: HeldLock | None,
+    progress: Progress,
+    part: tuple[int, int] | None = None,
+) -> _Run:
+    """Claim the output, find out what is done, and run the tasks that are not."""
+    plan, extended = job.plan, _find_extended(store, job)
+    record = job.record if extended is None else LedgerReader(store.path / SEGMENTS).job
+    described = JobFile.of_plan(record, plan, len(divide_tasks(plan, job.rules.task_bytes)))
+    job_file = claim_output(
+        store, described, plan, overwrite=job.settings.overwrite, is_alone=lock is not None
+    )
+    plan = plan.divided_by(job_file.job.unit_bytes)
+    tasks, done, resume = divide_tasks(plan, job.rules.task_bytes), dict[int, str](), None
+    if part is not None:
+        note_part(store, part)
+        tasks = [tasks[number] for number in tasks_of_part(len(tasks), *part)]
+    if job_file.is_by_task:
+        done = choose_journals(store.iter_names(TASKS))
+        if part is None:
+            drop_lost_tasks(store, job.layout, done, job_file.digest)
+        numbers = {task.number for task in tasks}
+        done = {number: name for number, name in done.items() if number in numbers}
+    else:
+        resume = _find_resume_state(store, job, is_extended=extended is not None)
+    watch = Watch(progress, plan, tasks, done, resume)
+    executor = _make_executor(job, job_file, lock, watch)
+    run = _Run(job_file, tasks, done, resume, watch, executor, [])
+    todo = [task for task in tasks if task.number not in done]
+    if todo:
+        works = (TaskWork(task, plan_of_task(plan, task), resume) for task in todo)
+        with progress, executor:
+            samples = plan.samples()
+            small = replace(plan, sources=[unit.source for unit in samples], skipped={})
+            checked = executor.check(Check(samples, small), plan.sources)
+            tokens = plan.estimate_tokens(*checked)
+            reused = [] if extended is None else extended.files()
+            store.check_room(tokens * job.layout.token_bytes, reused)
+            job.layout.check_shards(tokens)
+            if extended is not None:
+                reopen_job(store, extended)
+            watch.start()
+            for task_record in executor.run(works, lambda: watch.tick(executor)):
+                watch.add_task(task_record)
+                # With many tasks their journals are read again; one has all that is needed.
+                run.records[:] = [task_record]
+            watch.tick(executor, now=True)
+    return run
 
 
-def _refuse_changed_inputs(plan: Plan) -> None:
-    changed = find_changed(plan.sources)
-    if changed is not None:
-        raise changed_meanwhile(changed)
+def _find_extended(store: OutputStore, job: Job) -> Manifest | None:
+    """Return the finished job to which inputs were added; None if there is none."""
+    if job.settings.overwrite or job.settings.is_by_task:
+        return None
+    return find_manifest(store)
+
+
+def _find_resume_state(store: OutputStore, job: Job, *, is_extended: bool) -> ResumeState:
+    """Find the units that are done of a job that is one task."""
+    layout, num_threads = job.layout, job.num_workers
+    if is_extended:
+        path = store.path / SEGMENTS
+        return read_finished_units(path, layout.finished_path, layout.token_bytes, num_threads)
+    path = store.path / journal_name(0, None)
+    if not path.exists():
+        return ResumeState()
+    layout = replace(layout, work=journal_name(0, None).removesuffix(".jsonl"))
+    return read_finished_units(path, layout.partial_path, layout.token_bytes, num_threads)
+
+
+def _make_executor(
+    job: Job, job_file: JobFile, lock: HeldLock | None, watch: Watch
+) -> TaskExecutor:
+    settings, is_by_task = job.settings, job_file.is_by_task
+    spec = TaskSpec(
+        job.worker_spec(),
+        str(settings.output),
+        job_file.job,
+        job_file.digest,
+        settings.priority,
+        num_workers=1 if is_by_task else job.num_workers,
+        lock_file=None if is_by_task or lock is None else lock.file,
+    )
+    if settings.executor == "ray":
+        return RayExecutor(
+            spec,
+            address=settings.ray_address,
+            memory_bytes=settings.memory_bytes,
+            max_running=settings.workers,
+        )
+    num_threads = job.num_workers if is_by_task else 1
+    return LocalExecutor(spec, num_threads, job.num_workers, watch.add_unit)
+
+
+def _journals(
+    store: OutputStore, run: _Run, chosen: dict[int, str]
+) -> Callable[[], Iterable[FinishedJournal]]:
+    """Return what opens the journals of all tasks, in order."""
+    if run.job.is_by_task:
+        return lambda: iter_journals(store, chosen, run.job.digest)
+    name = journal_name(0, None)
+    journal = FinishedJournal(
+        run.records[0], f"{store.name}/{name}", lambda: store.iter_lines(name)
+    )
+    return lambda: [journal]
+
+
+def _refuse_changed_inputs(store: OutputStore, job: Job, run: _Run) -> None:
+    """Refuse inputs that changed while their tasks ran, and forget those tasks."""
+    sources, tasks = job.plan.sources, run.tasks
+    inputs = range(tasks[0].first_source, tasks[-1].last_source + 1) if tasks else range(0)
+    changed = [idx for idx in inputs if find_changed([sources[idx]]) is not None]
+    if not changed:
+        return
+    spoilt = {
+        task.number
+        for task in tasks
+        if any(task.first_source <= idx <= task.last_source for idx in changed)
+    }
+    journals = list_journals(store.iter_names(TASKS))
+    store.delete([name for task, name in journals if task in spoilt])
+    raise changed_meanwhile(sources[changed[0]])
+
+
+def _was_finished_by_others(store: OutputStore, job: Job) -> bool:
+    """Tell whether others ran the same tasks and committed the job; leave nothing of ours then."""
+    if store.read(JOB) is not None:
+        return False
+    if find_finished(store, job.record, job.plan, is_part=True) is None:
+        return False
+    store.tidy()
+    return True
+
+
+def _is_of(job: Job, manifest: Manifest) -> bool:
+    return JobFile.of_plan(job.record, job.plan, 0).has_made(manifest)
+
+
+def _outcome(job: Job, manifest: Manifest, *, is_new: bool, hints: Sequence[str] = ()) -> Outcome:
+    return Outcome(
+        manifest,
+        is_new=is_new,
+        eot_text=job.tokenizer.eot_text,
+        hints=list(hints),
+        skipped=job.plan.skipped,
+        found_separator=job.plan.found_separator if is_new else True,
+    )
+
+
+def _describe_run(job: Job, run: _Run, totals: JobTotals, started: float) -> dict[str, Any]:
+    """Say how a job ran, for the manifest."""
+    watch, resume = run.watch, run.resume or ResumeState()
+    facts = {
+        "seconds": round(time.monotonic() - started, 3),
+        "work_seconds": round(watch.work_seconds, 3),
+        "work_bytes": watch.done.text_bytes,
+        "workers": run.executor.num_cores,
+        "peak_memory_bytes": watch.peak_bytes,
+        "resumed": bool(run.done) or resume.num_units > 0,
+        "units_kept": resume.num_units - len(resume.damaged),
+        "host": host_facts(),
+        **totals.facts(),
+    }
+    if run.job.is_by_task:
+        facts |= {
+            "executor": job.settings.executor,
+            "tasks": len(run.tasks),
+            "tasks_kept": len(run.done),
+            "tasks_retried": run.executor.num_retried,
+        }
+    return facts
+
+
+def _describe_parts(totals: JobTotals) -> dict[str, Any]:
+    """Say how the parts of a job ran, for the manifest."""
+    return {
+        "seconds": round(totals.seconds, 3),
+        "work_seconds": round(totals.seconds, 3),
+        "work_bytes": totals.offsets.counts.input_bytes,
+        "workers": 1,
+        "executor": "parts",
+        "tasks": totals.num_tasks,
+        "tasks_kept": 0,
+        "tasks_retried": 0,
+        "peak_memory_bytes": totals.peak_bytes,
+        "resumed": False,
+        "units_kept": 0,
+        "host": host_facts(),
+        **totals.facts(),
+    }
+
+
+def _hints(job: Job, run: _Run) -> list[str]:
+    """Say what would make the next run faster, and what had to be repeated."""
+    hints = [*job.hints, *(run.resume.hints() if run.resume is not None else [])]
+    slow, cores, num_tasks = run.watch.find_slow(), run.executor.num_cores, len(run.tasks)
+    if slow is not None:
+        hints.append(f"node {slow.name} was slow: check its disk and network")
+    if run.job.is_by_task and num_tasks < cores:
+        size = job.plan.input_bytes // cores // job.plan.unit_bytes * job.plan.unit_bytes >> 20
+        if size:
+            hints.append(
+                f"{num_tasks} tasks for {cores} cores: `--task-size {size}MiB` uses them all"
+            )
+    return hints

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from penstok.errors import UsageError
 from penstok.storage import is_url
-from penstok.types import EotPlace, InputFormat, InvalidUtf8, OnError
+from penstok.types import (
+    MAX_SEPARATOR_BYTES,
+    TEXT_RULES_VERSION,
+    EotPlace,
+    InputFormat,
+    InvalidUtf8,
+    OnError,
+    Priority,
+    TextRules,
+)
 
 if TYPE_CHECKING:
     from penstok.types import DocumentRule
@@ -21,11 +30,9 @@ __all__ = ["JobSettings", "parse_output", "parse_part", "settings_differences"]
 DocsBy = Literal["auto", "separator", "line", "file"]
 EngineChoice = Literal["auto", "kernel", "fastokens", "tiktoken", "tokenizers", "sentencepiece"]
 FormatChoice = Literal["auto", InputFormat]
-Priority = Literal["low", "normal"]
 Dtype = Literal["auto", "uint16", "uint32"]
 ExecutorChoice = Literal["local", "ray"]
 
-_MAX_SEPARATOR_BYTES = 1 << 14
 _CHOICES: dict[str, Any] = {
     "input_format": FormatChoice,
     "docs_by": DocsBy,
@@ -179,35 +186,39 @@ class JobSettings:
                 where="--doc-separator",
                 next_step="pass text, such as `--doc-separator '<|endoftext|>'`",
             ) from error
-        if not 0 < size <= _MAX_SEPARATOR_BYTES:
+        if not 0 < size <= MAX_SEPARATOR_BYTES:
             raise UsageError(
                 f"a separator of {size} bytes cannot be used",
                 where="--doc-separator",
-                next_step=f"pass 1 to {_MAX_SEPARATOR_BYTES} bytes, or `--docs-by file`",
+                next_step=f"pass 1 to {MAX_SEPARATOR_BYTES} bytes, or `--docs-by file`",
             )
 
-    def shaping(self, rule: DocumentRule, task_bytes: int | None = None) -> dict[str, Any]:
-        """Return what shapes the output's bytes.
+    def text_rules(
+        self, rule: DocumentRule, tokenizer: str, dtype: Literal["uint16", "uint32"]
+    ) -> TextRules:
+        """Return what shapes the output's bytes; the size of tasks is chosen later.
 
         Args:
-            rule: How the documents were told apart.
-            task_bytes: The size of a task, where tasks make the shards.
+            rule: How documents are told apart, once the inputs were read.
+            tokenizer: Its fingerprint.
+            dtype: The type of a token.
         """
-        return {
-            # Raised when a rule in `readers` that shapes the bytes changes.
-            "text_rules": 2,
-            "text_key": self.text_key,
-            "docs_by": rule.kind,
-            "doc_separator": rule.separator.decode() if rule.kind == "separator" else None,
-            "strip": self.strip,
-            "eot": self.eot,
-            "val_fraction": self.val_fraction,
-            "seed": self.seed,
-            "shard_tokens": self.shard_tokens,
-            "invalid_utf8": self.invalid_utf8,
-            "limit_bytes": self.limit_bytes,
-            **({} if task_bytes is None else {"task_bytes": task_bytes}),
-        }
+        return TextRules(
+            tokenizer=tokenizer,
+            dtype=dtype,
+            text_rules=TEXT_RULES_VERSION,
+            text_key=self.text_key,
+            docs_by=rule.kind,
+            doc_separator=rule.separator.decode() if rule.kind == "separator" else None,
+            strip=self.strip,
+            eot=self.eot,
+            val_fraction=self.val_fraction,
+            seed=self.seed,
+            shard_tokens=self.shard_tokens,
+            invalid_utf8=self.invalid_utf8,
+            limit_bytes=self.limit_bytes,
+            task_bytes=self.task_bytes,
+        )
 
 
 def parse_output(text: str) -> Path | str:

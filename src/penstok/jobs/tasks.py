@@ -69,8 +69,8 @@ def choose_task_bytes(plan: Plan) -> int:
     return -(-wanted // plan.unit_bytes) * plan.unit_bytes
 
 
-def divide_tasks(plan: Plan, task_bytes: int) -> list[Task]:
-    """Divide a plan into tasks of about `task_bytes` of input as it is stored.
+def divide_tasks(plan: Plan, task_bytes: int | None) -> list[Task]:
+    """Divide a plan into tasks of about `task_bytes` of input as it is stored; one if that is None.
 
     An input that is larger is divided evenly, at the borders of units; smaller ones are taken
     together. One that cannot be entered in the middle stays whole.
@@ -78,6 +78,8 @@ def divide_tasks(plan: Plan, task_bytes: int) -> list[Task]:
     Raises:
         UsageError: If there would be too many, or where one ends depends on what is in another.
     """
+    if task_bytes is None:
+        return [Task(0, 0, 0, len(plan.sources) - 1, UNKNOWN_END, UNKNOWN_END, plan.input_bytes)]
     _refuse_limited_streams(plan)
     tasks: list[Task] = []
     for piece in _iter_pieces(plan, task_bytes):
@@ -103,9 +105,12 @@ def divide_tasks(plan: Plan, task_bytes: int) -> list[Task]:
 
 def plan_of_task(plan: Plan, task: Task) -> Plan:
     """Return the part of a plan that one task needs: its inputs, and what the limit leaves."""
+    if task.stop == UNKNOWN_END and task.number == 0:
+        return plan
     return replace(
         plan,
         sources=plan.sources[task.first_source : task.last_source + 1],
+        first_source=task.first_source,
         skipped={},
         limit_bytes=None if task.left_bytes == UNKNOWN_END else max(task.left_bytes, 0),
     )

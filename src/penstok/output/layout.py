@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "JOB",
-    "LEDGER",
     "MANIFEST",
     "MAX_SHARDS",
     "SEGMENTS",
@@ -35,7 +34,6 @@ __all__ = [
 ]
 
 JOB = "job.jsonl"
-LEDGER = "ledger.jsonl"
 MANIFEST = "manifest.json"
 SEGMENTS = "segments.jsonl"
 SKIPPED = "skipped.jsonl"
@@ -152,6 +150,11 @@ class Layout:
         if self.shard_tokens is None:
             return num_tokens
         return min(num_tokens - shard * self.shard_tokens, self.shard_tokens)
+
+    def iter_shards(self, split: Split, num_tokens: int) -> Iterator[tuple[int, int]]:
+        """Yield the number of each file of a split of `num_tokens`, and its tokens."""
+        for idx in range(self.num_shards(split, num_tokens)):
+            yield self.first_shard + idx, self.shard_size(split, num_tokens, idx)
 
     def check_shards(self, num_tokens: int) -> None:
         """Refuse so many shards that their names would no longer sort in order."""

@@ -19,7 +19,7 @@ import msgspec
 import xxhash
 
 from penstok.errors import DamageError
-from penstok.output.layout import JOB, LEDGER, MANIFEST, WORK, Layout
+from penstok.output.layout import JOB, MANIFEST, WORK, Layout
 from penstok.types import SPLITS, Split, TokenizerRecord
 
 if TYPE_CHECKING:
@@ -148,8 +148,7 @@ class Manifest:
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            records = [folder / WORK / name for name in (LEDGER, JOB)]
-            is_unfinished = any(record.exists() for record in records)
+            is_unfinished = (folder / WORK / JOB).exists()
             raise DamageError(
                 "the job here is not finished"
                 if is_unfinished
@@ -201,11 +200,11 @@ def make_manifest(
         files = [
             FileRecord(
                 layout.file_name(split, shard),
-                layout.shard_size(split, total, shard) * layout.token_bytes,
-                layout.shard_size(split, total, shard),
+                num_tokens * layout.token_bytes,
+                num_tokens,
                 digests.of(split, shard),
             )
-            for shard in range(layout.num_shards(split, total))
+            for shard, num_tokens in layout.iter_shards(split, total)
         ]
         splits[split] = SplitRecord(offsets.documents[split], total, files)
     counts = asdict(offsets.counts)

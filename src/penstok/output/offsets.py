@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 
     from penstok.types import Encoded, Finished, Unit
 
-__all__ = ["GivesPlaces", "Offsets", "RecordedOffsets", "TaskTotals"]
+__all__ = ["AssignsOffsets", "Offsets", "RecordedOffsets", "TaskTotals"]
 
 
 # Of an input, in the manifest; `skipped.jsonl` has all.
 _MAX_REASONS = 3
+_NO_COUNTS = Counts()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +49,8 @@ class TaskTotals:
     open_special: bool
 
 
-class GivesPlaces(Protocol):
-    """Gives a unit its place, once it is known how many tokens it has."""
+class AssignsOffsets(Protocol):
+    """Assigns offsets to a unit once it is known how many tokens it has."""
 
     def grant(self, unit: Unit, encoded: Encoded) -> Grant:
         """Say where the unit's tokens go."""
@@ -63,7 +64,7 @@ class Offsets:
         self.tokens: dict[Split, int] = dict.fromkeys(SPLITS, 0)
         self.documents: dict[Split, int] = dict.fromkeys(SPLITS, 0)
         self.counts = Counts()
-        self._source_counts: list[Counts] = []
+        self._source_counts: dict[int, Counts] = {}
         self._reasons: dict[int, list[str]] = {}
         self._open_split: Split = "train"
         self._open_special = False
@@ -102,9 +103,7 @@ class Offsets:
 
     def _add_counts(self, source_idx: int, counts: Counts) -> None:
         self.counts += counts
-        while len(self._source_counts) <= source_idx:
-            self._source_counts.append(Counts())
-        self._source_counts[source_idx] += counts
+        self._source_counts[source_idx] = self.of_source(source_idx) + counts
 
     def add_task(self, totals: TaskTotals) -> None:
         """Add what a whole task came to; tasks must come in order."""
@@ -131,7 +130,7 @@ class Offsets:
         return TaskTotals(
             tokens=dict(self.tokens),
             documents=dict(self.documents),
-            sources=dict(enumerate(self._source_counts)),
+            sources=dict(self._source_counts),
             reasons=dict(self._reasons),
             carried_special=carried_special,
             open_split=self._last_open,
@@ -140,8 +139,7 @@ class Offsets:
 
     def of_source(self, source_idx: int) -> Counts:
         """Return what was seen in one input."""
-        known = self._source_counts
-        return known[source_idx] if source_idx < len(known) else Counts()
+        return self._source_counts.get(source_idx, _NO_COUNTS)
 
     def reasons_of(self, source_idx: int) -> list[str]:
         """Return why the first records of an input were skipped, and where they are."""

@@ -33,7 +33,9 @@ _NO_ETAG = '"00000000000000000000000000000000"'
 
 
 class S3Lock:
-    """The lock of an object folder, held inside one `with`."""
+    """The lock of an object folder, held inside one `with`; there is no file to inherit."""
+
+    file: int | None = None
 
     def __init__(
         self,

@@ -24,8 +24,8 @@ from penstok.worker.memory import num_cores, tree_bytes
 
 if TYPE_CHECKING:
     from penstok.jobs.progress import Progress
-    from penstok.jobs.settings import Priority
     from penstok.training.sampling import Sample
+    from penstok.types import Priority
 
 __all__ = ["Order", "TrainerProcess", "TrainingWatch"]
 

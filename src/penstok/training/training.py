@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from penstok.errors import ConflictError, EngineError, InputError, UsageError
 from penstok.inputs.changes import find_changed
-from penstok.jobs.plan import make_plan
-from penstok.output.store.local import write_file
+from penstok.jobs.plan import make_plan, nothing_found
+from penstok.output.store.folder import write_file
 from penstok.tokenizers import ByteLevel, load_tokenizer
 from penstok.tokenizers.vocabulary import PATTERNS
 from penstok.training.process import Order, TrainerProcess, TrainingWatch
@@ -116,7 +116,7 @@ def train_tokenizer(settings: TrainingSettings, progress: Progress) -> Trained:
             trainer.send(texts)
             watch.tick(trainer)
         if not sample.text_bytes:
-            raise plan.nothing_found(sample.counts.empty_documents)
+            raise nothing_found(plan.sources, sample.counts.empty_documents)
         result = trainer.finish(watch)
     _refuse_changed_inputs(plan)
     content = str(result["tokenizer"])

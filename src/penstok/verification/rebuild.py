@@ -33,7 +33,7 @@ from penstok.readers.formats import FORMATS
 from penstok.readers.probe import probe_recorded_source
 from penstok.types import Finished, Grant
 from penstok.verification.manifests import format_of, job_of_manifest, manifest_of_ledger
-from penstok.verification.rerun import default_unit_bytes, make_executor, rule_of_job
+from penstok.verification.rerun import default_unit_bytes, make_executor, rules_of_job
 from penstok.verification.salvage import find_unit_bytes, salvage_sources, salvage_units
 
 if TYPE_CHECKING:
@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from penstok.jobs.progress import Progress
     from penstok.jobs.tasks import Task
     from penstok.output.ledger.lines import UnitLine
-    from penstok.output.store.local import Store
+    from penstok.output.store.base import HeldLock
+    from penstok.output.store.folder import FolderStore
     from penstok.types import Encoded, JobRecord, Source, Unit
     from penstok.verification.look import VerifySettings
 
@@ -67,7 +68,9 @@ class _Replay:
         return self._offsets.grant(unit, encoded)
 
 
-def rebuild_ledger(store: Store, settings: VerifySettings, progress: Progress) -> int:
+def rebuild_ledger(
+    store: FolderStore, lock: HeldLock, settings: VerifySettings, progress: Progress
+) -> int:
     """Write the ledger anew; return how many units were encoded for it.
 
     Raises:
@@ -84,7 +87,7 @@ def rebuild_ledger(store: Store, settings: VerifySettings, progress: Progress) -
     plan = Plan(
         sources,
         skipped,
-        rule_of_job(job),
+        rules_of_job(job).document_rule,
         found_separator=False,
         unit_bytes=job.unit_bytes,
         limit_bytes=job.settings.get("limit_bytes"),
@@ -110,7 +113,7 @@ def rebuild_ledger(store: Store, settings: VerifySettings, progress: Progress) -
         engine="auto",
         workers=settings.workers,
         memory_bytes=settings.memory_bytes,
-        lock_file=store.lock_file,
+        lock_file=lock.file,
     )
     meter = Meter(progress, num_lost * job.unit_bytes, num_lost)
     with progress, executor:
@@ -118,7 +121,7 @@ def rebuild_ledger(store: Store, settings: VerifySettings, progress: Progress) -
         done = executor.run(lost, _Replay(salvaged()), lambda: meter.tick(executor.pids()))
         units = (_finished(unit, line, done, meter) for unit, line in salvaged())
         lines = _iter_lines(job, plan, units, Ending(manifest.run, skipped))
-        store.write_segments(lines, lambda path: _refuse_misfit(path, folder))
+        store.write_lines(SEGMENTS, lines, lambda path: _refuse_misfit(path, folder))
     return num_lost
 
 

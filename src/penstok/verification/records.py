@@ -11,10 +11,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from penstok.errors import DamageError
-from penstok.output.layout import MANIFEST, SEGMENTS, SKIPPED, WORK, Layout, is_own_name
+from penstok.output.layout import JOB, MANIFEST, SEGMENTS, SKIPPED, WORK, Layout, is_own_name
 from penstok.output.ledger.reader import LedgerReader, lists_skipped
 from penstok.output.manifest import Manifest
-from penstok.output.store.local import is_unfinished
 from penstok.storage.object_paths import ObjectPath, output_path
 from penstok.types import SPLITS, Finished, Grant, JobRecord, Source, Unit
 from penstok.verification.findings import Finding
@@ -116,7 +115,7 @@ def refuse_unfinished(folder: OutputPath) -> None:
     """
     if not any((folder / name).exists() for name in (MANIFEST, SEGMENTS)):
         Manifest.load(folder)
-    if not (folder / MANIFEST).exists() and is_unfinished(folder):
+    if not (folder / MANIFEST).exists() and (folder / WORK / JOB).exists():
         raise DamageError(
             "the job here is not finished",
             where=str(folder),

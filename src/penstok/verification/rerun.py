@@ -6,15 +6,13 @@ It decides nothing about what they do. `proof` lets them compare, `restore` lets
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-import msgspec
 import psutil
 
 from penstok.engines import choose_engine, engine_needs, name_reference
 from penstok.errors import DamageError, UsageError
-from penstok.executors import ProcessExecutor
+from penstok.executors.processes import ProcessExecutor
 from penstok.inputs.feed import make_feed
 from penstok.jobs.plan import input_needs
 from penstok.jobs.settings import JobSettings
@@ -23,7 +21,7 @@ from penstok.readers.formats import open_scanner
 from penstok.storage import REMOTE_BYTES, is_url
 from penstok.storage.object_paths import OPEN_OBJECT_BYTES
 from penstok.tokenizers import load_recorded_tokenizer
-from penstok.types import DocumentRule, EotPlace, InvalidUtf8, MemoryNeeds
+from penstok.types import MemoryNeeds, TextRules
 from penstok.worker.memory import divide_memory
 from penstok.worker.worker import WorkerSpec
 
@@ -35,26 +33,7 @@ if TYPE_CHECKING:
     from penstok.tokenizers import Tokenizer
     from penstok.types import JobRecord, Source
 
-__all__ = ["default_unit_bytes", "make_executor", "rule_of_job"]
-
-_TEXT_RULES = 2
-
-
-@dataclass(frozen=True, slots=True)
-class _Shaping:
-    """What shapes the bytes, as it must stand in a record."""
-
-    text_rules: int
-    text_key: str
-    docs_by: Literal["separator", "line", "file", "record"]
-    doc_separator: str | None
-    strip: bool
-    eot: EotPlace
-    val_fraction: float
-    seed: int
-    shard_tokens: int | None
-    invalid_utf8: InvalidUtf8
-    limit_bytes: int | None
+__all__ = ["default_unit_bytes", "make_executor", "rules_of_job"]
 
 
 def default_unit_bytes() -> int:
@@ -62,18 +41,16 @@ def default_unit_bytes() -> int:
     return JobSettings(inputs=("any",)).unit_bytes
 
 
-def rule_of_job(job: JobRecord) -> DocumentRule:
-    """Return how the documents of a recorded job were told apart.
+def rules_of_job(job: JobRecord) -> TextRules:
+    """Return what shaped the bytes of a recorded job.
 
     Raises:
         DamageError: If its settings make no sense.
     """
-    settings = _settings(job)
-    if settings.docs_by == "separator":
-        return DocumentRule("separator", (settings.doc_separator or "").encode())
-    if job.settings["docs_by"] == "record":
-        return DocumentRule("record")
-    return DocumentRule("line", b"\n") if settings.docs_by == "line" else DocumentRule("file")
+    try:
+        return TextRules.from_settings(job.settings)
+    except ValueError as error:
+        raise _senseless(f"the recorded settings make no sense: {error}") from error
 
 
 def make_executor(
@@ -102,7 +79,7 @@ def make_executor(
     Raises:
         DamageError: If the record makes no sense, or its tokenizer is not known.
     """
-    settings = _settings(job)
+    rules = rules_of_job(job)
     tokenizer = _load_tokenizer(job)
     wanted = name_reference(tokenizer) if engine == "reference" else engine
     chosen, _ = choose_engine(wanted, tokenizer)
@@ -118,17 +95,10 @@ def make_executor(
     spec = WorkerSpec(
         tokenizer=tokenizer,
         engine=chosen,
-        rule=rule_of_job(job),
-        eot=settings.eot,
-        val_fraction=settings.val_fraction,
-        seed=settings.seed,
-        strip=settings.strip,
-        text_key=settings.text_key,
+        rules=rules,
         # What was a bad record then is one now, and was left out or stopped the job.
         on_error="skip",
-        invalid_utf8=settings.invalid_utf8,
-        dtype=job.dtype,
-        block_bytes=settings.block_bytes,
+        block_bytes=JobSettings(inputs=("any",)).block_bytes,
         layout=layout,
         share=share,
         give_back=give_back,
@@ -157,28 +127,6 @@ def _output_needs(layout: Layout) -> list[MemoryNeeds]:
         return []
     reading_bytes = REMOTE_BYTES + REMOTE_READ_BYTES + OPEN_OBJECT_BYTES
     return [MemoryNeeds(REMOTE_BYTES, reading_bytes)]
-
-
-def _settings(job: JobRecord) -> JobSettings:
-    """Check the recorded settings as if a user had typed them."""
-    try:
-        shaping = msgspec.convert(job.settings, _Shaping)
-        if shaping.text_rules != _TEXT_RULES:
-            raise _senseless(f"text rules {shaping.text_rules} are of another version of penstok")
-        known: dict[str, Any] = {
-            name: getattr(shaping, name)
-            for name in ("strip", "eot", "val_fraction", "seed", "shard_tokens", "invalid_utf8")
-        }
-        return JobSettings(
-            inputs=("as recorded",),
-            doc_separator=shaping.doc_separator,
-            docs_by="auto" if shaping.docs_by == "record" else shaping.docs_by,
-            text_key=shaping.text_key,
-            limit_bytes=shaping.limit_bytes,
-            **known,
-        )
-    except (UsageError, ValueError) as error:
-        raise _senseless(f"the recorded settings make no sense: {error}") from error
 
 
 def _load_tokenizer(job: JobRecord) -> Tokenizer:

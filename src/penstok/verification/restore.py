@@ -14,13 +14,16 @@ from typing import TYPE_CHECKING
 from penstok.errors import ConflictError, DamageError, UsageError
 from penstok.faults import fault_point
 from penstok.inputs.changes import refuse_changed
+from penstok.jobs.commit import roll_forward
 from penstok.jobs.progress import Meter
-from penstok.output.layout import SEGMENTS, Layout
+from penstok.output.layout import MANIFEST, SEGMENTS, SKIPPED, Layout
 from penstok.output.ledger.reader import LedgerReader, iter_skipped
 from penstok.output.manifest import Manifest
 from penstok.output.offsets import RecordedOffsets
-from penstok.output.store.local import Store
+from penstok.output.store.base import TASKS, has_progress
+from penstok.output.store.folder import FolderStore
 from penstok.storage.object_paths import ObjectPath, mending_step
+from penstok.types import SPLITS
 from penstok.verification.findings import Report
 from penstok.verification.look import pick_units, verify_output
 from penstok.verification.manifests import job_of_manifest, manifest_of_ledger
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from penstok.jobs.progress import Progress
+    from penstok.output.store.base import HeldLock
     from penstok.types import Source, Split
     from penstok.verification.look import VerifySettings
 
@@ -57,25 +61,25 @@ def repair_output(settings: VerifySettings, progress: Progress) -> Report:
             next_step=mending_step(folder),
         )
     refuse_unfinished(folder)
-    layout = _find_layout(folder)
-    with Store(layout) as store:
-        if store.has_units:
+    store = FolderStore(str(folder))
+    with store.lock() as lock:
+        roll_forward(store)
+        layout = _find_layout(folder)
+        if has_progress(store):
             raise ConflictError(
                 "another job is unfinished here",
-                where=str(store.ledger),
+                where=str(folder / TASKS),
                 next_step="run the command that was started here again, then this one",
             )
-        if not store.is_repairing:
-            store.clear()
         before, num_lost = Report(folder), 0
         if not _is_whole(folder / SEGMENTS):
             check_records(folder, before, Random(0), sample_size=0, is_quick=False)
-            num_lost = rebuild_ledger(store, settings, progress)
+            num_lost = rebuild_ledger(store, lock, settings, progress)
         everything = replace(settings, full=True, source=False)
         found = verify_output(everything, progress, taken_aside=True)
         _refuse_irregular(layout, found.damaged_files)
         with progress:
-            _mend(store, layout, settings, found, progress)
+            _mend(store, lock, layout, settings, found, progress)
         report = verify_output(settings, progress, also=found.damaged)
     ledger = [finding for finding in before.findings if finding.kind == "ledger"]
     report.mended = ledger + [finding for finding in found.findings if finding.is_repairable]
@@ -124,32 +128,36 @@ def _is_whole(path: Path) -> bool:
 
 
 def _mend(
-    store: Store, layout: Layout, settings: VerifySettings, found: Report, progress: Progress
+    store: FolderStore,
+    lock: HeldLock,
+    layout: Layout,
+    settings: VerifySettings,
+    found: Report,
+    progress: Progress,
 ) -> None:
     """Write what is damaged: files are taken aside first and get their names back last."""
     ledger = store.folder / SEGMENTS
     manifest, _ = manifest_of_ledger(ledger)
-    files = sorted(found.damaged_files)
+    files = {layout.file_name(*file): file for file in sorted(found.damaged_files)}
     sources = _check_inputs(ledger, found.damaged) if found.damaged else []
     if files:
         store.take_aside(files)
     if "skipped" in found.kinds:
-        store.write_skipped(iter_skipped(ledger))
+        store.write_lines(SKIPPED, (line.encode() for line in iter_skipped(ledger)))
     if "manifest" in found.kinds:
         # Before the tokens: what is found here after a kill is a job that says what it lacks.
-        store.write_manifest(manifest.to_json())
+        store.write(MANIFEST, manifest.to_json().encode())
     if found.damaged:
-        _encode_again(store, layout, settings, found.damaged, sources, progress)
-        written = {file for file in files if layout.partial_path(*file).exists()}
-        store.sync(written, give_back=False)
+        _encode_again(store, lock, layout, settings, found.damaged, sources, progress)
         fault_point("damaged units written")
     if files or store.is_repairing:
-        tokens: dict[Split, int] = {split: each.tokens for split, each in manifest.splits.items()}
-        store.put_back(files, tokens)
+        sizes = {file.path: file.bytes for split in SPLITS for file in manifest.splits[split].files}
+        store.put_back({name: sizes[name] for name in files})
 
 
 def _encode_again(
-    store: Store,
+    store: FolderStore,
+    lock: HeldLock,
     layout: Layout,
     settings: VerifySettings,
     damaged: Sequence[int],
@@ -165,7 +173,7 @@ def _encode_again(
         engine="auto",
         workers=settings.workers,
         memory_bytes=settings.memory_bytes,
-        lock_file=store.lock_file,
+        lock_file=lock.file,
     )
     places = RecordedOffsets()
     units = places.iter_units(pick_units(reader.iter_units(), damaged))

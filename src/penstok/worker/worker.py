@@ -44,13 +44,11 @@ if TYPE_CHECKING:
     from penstok.readers.base import Reader
     from penstok.tokenizers import Tokenizer
     from penstok.types import (
-        DocumentRule,
-        EotPlace,
         Grant,
-        InvalidUtf8,
         OnError,
         Segment,
         Split,
+        TextRules,
         Unit,
     )
     from penstok.worker.memory import MemoryShare
@@ -75,15 +73,8 @@ class WorkerSpec:
 
     tokenizer: Tokenizer
     engine: str
-    rule: DocumentRule
-    eot: EotPlace
-    val_fraction: float
-    seed: int
-    strip: bool
-    text_key: str
+    rules: TextRules
     on_error: OnError
-    invalid_utf8: InvalidUtf8
-    dtype: str
     block_bytes: int
     layout: Layout
     share: MemoryShare
@@ -96,18 +87,18 @@ class Worker:
     """Turns units into tokens on one core."""
 
     def __init__(self, spec: WorkerSpec) -> None:
-        tokenizer = spec.tokenizer
+        tokenizer, rules = spec.tokenizer, spec.rules
         eot_text = tokenizer.eot_text.encode()
         options = ReaderOptions(
-            rule=spec.rule,
-            text_key=spec.text_key,
+            rule=rules.document_rule,
+            text_key=rules.text_key,
             open_unit=partial(open_unit, ring=spec.ring),
             block_bytes=spec.block_bytes,
-            special_text=b"" if spec.rule.separator == eot_text else eot_text,
-            strip=spec.strip,
+            special_text=b"" if rules.document_rule.separator == eot_text else eot_text,
+            strip=rules.strip,
             give_back=spec.give_back,
             on_error=spec.on_error,
-            invalid_utf8=spec.invalid_utf8,
+            invalid_utf8=rules.invalid_utf8,
             find_all=find_kernel_function("find_all"),
             extract_json=find_kernel_function("extract_json_lines"),
             extract_csv=find_kernel_function("extract_csv_records"),
@@ -117,22 +108,22 @@ class Worker:
         cuts = find_cuts(tokenizer, longest_document(spec.engine, tokenizer, spec.share))
         self._readers = Readers(cuts, options)
         self._splitter = Splitter(
-            spec.val_fraction, spec.seed, find_kernel_function("choose_splits")
+            rules.val_fraction, rules.seed, find_kernel_function("choose_splits")
         )
-        self._engine = load_engine(spec.engine, tokenizer, spec.eot)
+        self._engine = load_engine(spec.engine, tokenizer, rules.eot)
         self._sink = make_sink(spec.sink, spec.layout)
         self._waiting: dict[int, _UnitTokens] = {}
         self._spare: list[_UnitTokens] = []
 
-    def use(self, layout: Layout) -> None:
-        """Write to other files from now on; nothing waits for a place when this is called."""
+    def write_to(self, layout: Layout) -> None:
+        """Write to other files from now on; no unit waits for its offsets when this is called."""
         self._sink.close()
         self._sink = make_sink(self._spec.sink, layout)
 
     def encode(self, unit: Unit) -> Encoded:
         """Read, cut, split and encode one unit; keep its tokens until its place is known."""
         reader = self._readers.choose(unit)
-        tokens = self._spare.pop() if self._spare else _UnitTokens(self._spec.dtype)
+        tokens = self._spare.pop() if self._spare else _UnitTokens(self._spec.rules.dtype)
         tally = _Tally()
         self._splitter.start_unit()
         for read in reader.iter_blocks(unit):
@@ -197,18 +188,24 @@ class Worker:
 
         Returns the bytes of text and the tokens of each sample, to estimate from.
         """
-        reference = load_engine(name_reference(self._tokenizer), self._tokenizer, self._spec.eot)
-        page = hostile_page(self._tokenizer.special)
-        self._compare(self._engine.encode(page), reference.encode(page), "the built-in page")
+        name = name_reference(self._tokenizer)
+        if self._spec.engine == name:
+            reference = None
+        else:
+            reference = load_engine(name, self._tokenizer, self._spec.rules.eot)
+            page = hostile_page(self._tokenizer.special)
+            self._compare(self._engine.encode(page), reference.encode(page), "the built-in page")
         seen: list[tuple[int, int]] = []
         num_compared = 0
         for unit in samples:
             reader = self._readers.choose(unit)
             num_tokens = 0
             for read in reader.iter_blocks(unit):
-                room = _UnitTokens(self._spec.dtype).room(TRAIN, read)
+                room = _UnitTokens(self._spec.rules.dtype).room(TRAIN, read)
                 block, ids = self._encode_block(read, unit, _Tally(), room)
                 num_tokens += len(ids)
+                if reference is None:
+                    continue
                 sample = _take_sample(block, _MAX_SAMPLE_BYTES - num_compared)
                 if len(sample.starts):
                     num_compared += int((sample.ends - sample.starts).sum())
@@ -260,7 +257,7 @@ class Worker:
         except UnicodeDecodeError:
             # In a file of rows, bytes are counted from the unit's first row.
             place = unit.place if unit.source.is_rows else unit.source.path
-            repaired, counts = repair_block(block, self._spec.invalid_utf8, place)
+            repaired, counts = repair_block(block, self._spec.rules.invalid_utf8, place)
             tally.repairs += counts
             if not len(repaired.starts):
                 return repaired, np.empty(0, np.uint32)

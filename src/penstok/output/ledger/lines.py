@@ -1,6 +1,6 @@
 """The lines of a ledger: how each is written, read, and proved by a checksum of its own.
 
-It knows one line at a time, opens no file and adds nothing up. `checkpoints` writes them, `ledger`
+It knows one line at a time, opens no file and adds nothing up. `journal` writes them, `reader`
 reads them in order, `verification.salvage` what is left of them.
 
     {"format": "penstok ledger", ...}   what shapes the bytes
@@ -215,9 +215,15 @@ class InputLines:
     """Writes each input before its first unit; one without units before the next one's, or last."""
 
     def __init__(self, sources: Sequence[Source], num_written: int = 0, first: int = 0) -> None:
-        """Go on behind so many that are written; `first` is the number of the first in the job."""
+        """Start with inputs of which none is written.
+
+        Args:
+            sources: The inputs.
+            num_written: The number of the first input that is not written yet.
+            first: The number of the first of `sources` in the job.
+        """
         self._sources = sources
-        self._num_written = num_written
+        self._num_written = max(num_written, first)
         self._first = first
 
     def before(self, unit: Unit) -> list[bytes]:
@@ -226,13 +232,13 @@ class InputLines:
 
     def rest(self) -> list[bytes]:
         """Write the inputs behind the last unit."""
-        return self._write_up_to(len(self._sources), 0)
+        return self._write_up_to(self._first + len(self._sources), 0)
 
     def _write_up_to(self, num_inputs: int, last_end: int) -> list[bytes]:
         first, self._num_written = self._num_written, max(num_inputs, self._num_written)
         return [
             format_input(
-                self._first + idx, self._sources[idx], last_end if idx == num_inputs - 1 else 0
+                idx, self._sources[idx - self._first], last_end if idx == num_inputs - 1 else 0
             )
             for idx in range(first, num_inputs)
         ]

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 import xxhash
 
 from penstok.errors import DamageError
-from penstok.jobs.plan import Start
 from penstok.output.layout import Layout
 from penstok.output.ledger.lines import (
     INPUT_START,
@@ -33,7 +33,7 @@ from penstok.output.offsets import Offsets
 from penstok.types import SPLITS, UNKNOWN_END, Finished, Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from penstok.output.ledger.lines import Ending, UnitLine
     from penstok.storage.object_paths import OutputPath
@@ -42,11 +42,29 @@ if TYPE_CHECKING:
 __all__ = [
     "Digests",
     "LedgerReader",
+    "Start",
     "iter_skipped",
     "list_skipped",
     "list_skipped_inputs",
     "lists_skipped",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where a run starts: at the beginning, or behind what an earlier one has done.
+
+    Attributes:
+        unit_idx: The number of its first unit.
+        source_idx: The input in which that is.
+        position: Where in that input.
+        ends: For each input before that one, where the job ended in it.
+    """
+
+    unit_idx: int = 0
+    source_idx: int = 0
+    position: int = 0
+    ends: Sequence[int] = ()
 
 
 class Digests:

@@ -1,30 +1,29 @@
-"""Where the output of tasks is kept: a folder that all nodes see, or an object store.
+"""Output stores: a folder that all workers see, or an object store.
 
-It knows no documents and no units. Tasks write through it from any node; `finishing` gives their
-shards the final names.
+A store knows no documents and no units. Workers write through it; `jobs.commit` publishes.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstok.output.store.folder import FolderPlace
+from penstok.output.store.folder import FolderStore
 from penstok.storage import is_url
 
 if TYPE_CHECKING:
-    from penstok.output.store.base import Place
+    from penstok.output.store.base import OutputStore
 
-__all__ = ["open_place"]
+__all__ = ["FolderStore", "open_store"]
 
 
-def open_place(output: str) -> Place:
-    """Return the place that an output names; nothing is made yet.
+def open_store(output: str) -> OutputStore:
+    """Return the store of an output; nothing is created yet.
 
     Raises:
         UsageError: If it is a URL that cannot be written to.
     """
     if not is_url(output):
-        return FolderPlace(output)
-    from penstok.output.store.objects import ObjectPlace
+        return FolderStore(output)
+    from penstok.output.store.objects import ObjectStore
 
-    return ObjectPlace(output)
+    return ObjectStore(output)

@@ -1,10 +1,16 @@
-"""What a place is: small files written whole, shards that appear at the end, one job at a time."""
+"""What an output store is: small files written whole, shards that appear at the commit, one lock.
+
+It holds the protocols and what both kinds of stores share; it touches no file. `folder` and
+`objects` implement them, `jobs` and `verification` use them.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstok.errors import DamageError
+from penstok.output.layout import WORK
+from penstok.output.ledger.lines import UNIT_START
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -15,29 +21,57 @@ if TYPE_CHECKING:
     from penstok.types import Split
 
 __all__ = [
+    "INTENT",
+    "PARTS",
     "PIECE_BYTES",
+    "TASKS",
     "UPLOAD_BYTES",
     "HeldLock",
+    "JournalFile",
+    "Location",
     "LostShardError",
-    "Place",
-    "Shard",
+    "OutputStore",
+    "StagedFile",
     "TaskFiles",
+    "has_progress",
+    "journal_name",
 ]
 
-# Objects are uploaded in pieces: a service takes 10,000 for one, of 5 MiB at the least.
+TASKS, PARTS = f"{WORK}/tasks/", f"{WORK}/parts/"
+# What is being committed, or reopened: whoever finds it completes it.
+INTENT = f"{WORK}/intent.json"
+# Objects are uploaded in pieces: a service takes 10,000 per object, of at least 5 MiB.
 PIECE_BYTES = 16 << 20
-# One that is sent, twice in memory, and those that wait on a disk that may be memory, too.
+# One that is being sent, twice in memory, and those that wait on a disk that may be memory as well.
 UPLOAD_BYTES = 5 * PIECE_BYTES
-# Where a shard is until it is published: JSON that the place itself made.
-Shard = dict[str, Any]
+# Where a file is until it is published: JSON that only the store itself reads.
+Location = dict[str, Any]
+# A file that is complete but not published: its final name, where it is, its size in bytes.
+StagedFile = tuple[str, Location, int]
 
 
 class LostShardError(DamageError):
-    """Tokens of a finished task are no longer where they were: the task must be done anew."""
+    """Tokens of a finished task are missing: the task must be repeated."""
+
+
+def journal_name(task: int, attempt: str | None) -> str:
+    """Return the name of a task's journal; a task that can be resumed has one attempt only."""
+    return f"{TASKS}{task:05}" + ("" if attempt is None else f"-{attempt}") + ".jsonl"
+
+
+def has_progress(store: OutputStore) -> bool:
+    """Tell whether a later run can continue from what an unfinished job has left."""
+    if store.read(INTENT) is not None or any(True for _ in store.iter_names(PARTS)):
+        return True
+    resumable = journal_name(0, None)
+    names = [name for name in store.iter_names(TASKS) if name.endswith(".jsonl")]
+    return any(name != resumable for name in names) or any(
+        line.startswith(UNIT_START) for line in store.iter_lines(resumable)
+    )
 
 
 class TaskFiles(Protocol):
-    """The shards of one attempt at a task, while they are written.
+    """The shards of one attempt at a task while they are written.
 
     Attributes:
         layout: Where a worker of this machine writes.
@@ -46,83 +80,117 @@ class TaskFiles(Protocol):
     layout: Layout
 
     def advance(self, tokens: dict[Split, int]) -> None:
-        """Say that so many tokens of each split are written and will not change."""
+        """Take note that this many tokens of each split are written and final."""
         ...
 
-    def seal(self, tokens: dict[Split, int]) -> dict[Split, Shard]:
-        """Make all of them durable; return where they are."""
+    def sync(self, files: Iterable[tuple[Split, int]], *, drop_cache: bool) -> None:
+        """Make what was written to some files durable, where that is possible before the end."""
+        ...
+
+    def seal(self, tokens: dict[Split, int]) -> dict[Split, Location]:
+        """Make all files durable at their final size; return where they are."""
         ...
 
     def discard(self) -> None:
-        """Drop what was written."""
+        """Delete what was written."""
+        ...
+
+
+class JournalFile(Protocol):
+    """The file of a journal, open for appending."""
+
+    def append(self, lines: bytes) -> None:
+        """Append lines; when this returns they are as durable as the store can make them."""
+        ...
+
+    def finish(self) -> None:
+        """Give a journal that is complete its name."""
+        ...
+
+    def close(self) -> None:
+        """Close the file; a journal without its name is deleted."""
         ...
 
 
 class HeldLock(Protocol):
-    """A lock that this run has."""
+    """A lock that this run holds."""
+
+    @property
+    def file(self) -> int | None:
+        """Worker processes inherit it, so that the lock holds until the last one is gone."""
+        ...
 
     @property
     def is_lost(self) -> bool:
-        """Whether another run may have it now."""
+        """Whether another run may hold it now."""
         ...
 
 
-class Place(Protocol):
-    """An output that many may write to at once; names are relative to it, parted by slashes.
+class OutputStore(Protocol):
+    """An output that several processes may write to; names are relative, with slashes.
 
     Attributes:
-        name: What a user calls it.
-        path: The same, to read what is finished there.
+        name: The output as the user typed it.
+        path: The same, for reading what is finished.
     """
 
     name: str
     path: OutputPath
 
     def read(self, name: str) -> bytes | None:
-        """Return what a file holds; None if there is none."""
+        """Return the content of a file; None if it does not exist."""
+        ...
+
+    def iter_lines(self, name: str) -> Iterator[bytes]:
+        """Yield the lines of a file of any size; none if it does not exist."""
         ...
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a small file, whole or not at all; when this returns, it is durable."""
+        """Write a small file, whole or not at all; when this returns it is durable."""
         ...
 
     def write_new(self, name: str, data: bytes) -> bool:
-        """Do the same unless it is there already; tell whether it was not."""
-        ...
-
-    def write_lines(self, name: str, lines: Iterable[bytes]) -> None:
-        """Write a file of any size, whole or not at all; the lines are not held."""
+        """Do the same unless the file exists; return whether it was written."""
         ...
 
     def iter_names(self, prefix: str) -> Iterator[str]:
-        """Yield the names of files that begin so; `prefix` ends with a slash, or is empty.
-
-        What lies in folders below is left out.
-        """
+        """Yield the names of files in a folder; `prefix` ends with a slash, or is empty."""
         ...
 
     def delete(self, names: Iterable[str]) -> None:
-        """Delete files, in this order; those that are gone are fine."""
+        """Delete files in this order; missing ones are ignored."""
         ...
 
-    def begin_task(self, layout: Layout, number: int, attempt: str) -> TaskFiles:
-        """Begin to write the shards of a task."""
+    def begin_task(self, layout: Layout, number: int, attempt: str | None) -> TaskFiles:
+        """Start writing the shards of a task."""
         ...
 
-    def publish(self, shards: Iterable[tuple[str, Shard, int]]) -> None:
-        """Give shards their final names: (name, where it is, bytes). Those that have them are fine.
+    def open_journal(self, number: int, attempt: str | None, valid_bytes: int = 0) -> JournalFile:
+        """Open a task's journal, cut off behind `valid_bytes`."""
+        ...
+
+    def stage_lines(self, name: str, lines: Iterable[bytes]) -> StagedFile:
+        """Write a file of any size, to be published under `name`; the lines are not kept."""
+        ...
+
+    def publish(self, files: Iterable[StagedFile], *, is_retry: bool) -> None:
+        """Give files their final names; on a retry, those that have them already are fine.
 
         Raises:
-            LostShardError: If one is not there, or not whole.
+            LostShardError: If a file is missing or has another size.
         """
         ...
 
-    def find_lost(self, shards: Iterable[tuple[str, Shard, int]]) -> set[str]:
-        """Return the names of shards that are no longer there to publish."""
+    def unpublish(self, names: Iterable[str], location: Location) -> None:
+        """Take files back to where they were before they were published, if that is possible."""
         ...
 
-    def clear(self) -> None:
-        """Drop the tokens of all attempts."""
+    def find_lost(self, files: Iterable[StagedFile]) -> set[str]:
+        """Return the names of files that can no longer be published."""
+        ...
+
+    def drop_tasks(self) -> None:
+        """Delete the tokens of all attempts."""
         ...
 
     def tidy(self) -> None:
@@ -130,13 +198,17 @@ class Place(Protocol):
         ...
 
     def lock(self) -> AbstractContextManager[HeldLock]:
-        """Let no other run give out this job's tasks or finish it.
+        """Keep other runs from running or committing this job.
 
         Raises:
-            LockedError: If another does.
+            LockedError: If another run holds the lock.
         """
         ...
 
-    def check_room(self, num_bytes: int) -> None:
-        """Refuse to start what cannot fit, where that can be known."""
+    def refuse_irregular(self, names: Iterable[str]) -> None:
+        """Refuse to overwrite what is not a regular file."""
+        ...
+
+    def check_room(self, num_bytes: int, reused: Iterable[str] = ()) -> None:
+        """Refuse to start what cannot fit; files that are `reused` count as written."""
         ...

@@ -1,7 +1,15 @@
-"""A folder that every node sees: files are written beside their names and renamed when on disk.
+"""An output in a folder: files are written beside their final names and renamed when on disk.
 
-It renames and deletes nothing that a job did not make. The rules are those of `store`, which
-writes the outputs that one machine makes alone.
+It renames and deletes nothing that no job wrote. Several machines may write to one folder if they
+all see it under the same name. `jobs.commit` decides what is published and when.
+
+    OUT/.penstok/lock                one run at a time (parts of a job run without it)
+    OUT/.penstok/job.jsonl           what the unfinished job is
+    OUT/.penstok/tasks/00000.jsonl   the journal of a task that can be resumed
+    OUT/.penstok/tasks/00000/        its tokens, written by offset
+    OUT/.penstok/tasks/00017-*       the same for one attempt at a task of several
+    OUT/.penstok/intent.json         what is being committed or reopened
+    OUT/.penstok/repairing           files are being repaired
 """
 
 from __future__ import annotations
@@ -10,92 +18,156 @@ import contextlib
 import os
 import platform
 import shutil
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from penstok.errors import ConflictError, PenstokError, WriteError
 from penstok.faults import fault_point
 from penstok.output.layout import JOB, WORK
 from penstok.output.segments import write_errors
-from penstok.output.store.base import LostShardError
-from penstok.output.store.local import check_free, finish_file, sync_file
+from penstok.output.store.base import INTENT, TASKS, LostShardError, has_progress, journal_name
 from penstok.output.store.lock import take_lock
+from penstok.quantities import format_bytes
 from penstok.types import SPLITS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from penstok.output.layout import Layout
-    from penstok.output.store.base import Shard
+    from penstok.output.store.base import Location, StagedFile
     from penstok.storage.object_paths import OutputPath
     from penstok.types import Split
 
-__all__ = ["FolderPlace"]
+__all__ = ["FolderStore", "write_file"]
 
-_TASKS, _LOCK = "tasks", "lock"
-_attempts = count()
+_LOCK, _REPAIRING = f"{WORK}/lock", f"{WORK}/repairing"
+_unique_numbers = count()
 
 
 class FolderTaskFiles:
-    """One attempt at a task: a folder with a file for each split."""
+    """The shards of one attempt at a task: a folder of partial files."""
 
-    def __init__(self, folder: Path, layout: Layout, number: int, attempt: str) -> None:
+    def __init__(self, folder: Path, layout: Layout, number: int, attempt: str | None) -> None:
         self._folder = folder
-        self._number = number
-        self._work = f"{WORK}/{_TASKS}/{number:05}-{attempt}"
-        self.layout = layout.of_task(number, str(folder), self._work, None)
+        self._work = journal_name(number, attempt).removesuffix(".jsonl")
+        if layout.is_by_task:
+            self.layout = layout.of_task(number, str(folder), self._work, None)
+        else:
+            self.layout = replace(layout, work=self._work)
         with write_errors(folder):
             (folder / self._work).mkdir(parents=True, exist_ok=True)
 
     def advance(self, tokens: dict[Split, int]) -> None:
-        """Do nothing: they are where they belong."""
+        """Do nothing: the tokens are where they belong."""
 
-    def seal(self, tokens: dict[Split, int]) -> dict[Split, Shard]:
-        """Push both files to disk, at their size."""
-        shards: dict[Split, Shard] = {}
+    def sync(self, files: Iterable[tuple[Split, int]], *, drop_cache: bool) -> None:
+        """Push files to disk; drop their pages from the cache if asked."""
+        for split, shard in sorted(files):
+            path = self.layout.partial_path(split, shard)
+            with write_errors(path):
+                _sync(path, drop_cache=drop_cache)
+
+    def seal(self, tokens: dict[Split, int]) -> dict[Split, Location]:
+        """Give the files their size and push them to disk."""
         with write_errors(self._folder / self._work):
             for split in SPLITS:
-                path = self.layout.partial_path(split, self._number)
-                finish_file(path, tokens[split] * self.layout.token_bytes)
-                shards[split] = {"path": f"{self._work}/{path.name}"}
-            sync_file(self._folder / self._work)
-            sync_file(self._folder / WORK / _TASKS)
+                for shard, num_tokens in self.layout.iter_shards(split, tokens[split]):
+                    path = self.layout.partial_path(split, shard)
+                    _finish_file(path, num_tokens * self.layout.token_bytes)
+            _sync(self._folder / self._work)
+            _sync(self._folder / TASKS)
             fault_point("task on disk")
-        return shards
+        return {split: {"folder": self._work} for split in SPLITS}
 
     def discard(self) -> None:
         """Delete the folder."""
         shutil.rmtree(self._folder / self._work, ignore_errors=True)
 
 
+class FolderJournalFile:
+    """A journal that is appended to; one of a single attempt gets its name at the end."""
+
+    def __init__(self, path: Path, *, is_resumable: bool, valid_bytes: int) -> None:
+        self._final = path
+        self._path = path if is_resumable else path.with_name(path.name + ".partial")
+        with write_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            self._file = os.open(self._path, flags, 0o644)
+            # Behind that is a torn line, or the end of a job that is extended now.
+            os.ftruncate(self._file, valid_bytes)
+            os.lseek(self._file, 0, os.SEEK_END)
+
+    def append(self, lines: bytes) -> None:
+        """Append lines and push them to disk."""
+        with write_errors(self._path):
+            middle = len(lines) // 2
+            _write_all(self._file, lines[:middle])
+            fault_point("journal line torn")
+            _write_all(self._file, lines[middle:])
+            fault_point("journal not on disk")
+            os.fsync(self._file)
+            fault_point("journal on disk")
+
+    def finish(self) -> None:
+        """Rename the journal of an attempt."""
+        if self._path != self._final:
+            with write_errors(self._path):
+                self._path.replace(self._final)
+                _sync(self._final.parent)
+
+    def close(self) -> None:
+        """Close it; delete that of an attempt that was not finished."""
+        os.close(self._file)
+        if self._path != self._final:
+            self._path.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True, slots=True)
 class FolderLock:
-    """A lock that the system keeps while its process lives."""
+    """A lock that the system keeps while a process that has its file open lives."""
 
-    is_lost = False
+    file: int | None
+    is_lost: bool = False
 
 
-class FolderPlace:
-    """An output folder on a file system that every node sees under the same name."""
+class FolderStore:
+    """An output folder."""
 
     def __init__(self, folder: str) -> None:
         self.name = folder
         self.path: OutputPath = Path(folder)
-        self._folder = Path(folder)
+        self.folder = Path(folder)
+
+    @property
+    def is_repairing(self) -> bool:
+        """Whether a repair was interrupted."""
+        return (self.folder / _REPAIRING).exists()
 
     def read(self, name: str) -> bytes | None:
-        """Return what a file holds."""
+        """Return the content of a file."""
         try:
-            return (self._folder / name).read_bytes()
+            return (self.folder / name).read_bytes()
         except (FileNotFoundError, NotADirectoryError):
             return None
 
+    def iter_lines(self, name: str) -> Iterator[bytes]:
+        """Yield the lines of a file."""
+        with (
+            contextlib.suppress(FileNotFoundError, NotADirectoryError),
+            (self.folder / name).open("rb") as file,
+        ):
+            yield from file
+
     def write(self, name: str, data: bytes) -> None:
-        """Write aside, then rename."""
+        """Write it under another name, then rename."""
         self.write_lines(name, [data])
 
     def write_new(self, name: str, data: bytes) -> bool:
-        """Write aside, then link it, which fails if the name is taken."""
-        path = self._folder / name
+        """Write it under another name, then link it, which fails if the name exists."""
+        path = self.folder / name
         with write_errors(path):
             temporary = self._write_aside(path, [data])
             try:
@@ -104,105 +176,205 @@ class FolderPlace:
                 return False
             finally:
                 temporary.unlink()
-            sync_file(path.parent)
+            _sync(path.parent)
         return True
 
-    def write_lines(self, name: str, lines: Iterable[bytes]) -> None:
-        """Write aside, then rename."""
-        path = self._folder / name
+    def write_lines(
+        self, name: str, lines: Iterable[bytes], check: Callable[[Path], None] | None = None
+    ) -> None:
+        """Write a file of any size, whole or not at all.
+
+        Args:
+            name: Its name.
+            lines: Its content; it is not kept in memory.
+            check: Called with the file before it gets its name; it may raise.
+        """
+        path = self.folder / name
         with write_errors(path):
             temporary = self._write_aside(path, lines)
-            fault_point("record of a task written")
+            if check is not None:
+                check(temporary)
+            fault_point("small file written")
             temporary.replace(path)
-            sync_file(path.parent)
+            _sync(path.parent)
 
     def iter_names(self, prefix: str) -> Iterator[str]:
         """Yield the files of a folder."""
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            for path in sorted((self._folder / prefix).iterdir()):
+            for path in sorted((self.folder / prefix).iterdir()):
                 if not path.is_dir():
                     yield prefix + path.name
 
     def delete(self, names: Iterable[str]) -> None:
         """Delete files one by one."""
-        with write_errors(self._folder):
+        with write_errors(self.folder):
             for name in names:
-                (self._folder / name).unlink(missing_ok=True)
-                fault_point("one file of a job deleted")
-            sync_file(self._folder)
+                (self.folder / name).unlink(missing_ok=True)
+                fault_point("one file deleted")
+            _sync(self.folder)
 
-    def begin_task(self, layout: Layout, number: int, attempt: str) -> FolderTaskFiles:
-        """Make the folder of an attempt."""
-        return FolderTaskFiles(self._folder, layout, number, attempt)
+    def begin_task(self, layout: Layout, number: int, attempt: str | None) -> FolderTaskFiles:
+        """Create the folder of an attempt."""
+        return FolderTaskFiles(self.folder, layout, number, attempt)
 
-    def publish(self, shards: Iterable[tuple[str, Shard, int]]) -> None:
+    def open_journal(
+        self, number: int, attempt: str | None, valid_bytes: int = 0
+    ) -> FolderJournalFile:
+        """Open a journal."""
+        path = self.folder / journal_name(number, attempt)
+        return FolderJournalFile(path, is_resumable=attempt is None, valid_bytes=valid_bytes)
+
+    def stage_lines(self, name: str, lines: Iterable[bytes]) -> StagedFile:
+        """Write a file to the work folder."""
+        self.write_lines(f"{WORK}/{name}.partial", lines)
+        return name, {"folder": WORK}, (self.folder / WORK / f"{name}.partial").stat().st_size
+
+    def publish(self, files: Iterable[StagedFile], *, is_retry: bool) -> None:
         """Rename each."""
-        with write_errors(self._folder):
-            for name, shard, num_bytes in shards:
-                path, partial = self._folder / name, self._folder / shard["path"]
+        with write_errors(self.folder):
+            for name, location, num_bytes in files:
+                path, partial = self.folder / name, self._partial(name, location)
                 if _size(partial) == num_bytes:
                     partial.replace(path)
-                    fault_point("one shard published")
-                elif _size(path) != num_bytes:
-                    raise _lost(name, partial)
-            sync_file(self._folder)
+                    fault_point("one file published")
+                elif not is_retry or _size(path) != num_bytes:
+                    raise LostShardError(
+                        f"the tokens of `{name}` are missing or incomplete",
+                        where=str(partial),
+                        next_step="run the same command again: it repeats the task",
+                    )
+            _sync(self.folder)
 
-    def find_lost(self, shards: Iterable[tuple[str, Shard, int]]) -> set[str]:
-        """Look at the size of each."""
+    def unpublish(self, names: Iterable[str], location: Location) -> None:
+        """Take files back to where they were before they were published."""
+        with write_errors(self.folder):
+            (self.folder / location["folder"]).mkdir(parents=True, exist_ok=True)
+            for name in names:
+                path, partial = self.folder / name, self._partial(name, location)
+                if path.is_file() and not partial.exists():
+                    path.replace(partial)
+                fault_point("one file taken back")
+            _sync(self.folder / location["folder"])
+            _sync(self.folder)
+
+    def find_lost(self, files: Iterable[StagedFile]) -> set[str]:
+        """Compare the size of each."""
         return {
             name
-            for name, shard, num_bytes in shards
-            if num_bytes not in (_size(self._folder / shard["path"]), _size(self._folder / name))
+            for name, location, num_bytes in files
+            if num_bytes not in (_size(self._partial(name, location)), _size(self.folder / name))
         }
 
-    def clear(self) -> None:
+    def drop_tasks(self) -> None:
         """Delete the folders of all attempts."""
-        work = self._folder / WORK / _TASKS
+        work = self.folder / TASKS
         with write_errors(work), contextlib.suppress(FileNotFoundError, NotADirectoryError):
             for path in work.iterdir():
                 if path.is_dir():
                     _drop(path)
 
     def tidy(self) -> None:
-        """Delete the work folder: what says that there is a job at the end, then the lock."""
-        work = self._folder / WORK
-        with write_errors(work), contextlib.suppress(FileNotFoundError):
-            for path in sorted(work.iterdir(), key=lambda path: path.name == JOB):
+        """Delete the work folder: the record of the job at the end, then the lock."""
+        work = self.folder / WORK
+        last = (Path(INTENT).name, JOB)
+        with write_errors(work), contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            for path in sorted(work.iterdir(), key=lambda path: path.name in last):
                 if path.is_dir():
                     _drop(path)
-                elif path.name != _LOCK:
+                elif path != self.folder / _LOCK:
                     path.unlink(missing_ok=True)
                 fault_point("one thing tidied")
-            (work / _LOCK).unlink(missing_ok=True)
-            # Not if somebody still works at a task that another has done.
+            (self.folder / _LOCK).unlink(missing_ok=True)
+            # Not if another process still runs a task that was done twice.
             with contextlib.suppress(OSError):
                 work.rmdir()
-            sync_file(self._folder)
+            _sync(self.folder)
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[FolderLock]:
-        """Lock a file of the work folder."""
-        with write_errors(self._folder):
-            lock = take_lock(self._folder / WORK / _LOCK)
+        """Lock a file of the work folder; leave nothing behind that no run could continue."""
+        is_new = not self.folder.exists()
+        with write_errors(self.folder):
+            try:
+                file = take_lock(self.folder / _LOCK)
+            except OSError:
+                self._remove_empty(is_new=is_new)
+                raise
         try:
-            yield FolderLock()
+            yield FolderLock(file)
         finally:
-            os.close(lock)
+            with contextlib.suppress(OSError, PenstokError):
+                if not (self.is_repairing or has_progress(self)):
+                    self.tidy()
+                self._remove_empty(is_new=is_new)
+            os.close(file)
 
-    def check_room(self, num_bytes: int) -> None:
-        """Compare with what is free; what is written already needs no more."""
-        written = sum(
-            path.stat().st_blocks * 512 for path in (self._folder / WORK).glob(f"{_TASKS}/*/*")
-        )
-        check_free(self._folder, num_bytes - written)
+    def _remove_empty(self, *, is_new: bool) -> None:
+        with contextlib.suppress(OSError):
+            (self.folder / WORK).rmdir()
+        if is_new:
+            with contextlib.suppress(OSError):
+                self.folder.rmdir()
+
+    def refuse_irregular(self, names: Iterable[str]) -> None:
+        """Refuse links, folders and devices under the names of an output."""
+        irregular = [
+            name
+            for name in names
+            if (self.folder / name).is_symlink() or not (self.folder / name).is_file()
+        ]
+        if irregular:
+            path = self.folder / irregular[0]
+            raise ConflictError(
+                f"`{irregular[0]}` is not a regular file",
+                where=str(path),
+                next_step=f"move it away: `mv {path} {path}.old`, then run the same command again",
+            )
+
+    def check_room(self, num_bytes: int, reused: Iterable[str] = ()) -> None:
+        """Compare with the free disk space."""
+        paths = [*(self.folder / TASKS).glob("*/*"), *(self.folder / name for name in reused)]
+        needed = num_bytes - sum(path.stat().st_blocks * 512 for path in paths)
+        free = shutil.disk_usage(self.folder).free
+        if free < needed:
+            raise WriteError(
+                f"too little disk space: about {format_bytes(needed)} needed, "
+                f"{format_bytes(free)} free",
+                where=str(self.folder),
+                next_step="free some space, or choose another `-o`",
+            )
+
+    def take_aside(self, names: Iterable[str]) -> None:
+        """Take damaged files to the work folder, to be repaired there."""
+        with write_errors(self.folder):
+            (self.folder / _REPAIRING).touch()
+            _sync(self.folder / WORK)
+            for name in names:
+                if (self.folder / name).exists():
+                    (self.folder / name).replace(self._partial(name, {"folder": WORK}))
+                fault_point("one damaged file taken aside")
+            _sync(self.folder)
+
+    def put_back(self, sizes: dict[str, int]) -> None:
+        """Give repaired files their size and their final names."""
+        with write_errors(self.folder):
+            for name, num_bytes in sizes.items():
+                partial = self._partial(name, {"folder": WORK})
+                _finish_file(partial, num_bytes)
+                fault_point("one file repaired")
+                partial.replace(self.folder / name)
+            _sync(self.folder)
+            (self.folder / _REPAIRING).unlink()
+
+    def _partial(self, name: str, location: Location) -> Path:
+        return Path(self.folder, location["folder"], f"{name}.partial")
 
     def _write_aside(self, path: Path, lines: Iterable[bytes]) -> Path:
-        """Write a file in the work folder, of a name that no other process uses."""
+        """Write a file in the work folder under a name that no other process uses."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        work = self._folder / WORK
+        work = self.folder / WORK
         work.mkdir(parents=True, exist_ok=True)
-        unique = f"{platform.node()}.{os.getpid()}.{next(_attempts)}"
-        temporary = work / f"{path.name}.{unique}.partial"
+        temporary = work / f"{path.name}.{_unique()}.partial"
         try:
             with temporary.open("wb") as file:
                 file.writelines(lines)
@@ -214,15 +386,40 @@ class FolderPlace:
         return temporary
 
 
-def _drop(folder: Path) -> None:
-    """Delete a folder, which who still writes there loses all at once.
+def write_file(path: Path, text: str, check: Callable[[Path], None]) -> None:
+    """Write one file that belongs to no job, whole or not at all.
 
-    Else it could make a file anew that was deleted already, and take that for all it wrote.
+    `check` may refuse it before it is there: it is given the same file under another name with the
+    same suffix.
     """
-    aside = folder.with_name(f"dropped.{platform.node()}.{os.getpid()}.{next(_attempts)}")
+    temporary = path.with_name(f".{path.stem}.partial{path.suffix}")
+    try:
+        with write_errors(path):
+            with temporary.open("w", encoding="utf-8") as file:
+                file.write(text)
+            _sync(temporary)
+        check(temporary)
+        with write_errors(path):
+            temporary.replace(path)
+            _sync(path.parent)
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def _drop(folder: Path) -> None:
+    """Delete a folder so that a process that still writes there loses all of it at once.
+
+    Otherwise it could create a file again that was deleted, and take that for all it wrote.
+    """
+    aside = folder.with_name(f"dropped.{_unique()}")
     with contextlib.suppress(FileNotFoundError):
         folder.rename(aside)
     shutil.rmtree(aside, ignore_errors=True)
+
+
+def _unique() -> str:
+    return f"{platform.node()}.{os.getpid()}.{next(_unique_numbers)}"
 
 
 def _size(path: Path) -> int | None:
@@ -232,9 +429,27 @@ def _size(path: Path) -> int | None:
         return None
 
 
-def _lost(name: str, partial: Path) -> LostShardError:
-    return LostShardError(
-        f"the tokens of `{name}` are no longer there, or not whole",
-        where=str(partial),
-        next_step="run the same command again: the task is done anew, or its part is named",
-    )
+def _write_all(file: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(file, data) :]
+
+
+def _finish_file(path: Path, num_bytes: int) -> None:
+    """Give a file its size and push it to disk."""
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+    try:
+        os.ftruncate(file, num_bytes)
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _sync(path: Path, *, drop_cache: bool = False) -> None:
+    """Push a file or folder to disk."""
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(file)
+        if drop_cache and hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(file)

@@ -1,4 +1,4 @@
-"""An output in an object store: shards by multipart upload, which become objects at the end.
+"""An output in an object store: files by multipart upload, which become objects at the commit.
 
 A worker writes to small files on its own machine, a few pieces at a time; each is uploaded when it
 is full and deleted. The store shows an object only when its upload is completed, so nothing is ever
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from penstok.faults import fault_point
 from penstok.output.layout import JOB, WORK, is_final_name
 from penstok.output.segments import write_errors
-from penstok.output.store.base import PIECE_BYTES, LostShardError
+from penstok.output.store.base import INTENT, PIECE_BYTES, LostShardError, journal_name
 from penstok.storage.object_paths import output_path
 from penstok.storage.s3_folder import LostUploadError, S3Folder, join_etags
 from penstok.storage.s3_lock import LOCK_NAME, S3Lock
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from penstok.output.layout import Layout
-    from penstok.output.store.base import Shard
+    from penstok.output.store.base import Location, StagedFile
     from penstok.types import Split
 
-__all__ = ["ObjectPlace"]
+__all__ = ["ObjectStore"]
 
 # Pieces that wait for the network while the worker goes on; then it waits, too.
 _MAX_WAITING = 2
@@ -67,8 +67,8 @@ class _Upload:
         while len(self._waiting) > _MAX_WAITING:
             self._etags.append(self._waiting.popleft().result())
 
-    def finish(self) -> Shard:
-        """Wait until all have arrived; return where they are: nowhere if there was no piece."""
+    def finish(self) -> Location:
+        """Wait until all have arrived; return where they are: empty if there was no piece."""
         while self._waiting:
             self._etags.append(self._waiting.popleft().result())
         return {"upload": self._id, "parts": self._etags} if self._id else {}
@@ -108,7 +108,10 @@ class ObjectTaskFiles:
             while (upload.num_pieces + 1) * PIECE_BYTES <= tokens[split] * self.layout.token_bytes:
                 upload.add(self._piece(split, upload.num_pieces))
 
-    def seal(self, tokens: dict[Split, int]) -> dict[Split, Shard]:
+    def sync(self, files: Iterable[tuple[Split, int]], *, drop_cache: bool) -> None:
+        """Do nothing: pieces are durable when they are uploaded."""
+
+    def seal(self, tokens: dict[Split, int]) -> dict[Split, Location]:
         """Upload what is left."""
         self.advance(tokens)
         for split, upload in self._uploads.items():
@@ -169,7 +172,29 @@ def _lock_scratch(folder: Path) -> int:
     return lock
 
 
-class ObjectPlace:
+class ObjectJournalFile:
+    """A journal that is kept in memory until it is complete: objects cannot be appended to."""
+
+    def __init__(self, folder: S3Folder, name: str) -> None:
+        self._folder = folder
+        self._name = name
+        self._lines: list[bytes] = []
+
+    def append(self, lines: bytes) -> None:
+        """Keep the lines."""
+        self._lines.append(lines)
+
+    def finish(self) -> None:
+        """Put the object."""
+        self._folder.put(self._name, b"".join(self._lines))
+        fault_point("journal uploaded")
+
+    def close(self) -> None:
+        """Forget the lines."""
+        self._lines.clear()
+
+
+class ObjectStore:
     """A bucket and the beginning of its objects' names."""
 
     def __init__(self, url: str) -> None:
@@ -186,30 +211,31 @@ class ObjectPlace:
         self._folder.put(name, data)
         fault_point("small object written")
 
+    def iter_lines(self, name: str) -> Iterator[bytes]:
+        """Yield the lines of an object."""
+        yield from (self._folder.get(name) or b"").splitlines(keepends=True)
+
     def write_new(self, name: str, data: bytes) -> bool:
         """Put an object on the condition that there is none."""
         return self._folder.put_if_absent(name, data)
 
-    def write_lines(self, name: str, lines: Iterable[bytes]) -> None:
-        """Upload pieces as they fill up; what fits one piece is put at once."""
-        buffer, upload, etags = bytearray(), "", list[str]()
+    def stage_lines(self, name: str, lines: Iterable[bytes]) -> StagedFile:
+        """Upload pieces as they fill up, and leave the upload open."""
+        upload, buffer = self._folder.begin_upload(name), bytearray()
+        etags, num_bytes = list[str](), 0
         try:
             for line in lines:
                 buffer += line
+                num_bytes += len(line)
                 if len(buffer) >= PIECE_BYTES:
-                    upload = upload or self._folder.begin_upload(name)
                     etags.append(self._send(name, upload, len(etags) + 1, buffer))
-            if not upload:
-                self._folder.put(name, bytes(buffer))
-                return
             if buffer:
                 etags.append(self._send(name, upload, len(etags) + 1, buffer))
-            self._folder.complete_upload(name, upload, etags)
         except BaseException:
-            if upload:
-                with contextlib.suppress(Exception):
-                    self._folder.abort_upload(name, upload)
+            with contextlib.suppress(Exception):
+                self._folder.abort_upload(name, upload)
             raise
+        return name, {"upload": upload, "parts": etags}, num_bytes
 
     def _send(self, name: str, upload: str, number: int, buffer: bytearray) -> str:
         etag = self._folder.upload_part(name, upload, number, bytes(buffer))
@@ -227,50 +253,63 @@ class ObjectPlace:
         self._folder.delete([name for name in [next(waiting, "")] if name])
         self._folder.delete(waiting)
 
-    def begin_task(self, layout: Layout, number: int, attempt: str) -> ObjectTaskFiles:
-        """Make what uploads an attempt; the store tells its uploads from those of others."""
+    def begin_task(self, layout: Layout, number: int, attempt: str | None) -> ObjectTaskFiles:
+        """Prepare the uploads of an attempt; the store tells them from those of others."""
         del attempt
         return ObjectTaskFiles(self._folder, layout, number)
 
-    def publish(self, shards: Iterable[tuple[str, Shard, int]]) -> None:
-        """Complete the uploads, several at once."""
+    def open_journal(
+        self, number: int, attempt: str | None, valid_bytes: int = 0
+    ) -> ObjectJournalFile:
+        """Make a journal."""
+        del valid_bytes
+        return ObjectJournalFile(self._folder, journal_name(number, attempt))
+
+    def publish(self, files: Iterable[StagedFile], *, is_retry: bool) -> None:
+        """Complete the uploads, several at a time; one that was completed already is fine."""
+        del is_retry
         with ThreadPoolExecutor(_NUM_REQUESTS) as pool:
             waiting: deque[Future[None]] = deque()
-            for name, shard, _ in shards:
-                waiting.append(pool.submit(self._complete, name, shard))
+            for name, location, _ in files:
+                waiting.append(pool.submit(self._complete, name, location))
                 if len(waiting) > 4 * _NUM_REQUESTS:
                     waiting.popleft().result()
             for each in waiting:
                 each.result()
 
-    def _complete(self, name: str, shard: Shard) -> None:
+    def _complete(self, name: str, location: Location) -> None:
         try:
-            if shard:
-                self._folder.complete_upload(name, shard["upload"], shard["parts"])
+            if location:
+                self._folder.complete_upload(name, location["upload"], location["parts"])
             else:
                 self._folder.put(name, b"")
         except LostUploadError as error:
             raise LostShardError(
-                f"the upload of `{name}` is no longer there: {error.what}",
+                f"the upload of `{name}` is missing: {error.what}",
                 where=error.where,
-                next_step="run the same command again: the task is done anew, or its part is named",
+                next_step="run the same command again: it repeats the task",
             ) from error
         fault_point("one upload completed")
 
-    def find_lost(self, shards: Iterable[tuple[str, Shard, int]]) -> set[str]:
-        """Compare with the uploads that the store knows, then with what is completed."""
+    def unpublish(self, names: Iterable[str], location: Location) -> None:
+        """Do nothing: an object cannot be renamed, and every task has its own."""
+
+    def find_lost(self, files: Iterable[StagedFile]) -> set[str]:
+        """Compare with the uploads that the store knows, then with completed objects."""
         alive = {upload for _, upload in self._folder.iter_uploads()}
         return {
             name
-            for name, shard, _ in shards
-            if shard and shard["upload"] not in alive and not self._is_completed(name, shard)
+            for name, location, _ in files
+            if location
+            and location["upload"] not in alive
+            and not self._is_completed(name, location)
         }
 
-    def _is_completed(self, name: str, shard: Shard) -> bool:
+    def _is_completed(self, name: str, location: Location) -> bool:
         found = self._folder.look(name)
-        return found is not None and found[1].strip('"') == join_etags(shard["parts"])
+        return found is not None and found[1].strip('"') == join_etags(location["parts"])
 
-    def clear(self) -> None:
+    def drop_tasks(self) -> None:
         """Abort the uploads of an output's files; others are not ours."""
         for name, upload in list(self._folder.iter_uploads()):
             if is_final_name(name):
@@ -278,15 +317,19 @@ class ObjectPlace:
 
     def tidy(self) -> None:
         """Abort uploads, then delete the work folder's objects; the lock goes with its owner."""
-        self.clear()
-        last = f"{WORK}/{JOB}"
+        self.drop_tasks()
+        last = [INTENT, f"{WORK}/{JOB}"]
         names = [name for name, _ in self._folder.iter_names(f"{WORK}/")]
-        self._folder.delete(name for name in names if name not in (LOCK_NAME, last))
-        self._folder.delete([last])
+        self._folder.delete(name for name in names if name not in (LOCK_NAME, *last))
+        for name in last:
+            self._folder.delete([name])
 
     def lock(self) -> S3Lock:
         """Lock an object of the work folder."""
         return S3Lock(self._folder)
 
-    def check_room(self, num_bytes: int) -> None:
+    def refuse_irregular(self, names: Iterable[str]) -> None:
+        """Do nothing: every object is one that can be overwritten."""
+
+    def check_room(self, num_bytes: int, reused: Iterable[str] = ()) -> None:
         """Do nothing: an object store has room."""

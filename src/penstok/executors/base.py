@@ -1,0 +1,105 @@
+"""What runs tasks: the protocols of task executors and of what they are given.
+
+A task executor knows no plan and no journal: it is given work, hands it to a runner, and passes the
+record of the finished task on. `jobs.task` has the runner, `local` and `ray` the executors.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from penstok.output.ledger.journal import TaskRecord
+    from penstok.types import Finished, Source
+
+__all__ = ["Runner", "RunnerSpec", "TaskExecutor", "Work"]
+
+
+class Work(Protocol):
+    """One task, and what a runner needs for it."""
+
+    @property
+    def number(self) -> int:
+        """The number of the task."""
+        ...
+
+    @property
+    def where(self) -> str:
+        """Which text it is, for messages."""
+        ...
+
+
+class Runner(Protocol):
+    """Runs tasks one after the other, in worker processes of its own."""
+
+    def check(self, check: Any) -> tuple[int, int]:
+        """Compare the engine with the reference; return the bytes and tokens of the samples."""
+        ...
+
+    def run(
+        self,
+        work: Any,
+        on_unit: Callable[[Finished], None] | None = None,
+        on_tick: Callable[[], None] | None = None,
+    ) -> TaskRecord:
+        """Run a task; `on_tick` is called several times a second and may raise to end it."""
+        ...
+
+    def pids(self) -> list[int]:
+        """Return the process ids of the workers."""
+        ...
+
+    def close(self) -> None:
+        """Stop the workers."""
+        ...
+
+
+class RunnerSpec(Protocol):
+    """What runners are made from; Ray sends it to every node."""
+
+    @property
+    def output(self) -> str:
+        """Where they write."""
+        ...
+
+    def make_runner(self, node: str) -> Runner:
+        """Make a runner; `node` names the machine in journals."""
+        ...
+
+
+class TaskExecutor(AbstractContextManager[Any], Protocol):
+    """Runs tasks somewhere; used in a `with`.
+
+    Attributes:
+        nodes_alive: How many machines there are; None for this one alone.
+        num_running: How many tasks run now.
+        num_retried: How many were repeated.
+        num_cores: How many worker processes it can keep busy.
+    """
+
+    nodes_alive: int | None
+    num_running: int
+    num_retried: int
+    num_cores: int
+
+    def pids(self) -> list[int]:
+        """Return the process ids of its workers on this machine."""
+        ...
+
+    def check(self, check: Any, sources: list[Source]) -> tuple[int, int]:
+        """Check that every machine can run tasks and that the engine is exact.
+
+        Args:
+            check: Samples for `Runner.check`.
+            sources: All inputs of the job.
+
+        Returns the bytes and tokens of the samples.
+        """
+        ...
+
+    def run(self, works: Iterable[Work], on_tick: Callable[[], None]) -> Iterator[TaskRecord]:
+        """Run all tasks; yield their records as they are done."""
+        ...

@@ -1,0 +1,107 @@
+"""Tasks on this machine: one after the other, or several at a time.
+
+It decides nothing about tasks and commits nothing. With several at a time, threads wait for their
+worker processes; `jobs.run` takes the records as they come.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+from penstok.resources import Resource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from penstok.executors.base import Runner, RunnerSpec, Work
+    from penstok.output.ledger.journal import TaskRecord
+    from penstok.types import Finished, Source
+
+__all__ = ["LocalExecutor"]
+
+_TICK_SECONDS = 0.2
+
+
+class _StoppedError(Exception):
+    """The job ends: running tasks are dropped."""
+
+
+class LocalExecutor(Resource):
+    """Runs tasks on this machine; use it in a `with`."""
+
+    def __init__(
+        self,
+        spec: RunnerSpec,
+        num_threads: int,
+        num_cores: int,
+        on_unit: Callable[[int, Finished], None],
+    ) -> None:
+        """Prepare to run tasks.
+
+        Args:
+            spec: What runners are made from.
+            num_threads: How many tasks run at a time.
+            num_cores: How many worker processes they have in all.
+            on_unit: Called from any thread with a task's number and a unit of it that is done.
+        """
+        self.num_cores = num_cores
+        self.num_running = 0
+        self.num_retried = 0
+        self.nodes_alive: int | None = None
+        self._on_unit = on_unit
+        self._is_stopping = False
+        self._runners = [spec.make_runner("") for _ in range(num_threads)]
+        self._free: SimpleQueue[Runner] = SimpleQueue()
+        for runner in self._runners:
+            self._free.put(runner)
+        self._pool = ThreadPoolExecutor(num_threads, "task")
+
+    def close(self) -> None:
+        """Stop all workers."""
+        self._is_stopping = True
+        self._pool.shutdown(cancel_futures=True)
+        for runner in self._runners:
+            runner.close()
+
+    def pids(self) -> list[int]:
+        """Return the process ids of the workers."""
+        return [pid for runner in self._runners for pid in runner.pids()]
+
+    def check(self, check: Any, sources: list[Source]) -> tuple[int, int]:
+        """Let one worker compare the engine with the reference."""
+        del sources  # this machine has just probed them
+        return self._runners[0].check(check)
+
+    def run(self, works: Iterable[Work], on_tick: Callable[[], None]) -> Iterator[TaskRecord]:
+        """Run all tasks; yield their records as they are done."""
+        waiting = iter(works)
+        if len(self._runners) == 1:
+            # In this thread: a Ctrl-C ends the task where it is.
+            self.num_running = 1
+            for only in waiting:
+                yield self._run_one(only, on_tick)
+            return
+        running: set[Future[TaskRecord]] = set()
+        while True:
+            while len(running) < len(self._runners) and (work := next(waiting, None)) is not None:
+                running.add(self._pool.submit(self._run_one, work, self._stop_if_closing))
+            if not running:
+                return
+            self.num_running = len(running)
+            done, running = wait(running, _TICK_SECONDS, FIRST_COMPLETED)
+            on_tick()
+            for each in done:
+                yield each.result()
+
+    def _run_one(self, work: Work, on_tick: Callable[[], None]) -> TaskRecord:
+        runner = self._free.get()
+        try:
+            return runner.run(work, lambda unit: self._on_unit(work.number, unit), on_tick)
+        finally:
+            self._free.put(runner)
+
+    def _stop_if_closing(self) -> None:
+        if self._is_stopping:
+            raise _StoppedError

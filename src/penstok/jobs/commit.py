@@ -1,0 +1,326 @@
+"""From journals to a finished job: one ledger, final names, the manifest last.
+
+It only rolls forward. The ledger is staged, then an intent record says what is to be published;
+from then on whoever finds that record completes it, however often. Journals are read in order, some
+ahead; no token passes through here. `jobs.run` calls it when all tasks are done, and first of all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstok.errors import ConflictError, LockedError
+from penstok.faults import fault_point
+from penstok.jobs.conflicts import JobFile, read_job_file
+from penstok.jobs.plan import nothing_found
+from penstok.jobs.resume import drop_lost_tasks, iter_journals, iter_task_files
+from penstok.output.layout import MANIFEST, SEGMENTS, SKIPPED, WORK, Layout, is_final_name
+from penstok.output.ledger.journal import choose_journals
+from penstok.output.ledger.lines import (
+    INPUT_START,
+    Ending,
+    format_ending,
+    format_job,
+    line_body,
+    read_input,
+    read_unit,
+)
+from penstok.output.ledger.reader import list_skipped, list_skipped_inputs
+from penstok.output.manifest import Manifest, make_manifest
+from penstok.output.offsets import Offsets
+from penstok.output.store.base import INTENT, TASKS, LostShardError, journal_name
+from penstok.types import SPLITS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from penstok.output.ledger.journal import FinishedJournal, TaskRecord
+    from penstok.output.manifest import KnowsDigests
+    from penstok.output.store.base import OutputStore, StagedFile
+    from penstok.types import Source, Split
+
+__all__ = ["JobTotals", "commit_job", "reopen_job", "roll_forward", "tidy_finished"]
+
+# Only as a name: inside a text the quotes would be escaped.
+_HAS_SKIPPED = b'"skipped":['
+_COPIED_LINES = 4096
+# Where the tokens of a task that can be resumed are until they are published.
+_RESUMABLE = {"folder": journal_name(0, None).removesuffix(".jsonl")}
+
+
+@dataclass(frozen=True, slots=True)
+class _Intent:
+    """What is to be published, or taken back.
+
+    Attributes:
+        manifest: The text of the manifest to publish; empty where files are taken back.
+        staged: The files beside the shards that are complete and wait for their names.
+        reopen: The shards to take back, so that inputs can be added to them.
+    """
+
+    manifest: str = ""
+    staged: list[StagedFile] = field(default_factory=list)
+    reopen: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _NodeTotals:
+    """What one node did."""
+
+    tasks: int = 0
+    text_bytes: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class JobTotals:
+    """What the journals of a job add up to, one after the other."""
+
+    offsets: Offsets = field(default_factory=Offsets)
+    num_units: int = 0
+    num_tasks: int = 0
+    num_replaced: int = 0
+    peak_bytes: int = 0
+    seconds: float = 0.0
+    engines: set[str] = field(default_factory=set)
+    nodes: dict[str, _NodeTotals] = field(default_factory=dict)
+    starts: dict[Split, list[int]] = field(default_factory=lambda: {each: [] for each in SPLITS})
+    digests: dict[tuple[Split, int], str] = field(default_factory=dict)
+    sources: list[Source] = field(default_factory=list)
+
+    def add(self, record: TaskRecord) -> None:
+        """Add the next task."""
+        for split in SPLITS:
+            self.starts[split].append(self.offsets.tokens[split])
+            self.digests[split, record.task] = record.digests.get(split, "")
+        self.offsets.add_task(record.totals)
+        self.num_tasks += 1
+        self.num_units += record.num_units
+        self.num_replaced += record.num_replaced
+        self.peak_bytes = max(self.peak_bytes, record.peak_bytes)
+        self.seconds += record.seconds
+        self.engines.add(record.engine)
+        node = self.nodes.setdefault(record.node, _NodeTotals())
+        node.tasks += 1
+        node.text_bytes += sum(each.input_bytes for each in record.totals.sources.values())
+        node.tokens += sum(record.totals.tokens.values())
+        node.seconds += record.seconds
+
+    def of(self, split: Split, shard: int) -> str:
+        """Return the digest of a shard."""
+        return self.digests[split, shard]
+
+    def facts(self) -> dict[str, Any]:
+        """Return what the manifest says of the run."""
+        nodes = [{"name": name, **asdict(each)} for name, each in sorted(self.nodes.items())]
+        nodes = [node for node in nodes if node["name"]]
+        return {
+            "workers_replaced": self.num_replaced,
+            "engine": ", ".join(sorted(self.engines)),
+            **({"nodes": nodes} if nodes else {}),
+        }
+
+
+def commit_job(
+    store: OutputStore,
+    job: JobFile,
+    open_journals: Callable[[], Iterable[FinishedJournal]],
+    make_run: Callable[[JobTotals], dict[str, Any]],
+    *,
+    overwrite: bool,
+    digests: KnowsDigests | None = None,
+) -> Manifest:
+    """Make the job exist: its ledger, its shards under their names, then the manifest.
+
+    An older output is replaced; its manifest goes first.
+
+    Args:
+        store: The output.
+        job: The job.
+        open_journals: Returns the journals of all tasks, in order.
+        make_run: Says how the job ran, for the manifest.
+        overwrite: Whether files that no job made may be deleted.
+        digests: The digests of the files, where one task made all of them.
+
+    Raises:
+        LostShardError: If tokens are missing; what was lost is done again by the next run.
+        InputError: If there is no document in any input.
+        ConflictError: If files of somebody else are in the way.
+    """
+    totals, endings = JobTotals(), list[Ending]()
+
+    def lines() -> Iterator[bytes]:
+        yield format_job(job.job)
+        for journal in open_journals():
+            for line in journal.iter_lines(totals.num_units):
+                _note_input(line, totals)
+                yield line
+            totals.add(journal.record)
+        endings.append(Ending(make_run(totals), job.skipped))
+        yield format_ending(endings[0])
+
+    staged = [store.stage_lines(SEGMENTS, lines())]
+    if totals.offsets.counts.documents == 0:
+        store.tidy()
+        raise nothing_found(totals.sources, totals.offsets.counts.empty_documents)
+    manifest = make_manifest(
+        job=job.job,
+        sources=totals.sources,
+        offsets=totals.offsets,
+        digests=digests or totals,
+        ending=endings[0],
+        starts=totals.starts if job.is_by_task else None,
+    )
+    if manifest.counts["skipped_records"]:
+        skipped = _iter_skipped(open_journals(), job, totals.sources)
+        staged.append(store.stage_lines(SKIPPED, skipped))
+    _refuse_foreign(store, manifest, overwrite=overwrite)
+    intent = _Intent(manifest.to_json(), staged)
+    store.write(INTENT, msgspec.json.encode(intent))
+    fault_point("intent written")
+    _publish(store, job, intent, manifest, is_retry=False)
+    return manifest
+
+
+def roll_forward(store: OutputStore) -> Manifest | None:
+    """Complete what a run was killed in the middle of; return the manifest if it was a commit."""
+    data = store.read(INTENT)
+    if data is None:
+        return None
+    intent, job = msgspec.json.decode(data, type=_Intent), read_job_file(store)
+    if not intent.manifest:
+        _take_back(store, intent)
+        return None
+    manifest = Manifest.from_json(intent.manifest, store.path / INTENT)
+    if job is None:
+        # It was killed while it tidied up.
+        store.tidy()
+    else:
+        _publish(store, job, intent, manifest, is_retry=True)
+    return manifest
+
+
+def reopen_job(store: OutputStore, manifest: Manifest) -> None:
+    """Turn a finished job into an unfinished one whose units are all done, to add inputs to it.
+
+    Its journal is the ledger without the last line.
+    """
+    journal, lines = store.open_journal(0, None), _without_last(store.iter_lines(SEGMENTS))
+    while batch := list(islice(lines, _COPIED_LINES)):
+        journal.append(b"".join(batch))
+    journal.close()
+    fault_point("ledger copied")
+    intent = _Intent(reopen=manifest.files())
+    store.write(INTENT, msgspec.json.encode(intent))
+    fault_point("reopening begins")
+    _take_back(store, intent)
+
+
+def tidy_finished(store: OutputStore, manifest: Manifest) -> None:
+    """Delete what a run that was killed at its very end left beside its finished job.
+
+    What another job has started here, to overwrite it, stays.
+    """
+    left = next(store.iter_names(f"{WORK}/"), None)
+    job = read_job_file(store)
+    if left is None or (job is not None and not job.has_made(manifest)):
+        return
+    # If another run has the lock, it tidies up itself.
+    with contextlib.suppress(LockedError), store.lock():
+        store.tidy()
+
+
+def _publish(
+    store: OutputStore, job: JobFile, intent: _Intent, manifest: Manifest, *, is_retry: bool
+) -> None:
+    """Publish everything that is not published yet, then the manifest; then tidy up."""
+    text = intent.manifest.encode()
+    if store.read(MANIFEST) != text:
+        own = {*manifest.files(), *(name for name, _, _ in intent.staged)}
+        names = [name for name in store.iter_names("") if is_final_name(name)]
+        store.delete([MANIFEST] if MANIFEST in names else [])
+        try:
+            store.publish(_iter_shards(store, job, manifest), is_retry=is_retry)
+            store.publish(intent.staged, is_retry=is_retry)
+        except LostShardError:
+            _withdraw(store, job, manifest)
+            raise
+        store.delete(name for name in names if name not in own and name != MANIFEST)
+        store.write(MANIFEST, text)
+        fault_point("manifest written")
+    store.tidy()
+
+
+def _iter_shards(store: OutputStore, job: JobFile, manifest: Manifest) -> Iterator[StagedFile]:
+    if not job.is_by_task:
+        for split in SPLITS:
+            for file in manifest.splits[split].files:
+                yield file.path, _RESUMABLE, file.bytes
+        return
+    layout = Layout.of_job(store.name, job.job)
+    chosen = choose_journals(store.iter_names(TASKS))
+    yield from iter_task_files(layout, iter_journals(store, chosen, job.digest))
+
+
+def _withdraw(store: OutputStore, job: JobFile, manifest: Manifest) -> None:
+    """Give up a commit whose tokens are gone: the next run does again what was lost."""
+    if job.is_by_task:
+        layout = Layout.of_job(store.name, job.job)
+        drop_lost_tasks(store, layout, choose_journals(store.iter_names(TASKS)), job.digest)
+    else:
+        store.unpublish(manifest.files(), _RESUMABLE)
+    store.delete([INTENT])
+
+
+def _take_back(store: OutputStore, intent: _Intent) -> None:
+    store.delete([MANIFEST])
+    fault_point("manifest withdrawn")
+    store.unpublish(intent.reopen, _RESUMABLE)
+    store.delete([SEGMENTS, SKIPPED, INTENT])
+
+
+def _without_last(lines: Iterable[bytes]) -> Iterator[bytes]:
+    waiting: bytes | None = None
+    for line in lines:
+        if waiting is not None:
+            yield waiting
+        waiting = line
+
+
+def _refuse_foreign(store: OutputStore, manifest: Manifest, *, overwrite: bool) -> None:
+    """Refuse to delete files that no job made, unless the user asked for that."""
+    names = [name for name in store.iter_names("") if is_final_name(name)]
+    own = {*manifest.files(), SEGMENTS, SKIPPED}
+    foreign = [name for name in names if name not in own]
+    if foreign and MANIFEST not in names and not overwrite:
+        raise ConflictError(
+            f"`{foreign[0]}` is not from this job",
+            where=store.name,
+            next_step="move it away, then run the same command again",
+        )
+
+
+def _note_input(line: bytes, totals: JobTotals) -> None:
+    if line.startswith(INPUT_START):
+        body = line_body(line)
+        if body is not None:
+            totals.sources.append(read_input(body)[1])
+
+
+def _iter_skipped(
+    journals: Iterable[FinishedJournal], job: JobFile, sources: list[Source]
+) -> Iterator[bytes]:
+    """List what was left out; only lines of units that left something out are read."""
+    for journal in journals:
+        for line in journal.open_lines():
+            if _HAS_SKIPPED in line:
+                unit = read_unit(line_body(line) or b"")
+                listed = list_skipped(sources[unit.input].path, unit.end, unit.encoded())
+                yield "".join(listed).encode()
+    yield "".join(list_skipped_inputs(job.skipped)).encode()

@@ -1,0 +1,387 @@
+"""May a job use an output? What is finished there, unfinished, missing or in the way.
+
+It compares records, and deletes an unfinished job where the user asked for that; it runs no task.
+`jobs.run` asks it before a job and before the commit.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import xxhash
+
+from penstok.errors import ConflictError, DamageError, LockedError
+from penstok.inputs.streams import STANDARD_INPUT
+from penstok.jobs.tasks import part_of_task
+from penstok.output import layout
+from penstok.output.layout import MANIFEST, SEGMENTS, is_final_name
+from penstok.output.ledger.lines import format_job, format_line, line_body, read_job
+from penstok.output.ledger.reader import LedgerReader
+from penstok.output.manifest import Manifest, digest_inputs
+from penstok.output.segments import write_errors
+from penstok.output.store.base import PARTS, TASKS, has_progress, journal_name
+from penstok.types import SPLITS, JobRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstok.jobs.plan import Plan
+    from penstok.output.store.base import HeldLock, OutputStore
+    from penstok.storage.object_paths import OutputPath
+    from penstok.types import Source
+
+__all__ = [
+    "JOB",
+    "JobFile",
+    "claim_output",
+    "find_finished",
+    "find_manifest",
+    "note_part",
+    "read_job_file",
+    "refuse_lost_lock",
+    "refuse_missing_tasks",
+]
+
+JOB = f"{layout.WORK}/{layout.JOB}"
+_MAX_NAMED = 10
+
+
+@dataclass(frozen=True, slots=True)
+class _Inputs:
+    """The second line: which inputs, and how many tasks they are divided into."""
+
+    inputs: str
+    num_inputs: int
+    num_tasks: int
+    skipped: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class JobFile:
+    """What a job is, kept in its output while it is unfinished.
+
+    Attributes:
+        job: What shapes the bytes.
+        inputs_digest: Covers the inputs, as in the manifest.
+        num_inputs: How many there are.
+        num_tasks: How many tasks.
+        skipped: The inputs that are left out, and why.
+    """
+
+    job: JobRecord
+    inputs_digest: str
+    num_inputs: int
+    num_tasks: int
+    skipped: dict[str, str]
+
+    @classmethod
+    def of_plan(cls, job: JobRecord, plan: Plan, num_tasks: int) -> JobFile:
+        """Describe a job."""
+        return cls(job, digest_inputs(plan.sources), len(plan.sources), num_tasks, plan.skipped)
+
+    @property
+    def is_by_task(self) -> bool:
+        """Whether every task writes its own shards; otherwise there is one, which is resumable."""
+        return self.job.settings.get("task_bytes") is not None
+
+    @property
+    def digest(self) -> str:
+        """What journals name the job by."""
+        return xxhash.xxh3_128_hexdigest(self.to_bytes())
+
+    def to_bytes(self) -> bytes:
+        """Write it."""
+        inputs = _Inputs(self.inputs_digest, self.num_inputs, self.num_tasks, self.skipped)
+        return format_job(self.job) + format_line(asdict(inputs))
+
+    @classmethod
+    def from_bytes(cls, data: bytes, where: str) -> JobFile:
+        """Read it.
+
+        Raises:
+            DamageError: If it is damaged, or of another version.
+        """
+        try:
+            first, second = (line_body(line) or b"" for line in data.splitlines(keepends=True))
+            inputs = msgspec.json.decode(second, type=_Inputs)
+            job = read_job(first)
+        except ValueError as error:
+            raise DamageError(
+                f"the record of the job is damaged, or of another version: {error}",
+                where=where,
+                next_step="choose another `-o`, or pass `--overwrite` to start again",
+            ) from error
+        return cls(job, inputs.inputs, inputs.num_inputs, inputs.num_tasks, inputs.skipped)
+
+    def has_made(self, manifest: Manifest) -> bool:
+        """Tell whether a finished job is this one."""
+        is_same = manifest.settings == self.job.settings
+        return is_same and manifest.inputs_digest == self.inputs_digest
+
+    def differences(self, other: JobFile) -> list[str]:
+        """Say how another job differs from this one, which is there."""
+        found = _settings_differences(self.job.settings, other.job.settings)
+        if self.job.unit_bytes != other.job.unit_bytes:
+            found.append(f"units of {self.job.unit_bytes} bytes there, {other.job.unit_bytes} here")
+        if self.num_inputs != other.num_inputs:
+            found.append(f"{self.num_inputs} inputs there, {other.num_inputs} here")
+        elif self.inputs_digest != other.inputs_digest:
+            found.append("an input was changed, or is another one")
+        if self.skipped.keys() != other.skipped.keys():
+            found.append(f"{len(self.skipped)} inputs skipped there, {len(other.skipped)} here")
+        return found
+
+
+def read_job_file(store: OutputStore) -> JobFile | None:
+    """Return the job that is unfinished in an output; None if there is none."""
+    data = store.read(JOB)
+    return None if data is None else JobFile.from_bytes(data, f"{store.name}/{JOB}")
+
+
+def find_manifest(store: OutputStore) -> Manifest | None:
+    """Return the manifest of the finished job in an output, whichever it is."""
+    data = store.read(MANIFEST)
+    if data is None:
+        return None
+    return Manifest.from_json(data.decode(errors="replace"), store.path / MANIFEST)
+
+
+def find_finished(
+    store: OutputStore, job: JobRecord, plan: Plan, *, is_part: bool = False
+) -> Manifest | None:
+    """Return the manifest if this very job is finished.
+
+    None means that there is something to do: all of it, or inputs that were added.
+
+    Raises:
+        ConflictError: If the output holds another job.
+    """
+    folder = store.path
+    with write_errors(folder):
+        is_there = (folder / MANIFEST).exists()
+    if not is_there:
+        return None
+    try:
+        manifest = Manifest.load(folder)
+    except DamageError as error:
+        raise ConflictError(
+            f"the output holds something else: {error.what}",
+            where=error.where,
+            next_step=_start_over("to delete what is there", is_part=is_part),
+        ) from error
+    differing = _settings_differences(manifest.settings, job.settings)
+    if not differing:
+        _refuse_missing_files(folder, manifest)
+        if STANDARD_INPUT in [source.path for source in plan.sources]:
+            differing = ["standard input cannot be compared with what was read then"]
+        elif manifest.inputs_digest == digest_inputs(plan.sources):
+            return manifest
+        elif job.settings.get("task_bytes") is not None:
+            differing = ["its inputs differ, and inputs cannot be added where tasks write shards"]
+        else:
+            differing = _input_differences(_recorded_sources(folder), plan.sources)
+    if not differing:
+        return None
+    num_bytes = sum(file.bytes for split in SPLITS for file in manifest.splits[split].files)
+    raise ConflictError(
+        f"the output was made by another job ({'; '.join(differing)})",
+        where=str(folder / MANIFEST),
+        next_step=_start_over(
+            f"to delete {len(manifest.files())} files ({num_bytes} bytes) and start again",
+            is_part=is_part,
+        ),
+    )
+
+
+def claim_output(
+    store: OutputStore, job: JobFile, plan: Plan, *, overwrite: bool, is_alone: bool
+) -> JobFile:
+    """Write down which job an output is for, or join the job that is there; return it as it is.
+
+    A finished output stays until this job is committed.
+
+    Args:
+        store: The output.
+        job: The job.
+        plan: Its inputs.
+        overwrite: Whether another unfinished job is dropped.
+        is_alone: Whether this run holds the lock, so that a job that has done nothing can be
+            dropped; a part of a job does not.
+
+    Raises:
+        ConflictError: If the output holds something else.
+    """
+    names = [name for name in store.iter_names("") if is_final_name(name)]
+    try:
+        there = read_job_file(store)
+        differing = [] if there is None else _job_differences(store, there, job, plan)
+    except DamageError as error:
+        there, differing = None, [error.what]
+    if overwrite:
+        store.refuse_irregular(names)
+    elif names and MANIFEST not in names and there is None:
+        raise ConflictError(
+            f"`{names[0]}` exists and is not from a finished job of penstok",
+            where=store.name,
+            next_step=_start_over(
+                "to delete " + ", ".join(f"`{name}`" for name in names[:5]), is_part=not is_alone
+            ),
+        )
+    if differing:
+        if not (overwrite or (is_alone and not has_progress(store))):
+            raise ConflictError(
+                f"another job is unfinished here ({'; '.join(differing)})",
+                where=f"{store.name}/{JOB}",
+                next_step="run the command that was started here, "
+                + _start_over("to drop what is done and start again", is_part=not is_alone),
+            )
+        _drop(store)
+        there = None
+    if there is None:
+        if store.write_new(JOB, job.to_bytes()):
+            return job
+        return claim_output(store, job, plan, overwrite=False, is_alone=False)
+    if there.inputs_digest != job.inputs_digest:
+        # Inputs were added.
+        there = replace(job, job=there.job)
+        store.write(JOB, there.to_bytes())
+    return there
+
+
+def _start_over(what: str, *, is_part: bool) -> str:
+    """Say how to start over; a part cannot overwrite what other parts have done."""
+    if is_part:
+        return "choose another `-o`, or delete what is there and run all parts again"
+    return f"choose another `-o`, or pass `--overwrite` {what}"
+
+
+def _job_differences(store: OutputStore, there: JobFile, here: JobFile, plan: Plan) -> list[str]:
+    """Say how a job differs from the one that is there; inputs may be added to a single task."""
+    if there.is_by_task or here.is_by_task:
+        return there.differences(here)
+    differing = _settings_differences(there.job.settings, here.job.settings)
+    if differing or there.inputs_digest == here.inputs_digest:
+        return differing
+    journal = store.path / journal_name(0, None)
+    if not journal.exists():
+        return []
+    reader = LedgerReader(journal)
+    for _ in reader.iter_units():
+        pass
+    return _input_differences(reader.sources, plan.sources)
+
+
+def _drop(store: OutputStore) -> None:
+    """Delete an unfinished job; its record goes last, with which it could still be continued."""
+    work = [name for prefix in (PARTS, TASKS) for name in store.iter_names(prefix)]
+    store.drop_tasks()
+    store.delete([*work, JOB])
+
+
+def note_part(store: OutputStore, part: tuple[int, int]) -> None:
+    """Write down that a part was started, for `refuse_missing_tasks` to name the others."""
+    store.write(f"{PARTS}{part[0]}-{part[1]}", b"")
+
+
+def refuse_missing_tasks(store: OutputStore, job: JobFile, chosen: dict[int, str]) -> None:
+    """Refuse to commit a job with unfinished tasks; name the parts they are in."""
+    missing = [number for number in range(job.num_tasks) if number not in chosen]
+    if not missing:
+        return
+    parts = _missing_parts(store, job.num_tasks, missing)
+    named = ", ".join(f"{part}/{of}" for part, of in parts[:_MAX_NAMED])
+    more = "" if len(parts) <= _MAX_NAMED else f" and {len(parts) - _MAX_NAMED} more"
+    raise DamageError(
+        f"{len(missing)} of {job.num_tasks} tasks are not done"
+        + (f"; missing or unfinished parts: {named}{more}" if parts else ""),
+        where=store.name,
+        next_step=f"run them: the same `penstok tokenize ... -o {store.name}` with "
+        f"`--part {parts[0][0]}/{parts[0][1]}`"
+        if parts
+        else "run the same `penstok tokenize` command again: it continues",
+    )
+
+
+def refuse_lost_lock(lock: HeldLock, store: OutputStore) -> None:
+    """Refuse to commit what another run may be committing."""
+    if lock.is_lost:
+        raise LockedError(
+            "the lock could not be renewed, and another run may have taken it",
+            where=store.name,
+            next_step="run the same command again: it continues",
+        )
+
+
+def _missing_parts(store: OutputStore, num_tasks: int, missing: list[int]) -> list[tuple[int, int]]:
+    """Return the parts with unfinished tasks, by the division that most parts were started with."""
+    seen = [name.removeprefix(PARTS).split("-") for name in store.iter_names(PARTS)]
+    counts = Counter(int(words[1]) for words in seen if len(words) == 2 and words[1].isdecimal())
+    if not counts:
+        return []
+    num_parts = counts.most_common(1)[0][0]
+    parts = {part_of_task(num_tasks, task, num_parts) for task in missing}
+    return [(part, num_parts) for part in sorted(parts)]
+
+
+def _settings_differences(there: dict[str, Any], here: dict[str, Any]) -> list[str]:
+    """Say which settings that shape bytes differ."""
+    return [
+        f"{name}: {there.get(name)} there, {here.get(name)} here"
+        for name in sorted(there.keys() | here.keys())
+        if there.get(name) != here.get(name)
+    ]
+
+
+def _recorded_sources(folder: OutputPath) -> list[Source]:
+    try:
+        reader = LedgerReader(folder / SEGMENTS)
+        for _ in reader.iter_units():
+            pass
+        if reader.ending is not None:
+            return reader.sources
+        what = f"`{SEGMENTS}` is damaged: {reader.problem or 'it ends too early'}"
+    except DamageError as error:
+        what = error.what
+    raise ConflictError(
+        f"the inputs are not those of the finished job here, and {what}",
+        where=str(folder / SEGMENTS),
+        next_step=f"`penstok verify {folder} --repair`, then run the same command again",
+    )
+
+
+def _input_differences(there: Sequence[Source], here: Sequence[Source]) -> list[str]:
+    """Say how the first inputs differ from those that were used; more may follow behind them."""
+    for old, new in zip(there, here, strict=False):
+        if old.path != new.path:
+            if old.path in {source.path for source in here}:
+                return [f"input `{new.path}` is new, and comes before `{old.path}`, which is done"]
+            return [f"input `{old.path}` is missing"]
+        if old.num_bytes != new.num_bytes:
+            return [f"input `{old.path}`: {old.num_bytes} bytes there, {new.num_bytes} here"]
+        if old.format != new.format:
+            return [f"input `{old.path}` was read as {old.format} there, {new.format} here"]
+        if old.compression != new.compression:
+            return [f"input `{old.path}`: compressed with {old.compression}, now {new.compression}"]
+        if old.edges != new.edges:
+            return [f"input `{old.path}` holds other text"]
+        if old.mtime_ns != new.mtime_ns:
+            return [f"input `{old.path}` was modified since"]
+    if len(there) > len(here):
+        return [f"input `{there[len(here)].path}` is missing"]
+    return []
+
+
+def _refuse_missing_files(folder: OutputPath, manifest: Manifest) -> None:
+    """Refuse a finished job whose files are missing or incomplete."""
+    for split in SPLITS:
+        for file in manifest.splits[split].files:
+            path = folder / file.path
+            if not path.is_file() or path.stat().st_size != file.bytes:
+                raise ConflictError(
+                    f"this job is finished, but `{file.path}` is missing or has another size",
+                    where=str(path),
+                    next_step=f"re-encode what is damaged: `penstok verify {folder} --repair`",
+                )

@@ -1,0 +1,277 @@
+"""One task, from text to shards and a journal: the same wherever it runs.
+
+It is one loop over units. Worker processes do the units, so a task survives a worker that dies or
+runs out of memory. It schedules nothing and commits nothing: `executors` run it for `jobs.run`.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstok.executors.processes import ProcessExecutor
+from penstok.inputs.feed import make_feed
+from penstok.jobs.resume import ResumeState
+from penstok.output.ledger.journal import Journal, TaskRecord, new_attempt
+from penstok.output.ledger.lines import InputLines, format_job, format_task
+from penstok.output.ledger.reader import Start
+from penstok.output.offsets import Offsets, RecordedOffsets
+from penstok.output.store import open_store
+from penstok.readers.formats import FORMATS, open_scanner
+from penstok.resources import Resource
+from penstok.types import SPLITS
+from penstok.worker.memory import tree_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstok.jobs.plan import Plan
+    from penstok.jobs.tasks import Task
+    from penstok.output.store.base import TaskFiles
+    from penstok.types import Finished, JobRecord, Priority, Split, Unit
+    from penstok.worker.worker import WorkerSpec
+
+__all__ = ["Check", "TaskRunner", "TaskSpec", "TaskWork"]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSpec:
+    """What all tasks of a job have in common.
+
+    Attributes:
+        worker: What the worker processes are made from.
+        output: Where they write.
+        job: What shapes the bytes, for the journal.
+        digest: Of the job, for the journal.
+        priority: Of the worker processes.
+        num_workers: How many worker processes one task has.
+        lock_file: Worker processes inherit it, if the task is the only one.
+    """
+
+    worker: WorkerSpec
+    output: str
+    job: JobRecord
+    digest: str
+    priority: Priority
+    num_workers: int = 1
+    lock_file: int | None = None
+
+    def make_runner(self, node: str) -> TaskRunner:
+        """Make what runs tasks in this process; `node` names the machine in journals."""
+        return TaskRunner(self, node)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskWork:
+    """A task, and what is needed to run it.
+
+    Attributes:
+        task: Which.
+        plan: The part of the plan that it needs (`tasks.plan_of_task`).
+        resume: What is done of it, if it can be resumed: then it is the job's only task.
+    """
+
+    task: Task
+    plan: Plan
+    resume: ResumeState | None = None
+
+    @property
+    def number(self) -> int:
+        """Its number in the job."""
+        return self.task.number
+
+    @property
+    def where(self) -> str:
+        """Which text it is, for messages."""
+        first, last = self.plan.sources[0].path, self.plan.sources[-1].path
+        text = f"task {self.task.number}: {first}, from {self.task.start}"
+        return text if last == first else f"{text}, to {last}"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Samples of the user's text on which an engine is compared with the reference."""
+
+    samples: list[Unit]
+    plan: Plan
+
+
+class TaskRunner(Resource):
+    """Runs tasks one after the other; use it in a `with`."""
+
+    def __init__(self, spec: TaskSpec, node: str = "") -> None:
+        self._spec = spec
+        self._node = node
+        self._store = open_store(spec.output)
+        self._executor: ProcessExecutor | None = None
+        self._has_feed = False
+        self._peak_bytes = 0
+
+    def close(self) -> None:
+        """Stop the workers."""
+        executor, self._executor = self._executor, None
+        if executor is not None:
+            executor.close()
+
+    def pids(self) -> list[int]:
+        """Return the process ids of the workers."""
+        return [] if self._executor is None else self._executor.pids()
+
+    def check(self, check: Check) -> tuple[int, int]:
+        """Compare the engine with the reference; return the bytes and tokens of the samples."""
+        return self._prepare(check.plan).check(check.samples)
+
+    def run(
+        self,
+        work: TaskWork,
+        on_unit: Callable[[Finished], None] | None = None,
+        on_tick: Callable[[], None] | None = None,
+    ) -> TaskRecord:
+        """Run a task.
+
+        Args:
+            work: Which.
+            on_unit: Called with every unit that is done.
+            on_tick: Called several times a second; it may raise to end the task.
+        """
+        started = time.monotonic()
+        attempt = new_attempt() if work.resume is None else None
+        files = self._store.begin_task(self._spec.worker.layout, work.number, attempt)
+        try:
+            executor = self._prepare(work.plan)
+            num_replaced = executor.num_replaced
+            executor.write_to(files.layout)
+            state = work.resume or _start_of_task(executor, work)
+
+            def tick() -> None:
+                self._peak_bytes = max(self._peak_bytes, tree_bytes(executor.pids()))
+                if on_tick is not None:
+                    on_tick()
+
+            tick()
+            _redo_damaged(state, files, executor, tick)
+            counter = _CarriedSpecial()
+            with self._open_journal(work, attempt, files, state) as journal:
+                units = work.plan.iter_units(state.start, executor.lengths, work.task.stop)
+                for finished in executor.run(units, state.offsets, tick):
+                    journal.append(finished)
+                    files.advance(journal.tokens)
+                    counter.add(finished)
+                    if on_unit is not None:
+                        on_unit(finished)
+                tick()
+                shards = files.seal(journal.tokens)
+                is_split = self._spec.worker.layout.is_by_task
+                digests = {split: journal.digests.of(split, work.number) for split in SPLITS}
+                record = TaskRecord(
+                    done=1,
+                    job=self._spec.digest,
+                    task=work.number,
+                    totals=state.offsets.totals(carried_special=counter.has_special),
+                    num_units=journal.num_units,
+                    digests=digests if is_split else {},
+                    shards=shards,
+                    engine=self._spec.worker.engine,
+                    node=self._node,
+                    seconds=round(time.monotonic() - started, 3),
+                    peak_bytes=self._peak_bytes,
+                    num_replaced=executor.num_replaced - num_replaced,
+                )
+                journal.finish(record.to_line() if is_split else b"")
+        except BaseException:
+            self.close()
+            if attempt is not None:
+                files.discard()
+            raise
+        return record
+
+    def _open_journal(
+        self, work: TaskWork, attempt: str | None, files: TaskFiles, state: ResumeState
+    ) -> Journal:
+        layout, first_lines = self._spec.worker.layout, b""
+        if not state.journal_bytes:
+            first_lines = format_job(self._spec.job)
+            first_lines += format_task(work.number) if layout.is_by_task else b""
+        return Journal(
+            self._store.open_journal(work.number, attempt, state.journal_bytes),
+            files,
+            InputLines(work.plan.sources, state.num_inputs, work.plan.first_source),
+            state.digests,
+            first_lines=first_lines,
+            num_units=state.num_units,
+            tokens=state.offsets.tokens,
+            token_bytes=layout.token_bytes,
+            drop_cache=self._spec.worker.give_back,
+        )
+
+    def _prepare(self, plan: Plan) -> ProcessExecutor:
+        """Return the workers of the last task; a feed serves one task only."""
+        spec = self._spec.worker
+        if self._executor is not None and not plan.has_streams and not self._has_feed:
+            return self._executor
+        self.close()
+        feed = make_feed(
+            plan.sources,
+            self._spec.num_workers,
+            plan.unit_bytes,
+            open_scanner=open_scanner,
+            on_error=spec.on_error,
+            give_back=spec.give_back,
+        )
+        self._has_feed = feed is not None
+        self._executor = ProcessExecutor(
+            spec,
+            num_workers=self._spec.num_workers,
+            batch_bytes=plan.unit_bytes,
+            priority=self._spec.priority,
+            lock_file=self._spec.lock_file,
+            feed=feed,
+            num_at_start=max(plan.input_bytes // plan.unit_bytes, 1),
+        )
+        return self._executor
+
+
+class _CarriedSpecial:
+    """Notices end-of-text strings in a document that was open before the first unit."""
+
+    def __init__(self) -> None:
+        self.has_special = False
+        self._has_started = False
+
+    def add(self, finished: Finished) -> None:
+        encoded = finished.encoded
+        self.has_special |= encoded.carried_special and not self._has_started
+        self._has_started |= encoded.open_split is not None
+
+
+def _start_of_task(executor: ProcessExecutor, work: TaskWork) -> ResumeState:
+    """Return the state of a task of which nothing is done."""
+    task = work.task
+    # The line of an input stands in the journal of the task that reads its first unit.
+    num_inputs = task.first_source + (task.start > 0)
+    start = Start(source_idx=task.first_source, position=task.start)
+    offsets = Offsets.of_task(_find_open_split(executor, work))
+    return ResumeState(start=start, num_inputs=num_inputs, offsets=offsets)
+
+
+def _find_open_split(executor: ProcessExecutor, work: TaskWork) -> Split:
+    """Return the split of a document that continues into the task from before."""
+    task, plan = work.task, work.plan
+    if task.start == 0 or FORMATS[plan.sources[0].format].has_records:
+        return "train"
+    first = next(plan.iter_units(Start(source_idx=task.first_source, position=task.start)))
+    return executor.find_open_split(first, plan.unit_bytes)
+
+
+def _redo_damaged(
+    state: ResumeState, files: TaskFiles, executor: ProcessExecutor, tick: Callable[[], None]
+) -> None:
+    """Re-encode recorded units whose tokens no longer have their checksums."""
+    executor.expect(state.last)
+    if not state.damaged:
+        return
+    recorded = RecordedOffsets()
+    for unit in executor.run(recorded.iter_units(state.damaged), recorded, tick):
+        recorded.check(unit)
+    files.sync(recorded.files, drop_cache=False)

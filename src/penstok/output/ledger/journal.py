@@ -1,0 +1,330 @@
+"""The journal of a task: its finished units as they are done, with a last line when it is complete.
+
+It is written by the process that runs the task, a thread of which syncs tokens and lines every
+second or so. It decides nothing about resuming; `jobs.resume` reads a journal that was interrupted,
+`jobs.commit` joins finished ones to the ledger.
+
+    {"format": "penstok ledger", ...}  what shapes the bytes, as in the ledger
+    {"task": 3}                        only where each task writes its own shards
+    {"input": 7, ...}
+    {"unit": 0, ...}                   units are counted from 0
+    {"done": 1, "task": 3, ...}        totals and location of the shards, where there are many tasks
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from dataclasses import asdict, dataclass
+from threading import Condition, Thread
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstok.errors import DamageError
+from penstok.faults import fault_point
+from penstok.output.ledger.lines import (
+    UNIT_START,
+    format_line,
+    format_unit,
+    line_body,
+    renumber_unit,
+)
+from penstok.output.offsets import TaskTotals  # noqa: TC001 msgspec reads annotations
+from penstok.output.store.base import TASKS
+from penstok.types import Split  # noqa: TC001 msgspec reads annotations
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from types import TracebackType
+
+    from penstok.output.ledger.lines import InputLines
+    from penstok.output.ledger.reader import Digests
+    from penstok.output.store.base import JournalFile, TaskFiles
+    from penstok.types import Finished
+
+__all__ = [
+    "FinishedJournal",
+    "Journal",
+    "TaskRecord",
+    "choose_journals",
+    "list_journals",
+    "new_attempt",
+]
+
+_NAME = re.compile(r"(?P<task>\d{5,})-(?P<attempt>[0-9a-f]{12})\.jsonl")
+_DONE_START = b'{"done":'
+_SYNC_SECONDS = 1.0
+_SYNC_BYTES = 64 << 20
+# More than this is never written without being on disk: on a slow disk the run waits here, so that
+# a Ctrl-C has little left to push out and the machine's memory does not fill with unwritten pages.
+_MAX_UNSYNCED_BYTES = 256 << 20
+# What a unit counts at least: it is kept in memory until it is recorded, however few tokens it has.
+# Millions of tiny inputs come faster than their lines are written.
+_LEAST_UNIT_BYTES = 16 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRecord:
+    """A task whose tokens are all written and durable.
+
+    Attributes:
+        done: The version of this record.
+        job: The digest of the job that the task belongs to.
+        task: Its number.
+        totals: What it adds up to.
+        num_units: How many units it had.
+        digests: For each split, the digest of its shard; empty where one task makes all files.
+        shards: For each split, where the files are until the commit; only the store reads it.
+        engine: What encoded it.
+        node: The machine that ran it.
+        seconds: How long it took.
+        peak_bytes: The most memory it used.
+        num_replaced: How many workers were replaced.
+    """
+
+    done: int
+    job: str
+    task: int
+    totals: TaskTotals
+    num_units: int
+    digests: dict[Split, str]
+    shards: dict[Split, dict[str, Any]]
+    engine: str = ""
+    node: str = ""
+    seconds: float = 0.0
+    peak_bytes: int = 0
+    num_replaced: int = 0
+
+    def to_line(self) -> bytes:
+        """Write the last line of a journal."""
+        content = asdict(self)
+        totals = content["totals"]
+        totals["sources"] = {
+            idx: {name: count for name, count in counts.items() if count}
+            for idx, counts in totals["sources"].items()
+            if any(counts.values())
+        }
+        return format_line(content)
+
+
+# Made here and not at first use: threads that did so at the same time would crash in msgspec.
+_decoder = msgspec.json.Decoder(TaskRecord)
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedJournal:
+    """A journal that is complete: its record, and its lines for the ledger.
+
+    Attributes:
+        record: What the task adds up to.
+        where: Its name, for messages.
+        open_lines: Returns an iterator over its lines, the first and the last one included.
+    """
+
+    record: TaskRecord
+    where: str
+    open_lines: Callable[[], Iterable[bytes]]
+
+    @classmethod
+    def from_bytes(cls, data: bytes, where: str) -> FinishedJournal:
+        """Read the journal of a task.
+
+        Raises:
+            DamageError: If it is not complete.
+        """
+        lines = data.splitlines(keepends=True)
+        body = line_body(lines[-1]) if lines else None
+        if body is None or not body.startswith(_DONE_START):
+            raise _damaged(where, "its last line is missing or damaged")
+        try:
+            record = _decoder.decode(body)
+        except ValueError as error:
+            raise _damaged(where, str(error)) from error
+        if record.done != 1:
+            raise _damaged(where, "it was written by another version")
+        return cls(record, where, lambda: lines)
+
+    def iter_lines(self, first_unit: int) -> Iterator[bytes]:
+        """Yield its lines for the ledger, with units numbered from `first_unit`.
+
+        Raises:
+            DamageError: If one is damaged.
+        """
+        number = first_unit
+        for idx, line in enumerate(self.open_lines()):
+            body = line_body(line)
+            if body is None:
+                raise _damaged(self.where, "a line is torn or damaged")
+            if body.startswith(UNIT_START):
+                yield renumber_unit(body, number) if first_unit else line
+                number += 1
+            elif idx > 0 and not body.startswith(_DONE_START):
+                yield line
+        if number != first_unit + self.record.num_units:
+            raise _damaged(self.where, "units are missing")
+
+
+class Journal:
+    """A journal while its task runs; use it in a `with`, whose end records all that was appended.
+
+    Attributes:
+        num_units: How many units it has.
+        tokens: How many tokens of each split are written, those of earlier runs included.
+        digests: Of the files.
+    """
+
+    def __init__(
+        self,
+        file: JournalFile,
+        files: TaskFiles,
+        inputs: InputLines,
+        digests: Digests,
+        *,
+        first_lines: bytes,
+        num_units: int,
+        tokens: dict[Split, int],
+        token_bytes: int,
+        drop_cache: bool,
+    ) -> None:
+        """Continue behind what an earlier run recorded.
+
+        Args:
+            file: The journal, open for appending.
+            files: Makes tokens durable.
+            inputs: The lines of the inputs, each before its first unit.
+            digests: Of the files so far.
+            first_lines: What a new journal starts with; empty if it has it.
+            num_units: How many units are recorded.
+            tokens: How many tokens of each split these have.
+            token_bytes: The size of a token.
+            drop_cache: Drop what is on disk from the page cache.
+        """
+        self.num_units = num_units
+        self.tokens = dict(tokens)
+        self.digests = digests
+        self._file = file
+        self._files = files
+        self._inputs = inputs
+        self._first_lines = first_lines
+        self._token_bytes = token_bytes
+        self._drop_cache = drop_cache
+        self._pending: list[Finished] = []
+        self._unsynced_bytes = 0
+        self._is_closing = False
+        self._failure: BaseException | None = None
+        self._changed = Condition()
+        self._thread = Thread(target=self._run, daemon=True, name="journal")
+
+    def __enter__(self) -> Journal:
+        if self._first_lines:
+            self._file.append(self._first_lines)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Record what is left; an error that is being raised already has precedence."""
+        try:
+            self._stop()
+        finally:
+            self._file.close()
+        if error is None:
+            self._raise_failure()
+
+    def append(self, finished: Finished) -> None:
+        """Take a unit whose tokens are written; units must come in order."""
+        self.digests.add(finished.receipt)
+        self.num_units += 1
+        for segment in finished.receipt.segments:
+            self.tokens[segment.split] += segment.num_tokens
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._failure or self._unsynced_bytes < _MAX_UNSYNCED_BYTES
+            )
+            self._raise_failure()
+            self._pending.append(finished)
+            num_bytes = finished.encoded.counts.tokens * self._token_bytes
+            self._unsynced_bytes += max(num_bytes, _LEAST_UNIT_BYTES)
+            self._changed.notify_all()
+
+    def finish(self, last_line: bytes) -> None:
+        """Record all that is left, the inputs without units, and `last_line`."""
+        self._stop()
+        self._raise_failure()
+        self._file.append(b"".join([*self._inputs.rest(), last_line]))
+        self._file.finish()
+
+    def _stop(self) -> None:
+        with self._changed:
+            self._is_closing = True
+            self._changed.notify_all()
+        self._thread.join()
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _run(self) -> None:
+        is_last = False
+        while not is_last:
+            with self._changed:
+                self._changed.wait_for(
+                    lambda: self._is_closing or self._unsynced_bytes >= _SYNC_BYTES, _SYNC_SECONDS
+                )
+                units, self._pending = self._pending, []
+                num_bytes, is_last = self._unsynced_bytes, self._is_closing
+            try:
+                self._record(units)
+            except BaseException as error:  # noqa: BLE001 the thread's boundary: raised by `append`
+                # Nothing may be recorded any more: the system drops what it could not write, and
+                # reports that only once.
+                self._failure, is_last = error, True
+            with self._changed:
+                self._unsynced_bytes -= num_bytes
+                self._changed.notify_all()
+
+    def _record(self, units: list[Finished]) -> None:
+        if not units:
+            return
+        files = {
+            (segment.split, segment.shard) for unit in units for segment in unit.receipt.segments
+        }
+        fault_point("tokens not on disk")
+        self._files.sync(files, drop_cache=self._drop_cache)
+        fault_point("tokens on disk")
+        lines: list[bytes] = []
+        for unit in units:
+            lines += [*self._inputs.before(unit.unit), format_unit(unit)]
+        self._file.append(b"".join(lines))
+
+
+def new_attempt() -> str:
+    """Return a name for an attempt that no other has."""
+    return secrets.token_hex(6)
+
+
+def choose_journals(names: Iterable[str]) -> dict[int, str]:
+    """Choose one finished journal for each task; two attempts at a task write the same tokens."""
+    chosen: dict[int, str] = {}
+    for task, name in list_journals(names):
+        chosen.setdefault(task, name)
+    return chosen
+
+
+def list_journals(names: Iterable[str]) -> list[tuple[int, str]]:
+    """List the tasks that have finished journals, and their names; a task may have several."""
+    matches = [(_NAME.fullmatch(name.removeprefix(TASKS)), name) for name in sorted(names)]
+    return [(int(match["task"]), name) for match, name in matches if match is not None]
+
+
+def _damaged(where: str, why: str) -> DamageError:
+    return DamageError(
+        f"the journal of a task is damaged: {why}",
+        where=where,
+        next_step="delete it, then run the same command again: it repeats the task",
+    )
