@@ -79,7 +79,7 @@ def test_a_missing_column_names_those_that_exist(tmp_path: Path, penstok: RunPen
 BAD_ROWS = {
     "1": "1 field, the header 2",
     "1,2,3": "3 fields, the header 2",
-    '1,"a"b': "behind a closing quote",
+    '1,"a"b': "after a closing quote",
     '1,"never closed': "ends inside quotes",
 }
 

@@ -62,24 +62,24 @@ BAD = {  # a record of two fields, what is wrong, the byte, and what is said
     b" ": (CsvCode.WRONG_NUMBER, 0, "the record has 1 field, the header 2"),
     b"\r \r": (CsvCode.WRONG_NUMBER, 0, "the record has 1 field, the header 2"),
     b'"ab"c,d': (
-        CsvCode.BEHIND_QUOTE,
+        CsvCode.AFTER_QUOTE,
         4,
-        "broken CSV: `c` cannot stand behind a closing quote (byte 5 of the record)",
+        "broken CSV: unexpected `c` after a closing quote (byte 5 of the record)",
     ),
     b'1,"ab" ': (
-        CsvCode.BEHIND_QUOTE,
+        CsvCode.AFTER_QUOTE,
         6,
-        "broken CSV: ` ` cannot stand behind a closing quote (byte 7 of the record)",
+        "broken CSV: unexpected ` ` after a closing quote (byte 7 of the record)",
     ),
     b'1,"ab"\r\r': (
-        CsvCode.BEHIND_QUOTE,
+        CsvCode.AFTER_QUOTE,
         6,
-        "broken CSV: `\\r` cannot stand behind a closing quote (byte 7 of the record)",
+        "broken CSV: unexpected `\\r` after a closing quote (byte 7 of the record)",
     ),
     b'1,"a"b"c,"d"e': (
-        CsvCode.BEHIND_QUOTE,
+        CsvCode.AFTER_QUOTE,
         5,
-        "broken CSV: `b` cannot stand behind a closing quote (byte 6 of the record)",
+        "broken CSV: unexpected `b` after a closing quote (byte 6 of the record)",
     ),
 }
 
@@ -125,7 +125,7 @@ def test_an_end_inside_quotes_is_refused(csv: bytes, position: int) -> None:
 
 def test_the_first_fault_is_the_one_that_counts() -> None:
     found = extract(b'"a"b,"c')
-    assert (found.codes, found.positions) == ([CsvCode.BEHIND_QUOTE], [3])
+    assert (found.codes, found.positions) == ([CsvCode.AFTER_QUOTE], [3])
 
 
 def test_other_columns_and_tabs() -> None:
@@ -228,7 +228,7 @@ def test_a_missing_column_names_those_that_exist(
 
 
 @pytest.mark.parametrize(
-    ("head", "said"), [(b'id,"text"x\n', "behind a closing"), (b'id,"text\n1', "never closed")]
+    ("head", "said"), [(b'id,"text"x\n', "after a closing"), (b'id,"text\n1', "never closed")]
 )
 def test_a_broken_header_is_refused(head: bytes, said: str) -> None:
     with pytest.raises(InputError, match=said):

@@ -115,8 +115,8 @@ def check_hostile(data: bytes) -> None:
     [
         (b"plain text, no frame", "no frame begins here"),
         (MAGIC + b"\x08\x00", "reserved bit"),
-        (MAGIC + b"\xc0\x58" + struct.pack("<Q", 1 << 60) + b"\x01\0\0", "cannot hold"),
-        (MAGIC + b"\x00\x58\x07\0\0", "reserved kind"),
+        (MAGIC + b"\xc0\x58" + struct.pack("<Q", 1 << 60) + b"\x01\0\0", "too short"),
+        (MAGIC + b"\x00\x58\x07\0\0", "reserved type"),
         (MAGIC + b"\x00\x58\xfd\xff\xff" + bytes(99), "a block of 2097151 bytes"),
         (MAGIC + b"\x00\x58\x81\0\0" + bytes(3), "ends inside a frame"),
         (MAGIC + b"\x04\x58\x01\0\0" + bytes(3), "ends inside a frame"),

@@ -1,1 +1,1 @@
-"""Inputs: found, probed, opened, decompressed; no documents yet."""
+"""Inputs: listed, probed, opened and decompressed; formats and documents are for `readers`."""

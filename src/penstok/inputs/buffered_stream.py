@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 __all__ = ["LONGEST_WINDOW_BYTES", "MAX_CARRIED_BYTES", "BufferedStream", "StreamOptions"]
 
-# How far readers of text read before a unit's start and behind its end (`readers.borders`).
+# How far readers of text read before a unit's start and after its end (`readers.borders`).
 _BEHIND_BYTES = 4 << 20
 _AHEAD_BYTES = 7 << 20
-# If the input ends this close behind a unit, the unit is given its end.
+# If the input ends this close after a unit, the unit is given its end.
 _NEAR_BYTES = 4 << 20
 _HEAD_BYTES = 4
 _PIECE_BYTES = 1 << 20
@@ -45,7 +45,7 @@ class StreamOptions:
 
     Attributes:
         open_scanner: Makes the scanner that finds the records of a stream.
-        wrap_bytes: A unit that would begin behind this offset of the ring begins at the ring's
+        wrap_bytes: A unit that would begin after this offset of the ring begins at the ring's
             start instead, if it can: the rest is for long lines, and takes no memory until one
             comes.
         on_error: End a damaged stream at the damage, or stop there.
@@ -127,7 +127,7 @@ class BufferedStream:
         start = self._window_start(unit)
         if self._filled < start:
             self._skip_to(start)
-        # Before more is read, which may overwrite what lies before the unit.
+        # Before more is read, which may overwrite what precedes the unit.
         self._scan_to(start)
         self._ring.hold(self._base + start)
         self._start_again(start)
@@ -200,8 +200,8 @@ class BufferedStream:
         ring = self._ring
         source, carried = self._base + start, self._filled - start
         at = source % ring.num_bytes
-        is_behind = at + carried == ring.position % ring.num_bytes >= self._options.wrap_bytes
-        if not is_behind or not 0 <= carried <= min(MAX_CARRIED_BYTES, at - 1):
+        is_late = at + carried == ring.position % ring.num_bytes >= self._options.wrap_bytes
+        if not is_late or not 0 <= carried <= min(MAX_CARRIED_BYTES, at - 1):
             return
         self._digest_at(start)
         ring.start_again()

@@ -91,7 +91,7 @@ def _probe_file(path: str) -> tuple[Source, bytes]:
 
 
 def _probe_url(url: str) -> tuple[Source, bytes]:
-    """Probe a remote file; its server's version stands in for its time and last bytes."""
+    """Probe a remote file; its server's version is used for its time and last bytes."""
     facts = look_at_url(url)
     if facts.is_ranged:
         with RemoteFile(url, facts) as file:

@@ -1,7 +1,7 @@
 """Inputs that are read once, from front to back: compressed files, pipes, servers without ranges.
 
-It hands out content, decompressed, and knows nothing of units or documents. `sources` looks at the
-head of a stream, `feed` reads it to its end.
+It returns decompressed content and knows no units or documents. `probe` reads the first bytes of a
+stream, `buffered_stream` reads all of it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["STANDARD_INPUT", "ContentStream", "count_lines", "measure_content", 
 STANDARD_INPUT = "-"
 _STDIN_FILE = 0
 _PIECE_BYTES = 1 << 20
-_GIVE_BACK_BYTES = 8 << 20
+_DROP_BYTES = 8 << 20
 
 
 class ContentStream(Resource):
@@ -46,14 +46,14 @@ class ContentStream(Resource):
 
         Args:
             source: What it was when the job was planned; a remote one must still be that.
-            max_window_bytes: The most that a decoder may keep to look back into.
-            give_back: Hand pages that were read back to the system.
-            is_last: It will not be opened again: no head of standard input is kept.
+            max_window_bytes: The largest window that a decoder may use.
+            give_back: Drop pages that were read from the page cache.
+            is_last: It will not be opened again: the head of standard input is not kept.
         """
         self._path = path = source.path
         self._give_back = give_back
         self._stored = 0
-        self._given_back = 0
+        self._dropped = 0
         self._file = -1
         self._remote: RemoteStream | None = None
         self._read: Callable[[int], bytes] = _stdin.read
@@ -83,11 +83,11 @@ class ContentStream(Resource):
 
     @property
     def stored_position(self) -> int:
-        """How much of the input as it is stored has been read."""
+        """How many bytes of the stored input have been read."""
         return self._stored if self._decoder is None else self._decoder.compressed_position
 
     def readinto(self, buffer: memoryview) -> int:
-        """Read some of the next content; 0 is its proved end.
+        """Read some of the next content; 0 is its verified end.
 
         Raises:
             InputError: If it cannot be read, or is cut off or damaged.
@@ -104,12 +104,12 @@ class ContentStream(Resource):
         return count
 
     def _read_file_into(self, buffer: memoryview) -> int:
-        """Read without a copy between: the feed is a third to a half faster for it."""
+        """Read without an extra copy, which makes the feed a third to a half faster."""
         try:
             count = os.readv(self._file, [buffer])
         except OSError as error:
             raise _unreadable(self._path, error) from error
-        self._return_pages(count)
+        self._drop_pages(count)
         return count
 
     def _read_file(self, num_bytes: int) -> bytes:
@@ -117,13 +117,13 @@ class ContentStream(Resource):
             data = os.read(self._file, num_bytes)
         except OSError as error:
             raise _unreadable(self._path, error) from error
-        self._return_pages(len(data))
+        self._drop_pages(len(data))
         return data
 
-    def _return_pages(self, num_bytes: int) -> None:
-        """Tell the system now and then that what was read is not needed again."""
-        self._given_back += num_bytes
-        if self._give_back and self._given_back % _GIVE_BACK_BYTES < num_bytes:
+    def _drop_pages(self, num_bytes: int) -> None:
+        """Drop what was read from the page cache every few MiB."""
+        self._dropped += num_bytes
+        if self._give_back and self._dropped % _DROP_BYTES < num_bytes:
             end = os.lseek(self._file, 0, os.SEEK_CUR)
             if hasattr(os, "posix_fadvise"):
                 os.posix_fadvise(self._file, 0, end, os.POSIX_FADV_DONTNEED)
@@ -140,7 +140,7 @@ def read_head(source: Source, num_bytes: int) -> bytes:
 
 
 def count_lines(source: Source, end: int) -> int | None:
-    """Count the line feeds before a position by reading all again; None where that cannot be."""
+    """Count the line feeds before a position by reading again; None if that is impossible."""
     if source.path == STANDARD_INPUT:
         return None
     with ContentStream(source) as stream:
@@ -156,7 +156,7 @@ def count_lines(source: Source, end: int) -> int | None:
 
 
 def measure_content(source: Source) -> int:
-    """Return how long the content is, up to damage if there is any, by reading it."""
+    """Return the length of the content, up to damage if there is any, by reading it."""
     size = 0
     scratch = memoryview(bytearray(_PIECE_BYTES))
     with ContentStream(source) as stream, suppress(InputError):
@@ -166,16 +166,16 @@ def measure_content(source: Source) -> int:
 
 
 class _StandardInput:
-    """Standard input, whose head can be read several times, the rest once."""
+    """Standard input: its head can be read several times, the rest once."""
 
     def __init__(self) -> None:
         self._head = bytearray()
         self._at = 0
-        self._keeps = True
+        self._keeps_head = True
 
     def rewind(self) -> None:
-        """Go back to the start, if that was not given up."""
-        if not self._keeps:
+        """Go back to the start, if the head is still kept."""
+        if not self._keeps_head:
             raise InputError(
                 "standard input can be read only once",
                 where=f"INPUT `{STANDARD_INPUT}`",
@@ -184,15 +184,15 @@ class _StandardInput:
         self._at = 0
 
     def forget(self) -> None:
-        """Keep nothing more: from here on it is read to its end."""
-        self._keeps = False
+        """Stop keeping the head: from here on it is read to its end."""
+        self._keeps_head = False
 
     def read(self, num_bytes: int) -> bytes:
         data = bytes(self._head[self._at : self._at + num_bytes])
         self._at += len(data)
         if not data:
             data = self._read_file(num_bytes)
-            if self._keeps:
+            if self._keeps_head:
                 self._head += data
                 self._at = len(self._head)
             else:
@@ -201,7 +201,7 @@ class _StandardInput:
 
     def _read_file(self, num_bytes: int) -> bytes:
         try:
-            # A pipe that is silent must not keep a Ctrl-C waiting.
+            # So that Ctrl-C works while a pipe is silent.
             while not select.select([_STDIN_FILE], [], [], 0.2)[0]:
                 pass
             return os.read(_STDIN_FILE, num_bytes)
@@ -213,7 +213,7 @@ _stdin = _StandardInput()
 
 
 def _open_remote(source: Source) -> RemoteStream:
-    """Open a remote file from its start; refuse one that is no longer what it was."""
+    """Open a remote file from its start; refuse it if it changed since it was planned."""
     facts = look_at_url(source.path)
     if (facts.num_bytes or 0, facts.version) != (source.num_bytes, source.version):
         planned = replace(facts, num_bytes=source.num_bytes, version=source.version)

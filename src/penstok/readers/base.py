@@ -1,4 +1,8 @@
-"""What a reader does, and what it is given to do it with."""
+"""The interface of readers, and what each is given.
+
+It reads nothing. One module or package implements `Reader` for each input format; `formats` lists
+them, and the worker calls them.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +31,10 @@ __all__ = ["CutRule", "FindAll", "MakeReader", "Reader", "ReaderOptions"]
 
 
 class Reader(Protocol):
-    """Turns units of one kind of input into blocks."""
+    """Turns units of inputs of one format into blocks."""
 
     def iter_blocks(self, unit: Unit) -> Iterator[Block]:
-        """Yield the pieces of a unit in order; a block is valid until the next one is asked for."""
+        """Yield the pieces of a unit in order; each block is valid until the next one."""
         ...
 
     def take_counts(self) -> Counts:
@@ -43,24 +47,24 @@ class Reader(Protocol):
 
 
 class CutRule(Protocol):
-    """Knows where a tokenizer's text may be divided.
+    """Where text may be divided without changing a token.
 
     Attributes:
-        max_document_bytes: Documents are never divided, and a longer one is refused; None if long
+        max_document_bytes: Documents are never divided, and longer ones are refused; None if long
             ones are divided.
     """
 
     @property
     def max_document_bytes(self) -> int | None:
-        """How long a document may be; None if any."""
+        """The longest document; None if there is no limit."""
         ...
 
     def mask(self, text: NDArray[np.uint8]) -> NDArray[np.bool_]:
-        """Mark every position before which `text` may be divided; the first is never marked."""
+        """Mark every byte before which `text` may be divided; the first is never marked."""
         ...
 
     def line_mask(self, text: NDArray[np.uint8]) -> NDArray[np.bool_]:
-        """Mark those of them that stand at the end of a line."""
+        """Mark those of them that end a line."""
         ...
 
 
@@ -75,7 +79,7 @@ class FindAll(Protocol):
         wanted: bytes,
         out: NDArray[np.int64],
     ) -> int:
-        """Write its places in a range of a text to `out`, and return their number."""
+        """Write its positions in a range of a text to `out`, and return their number."""
         ...
 
 
@@ -88,14 +92,14 @@ class ReaderOptions:
         text_key: The field or column that holds the text of a record.
         open_unit: Opens the input of a unit.
         block_bytes: About how much text a block holds.
-        special_text: Pieces that hold this are marked; empty where it parts the documents.
-        strip: Leave out white space at the ends of documents.
-        give_back: Hand pages that were read back to the system.
-        on_error: Leave bad records out, or stop at the first.
-        invalid_utf8: What becomes of escapes that stand for half a character; invalid bytes are
-            left to the worker, which hears of them from the engine.
-        find_all: The kernel's search, where it is built.
-        extract_json: The kernel's way through JSON Lines, where it is built.
+        special_text: Pieces that contain this are marked; empty if it separates documents.
+        strip: Strip white space at both ends of documents.
+        give_back: Drop pages that were read from the page cache.
+        on_error: Skip bad records, or stop at the first.
+        invalid_utf8: What happens to lone surrogates; invalid bytes are left to the worker, which
+            learns of them from the engine.
+        find_all: The kernel's search; None if it is not built.
+        extract_json: The kernel's extraction from JSON Lines; None if it is not built.
         extract_csv: The same for CSV.
     """
 

@@ -1,10 +1,10 @@
-"""Where the units and pieces of a text file meet: a function of the file's bytes alone.
+"""Where units and pieces of a text file begin: a function of the file's bytes alone.
 
-Any worker finds the same border from the same position, whatever the unit size, and looks only at
-bytes near it. Nothing here reads documents. Both text readers stand on it.
+Every worker finds the same border from the same position, whatever the unit size, and reads only
+bytes near it. It yields no documents; `text` and `spans` use it for that.
 
-A *break* is a position at which dividing changes no token: a document's start, or a cut inside
-one. Text without a break for more than `MAX_RUN_BYTES` is divided all the same, at a multiple of
+A *break* is a position at which dividing changes no token: the start of a document, or a cut inside
+one. Text without a break for more than `MAX_RUN_BYTES` is divided anyway, at a multiple of
 `MAX_RUN_BYTES`: a *forced cut*, which can change tokens and is counted.
 """
 
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 __all__ = ["MAX_RUN_BYTES", "Borders", "overlaps_itself", "refuse_long_document"]
 
 MAX_RUN_BYTES = 1 << 20
-# A unit ends at a document's start if there is one this near, else inside the document.
+# A unit ends where a document starts if one does this near, else inside a document.
 _PATIENCE_BYTES = 1 << 20
-# What a cut rule must see on both sides of a position: one UTF-8 character.
+# A cut rule needs one UTF-8 character on both sides of a position.
 _CONTEXT_BYTES = 4
-# Text has a cut every few words: a small first look costs least, a quarter of one of 4 KiB.
-_FIRST_LOOK_BYTES = 1 << 8
+# Text has a cut every few words: a small first read costs a quarter of one of 4 KiB.
+_FIRST_READ_BYTES = 1 << 8
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _CONTINUATION_BYTES = bytes(range(0x80, 0xC0))
 
 
 @lru_cache(maxsize=4)
 def overlaps_itself(separator: bytes) -> bool:
-    """Tell whether two places of a separator can share bytes, as in two newlines of three."""
+    """Tell whether two separators can share bytes, as two double newlines in three newlines."""
     return any(separator.startswith(separator[shift:]) for shift in range(1, len(separator)))
 
 
@@ -50,12 +50,12 @@ def _period(separator: bytes) -> int:
     return shifts[0] if shared else 0
 
 
-def refuse_long_document(place: str, limit_bytes: int) -> InputError:
-    """Say that a document must stay whole and is too long for that."""
+def refuse_long_document(where: str, limit_bytes: int) -> InputError:
+    """Return the error for a document that must stay whole and is too long for that."""
     return InputError(
-        f"a document of more than {limit_bytes >> 10} KiB: with this tokenizer documents are not "
-        "divided, and it does not fit the memory of a worker",
-        where=place,
+        f"a document of more than {limit_bytes >> 10} KiB: documents cannot be divided with this "
+        "tokenizer, and it does not fit the memory of a worker",
+        where=where,
         next_step="pass more `--memory` or fewer `--workers`, or divide the document",
     )
 
@@ -74,11 +74,11 @@ class Borders:
         self.text_start = len(head) if head == _BYTE_ORDER_MARK else 0
 
     def mark_bytes(self, start: int) -> int:
-        """Return how many bytes of byte order mark stand before a unit that starts at `start`."""
+        """Return the length of the byte order mark before a unit that starts at `start`."""
         return self.text_start if start == self.text_start else 0
 
     def unit_border(self, position: int) -> tuple[int, bool]:
-        """Move a unit's nominal edge to its border; tell whether a document starts there."""
+        """Return where a unit with this nominal start begins, and whether a document does too."""
         if position <= self.text_start:
             return self.text_start, True
         if self._cuts.max_document_bytes is not None:
@@ -101,7 +101,7 @@ class Borders:
         return self._whole_character(grid) if found is None else found
 
     def forced_cuts(self, start: int, end: int) -> list[int]:
-        """List the forced cuts after `start`, up to and with `end`."""
+        """List the forced cuts after `start`, up to and including `end`."""
         if self._cuts.max_document_bytes is not None:
             return []
         first = start // MAX_RUN_BYTES * MAX_RUN_BYTES
@@ -113,7 +113,7 @@ class Borders:
         return [cut for cut in forced if start < cut <= end]
 
     def _document_after(self, position: int, limit_bytes: int) -> int:
-        """Find the first document at or after `position`, inside what one may be long."""
+        """Find the first document at or after `position`, within the longest length of one."""
         if not self._separator:
             if self.size > limit_bytes:
                 raise refuse_long_document(self._file.source.path, limit_bytes)
@@ -129,16 +129,16 @@ class Borders:
     def first_cut(self, start: int, end: int, *, at_line: bool = False) -> int | None:
         """Find the first cut inside a document from `start` to before `end`."""
         mask = self._cuts.line_mask if at_line else self._cuts.mask
-        look = _FIRST_LOOK_BYTES
+        size = _FIRST_READ_BYTES
         while start < end:
-            stop = min(start + look, end)
+            stop = min(start + size, end)
             left = max(start - _CONTEXT_BYTES, self.text_start)
             window = self._file.read_at(left, stop + _CONTEXT_BYTES)
             marked = mask(np.frombuffer(window, np.uint8))[start - left : stop - left]
             for found in np.flatnonzero(marked).tolist():
                 if not self._touches_separator(start + found):
                     return start + int(found)
-            start, look = stop, look * 4
+            start, size = stop, size * 4
         return None
 
     def _first_break(self, start: int, end: int) -> int | None:
@@ -155,7 +155,7 @@ class Borders:
         return self.size if self.size < end else None
 
     def _first_document(self, start: int, end: int) -> int | None:
-        """Find where a document starts, that is a separator ends, from `start` to before `end`."""
+        """Find where a document starts after a separator, from `start` to before `end`."""
         length = len(self._separator)
         if not length:
             return None
@@ -167,24 +167,24 @@ class Borders:
     def _find_separator(self, start: int, end: int) -> int | None:
         """Find the first separator that lies between `start` and `end`."""
         length = len(self._separator)
-        look = _FIRST_LOOK_BYTES + length
+        size = _FIRST_READ_BYTES + length
         while start + length <= end:
-            stop = min(start + look, end)
+            stop = min(start + size, end)
             found = self._file.read_at(start, stop).find(self._separator)
             if found >= 0:
                 return start + found
-            start, look = stop - length + 1, look * 4
+            start, size = stop - length + 1, size * 4
         return None
 
     def _resolve_overlaps(self, found: int, start: int, end: int) -> int | None:
-        """Of separators that overlap, take those that a reader coming from the left would.
+        """Of overlapping separators, take those that a reader coming from the left would.
 
-        With a separator like two newlines, five newlines in a row hold four of them; two count.
+        If two newlines separate documents, five newlines contain four separators; two count.
         """
         length = len(self._separator)
         taken = self._first_overlapping(found)
         if self._period:
-            # Inside the run, every so many bytes one is taken: jump to the last before `start`.
+            # In the run, one is taken every `step` bytes: skip to the last before `start`.
             step = -(-length // self._period) * self._period
             taken += max(start - length - taken, 0) // step * step
         while (at := self._find_separator(taken, end - 1)) is not None:
@@ -194,7 +194,7 @@ class Borders:
         return None
 
     def _first_overlapping(self, found: int) -> int:
-        """Walk back over separators that overlap, to the first of them."""
+        """Go back over overlapping separators to the first of them."""
         if self._period:
             run = self._run_start(found)
             return found - (found - run) // self._period * self._period
@@ -207,7 +207,7 @@ class Borders:
             found = left + earlier
 
     def _run_start(self, position: int) -> int:
-        """Walk back over text that repeats with the separator's period."""
+        """Go back over text that repeats with the separator's period."""
         period = self._period
         while position > self.text_start:
             left = max(position - MAX_RUN_BYTES // 16, self.text_start)
@@ -227,6 +227,6 @@ class Borders:
         return self._separator in around
 
     def _whole_character(self, position: int) -> int:
-        """Move past the rest of a UTF-8 character."""
+        """Move to the end of a UTF-8 character."""
         rest = self._file.read_at(position, position + _CONTEXT_BYTES - 1)
         return position + len(rest) - len(rest.lstrip(_CONTINUATION_BYTES))

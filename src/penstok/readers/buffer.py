@@ -1,6 +1,6 @@
-"""The bytes of one unit in memory, with the questions readers ask of them.
+"""The bytes of one unit in memory, and searches in them.
 
-It opens nothing and knows no documents. Readers load a unit into it and point blocks at its view.
+It opens nothing and knows no documents. Readers load a unit into it, and blocks refer to its view.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["UnitBuffer"]
 
 _ASCII_SPACE = b" \n\r\t\v\f"
-_TRIM_LOOK_BYTES = 1 << 16
+_TRIM_BYTES = 1 << 16
 _WIDE_SPACE = (
     *(chr(code).encode() for code in (0x85, 0xA0, 0x1680, 0x2028, 0x2029, 0x202F, 0x205F, 0x3000)),
     *(chr(code).encode() for code in range(0x2000, 0x200B)),
@@ -28,18 +28,18 @@ _WIDE_SPACE = (
 
 
 def _commonness(byte: int) -> int:
-    """Rank how often a byte stands in text: signs seldom, then letters and digits, then space."""
+    """Rank how common a byte is in text: punctuation, then letters and digits, then space."""
     return 2 if byte in b" \n" else 1 if chr(byte).isalnum() else 0
 
 
 class UnitBuffer:
     """The bytes of one unit, in memory that is used again for the next.
 
-    Positions count from `origin`, the place in the file at which the loaded bytes begin.
+    Positions count from `origin`, the position in the file of the first byte.
     """
 
     def __init__(self, find_all: FindAll | None = None) -> None:
-        """Take the kernel's search, where it is built: five times as fast as numpy's."""
+        """Take the kernel's search if it is built; it is five times as fast as numpy."""
         self._find_all = find_all
         self._bytes = bytearray()
         self.view = memoryview(self._bytes)
@@ -51,48 +51,48 @@ class UnitBuffer:
         self.origin = start
 
     def room(self, size: int) -> memoryview:
-        """Return room for what is made in memory instead of read."""
+        """Return a view of `size` bytes to write to."""
         if size > len(self._bytes):
-            # Units differ a little in size: leave room, so that the next one fits too.
+            # Units differ a little in size: a little more, so that the next one fits too.
             self._bytes = bytearray(size + size // 16)
         self.view = memoryview(self._bytes)[:size]
         self.origin = 0
         return self.view
 
     def find_last(self, wanted: bytes, start: int, end: int) -> int:
-        """Find the last `wanted`; -1 if it is not there."""
+        """Find the last `wanted`; -1 if there is none."""
         return self._bytes.rfind(wanted, start, end)
 
     def find(self, wanted: bytes, start: int, end: int) -> int:
-        """Find `wanted`; -1 if it is not there."""
+        """Find the first `wanted`; -1 if there is none."""
         return self._bytes.find(wanted, start, end)
 
     def array(self, start: int, end: int) -> NDArray[np.uint8]:
-        """See a range as numbers."""
+        """Return a range as an array."""
         return np.frombuffer(self.view, np.uint8, end - start, start)
 
     def trim_left(self, start: int, end: int) -> int:
-        """Return where the text between `start` and `end` begins behind its white space."""
+        """Return where the text between `start` and `end` begins after white space."""
         while start < end:
-            look = self._bytes[start : min(start + _TRIM_LOOK_BYTES, end)]
-            blank = len(look) - len(look.lstrip(_ASCII_SPACE))
-            start += blank or _starting(look)
-            if not (blank or _starting(look)):
+            window = self._bytes[start : min(start + _TRIM_BYTES, end)]
+            blank = len(window) - len(window.lstrip(_ASCII_SPACE))
+            start += blank or _starting(window)
+            if not (blank or _starting(window)):
                 break
         return start
 
     def trim_right(self, start: int, end: int) -> int:
         """Return where the text between `start` and `end` ends before its white space."""
         while start < end:
-            look = self._bytes[max(end - _TRIM_LOOK_BYTES, start) : end]
-            blank = len(look) - len(look.rstrip(_ASCII_SPACE))
-            end -= blank or _ending(look)
-            if not (blank or _ending(look)):
+            window = self._bytes[max(end - _TRIM_BYTES, start) : end]
+            blank = len(window) - len(window.rstrip(_ASCII_SPACE))
+            end -= blank or _ending(window)
+            if not (blank or _ending(window)):
                 break
         return end
 
     def count_unit(self, start: int, end: int, mark_bytes: int, forced_cuts: list[int]) -> Counts:
-        """Count what is the same for every way to read a unit that lies from `start` to `end`."""
+        """Count what any text reader counts in a unit from `start` to `end`."""
         return Counts(
             input_bytes=end - start + mark_bytes,
             byte_order_marks=int(mark_bytes > 0),
@@ -106,7 +106,7 @@ class UnitBuffer:
         return 0 if self._bytes.find(0, start, end) < 0 else self._bytes.count(0, start, end)
 
     def find_all(self, wanted: bytes, start: int, end: int, most: int) -> NDArray[np.int64]:
-        """Find the first `most` places of `wanted`, which must not overlap itself."""
+        """Find the first `most` positions of `wanted`, which must not overlap itself."""
         text = np.frombuffer(self.view, np.uint8)
         if self._find_all is None:
             return _find_all(text, start, end, wanted)[:most]
@@ -116,12 +116,12 @@ class UnitBuffer:
     def mark(
         self, wanted: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64]
     ) -> NDArray[np.bool_] | None:
-        """Mark the ranges that hold `wanted`; None if none does, or nothing is wanted."""
+        """Mark the ranges that contain `wanted`; None if none does, or `wanted` is empty."""
         if not wanted:
             return None
         at, stop = int(starts[0]), int(ends[-1])
         if self._find_all is not None:
-            # That there is none, as nearly everywhere, the kernel sees four times as fast.
+            # Usually there is none, which the kernel finds out four times as fast.
             first = self.find_all(wanted, at, stop, 1)
             at = int(first[0]) if len(first) else stop
         marks = None
@@ -135,13 +135,13 @@ class UnitBuffer:
 
 
 def _find_all(text: NDArray[np.uint8], start: int, end: int, wanted: bytes) -> NDArray[np.int64]:
-    """Look for the rarest byte everywhere at once, then at the others there.
+    """Search for the rarest byte with numpy, then compare the others there.
 
-    About twice as fast on text as one call of `find` for each place.
+    About twice as fast on text as one call of `find` per position.
     """
-    probe = min(range(len(wanted)), key=lambda at: _commonness(wanted[at]))
+    rarest = min(range(len(wanted)), key=lambda at: _commonness(wanted[at]))
     stop = max(end - len(wanted) + 1, start)
-    found = np.flatnonzero(text[start + probe : stop + probe] == wanted[probe]) + start
+    found = np.flatnonzero(text[start + rarest : stop + rarest] == wanted[rarest]) + start
     for at, byte in enumerate(wanted):
         if not len(found):
             break
@@ -149,10 +149,10 @@ def _find_all(text: NDArray[np.uint8], start: int, end: int, wanted: bytes) -> N
     return found
 
 
-def _starting(look: bytearray) -> int:
-    """Return the length of the white space that is not ASCII at the start; 0 if there is none."""
-    return next((len(space) for space in _WIDE_SPACE if look.startswith(space)), 0)
+def _starting(window: bytearray) -> int:
+    """Return the length of white space other than ASCII at the start; 0 if there is none."""
+    return next((len(space) for space in _WIDE_SPACE if window.startswith(space)), 0)
 
 
-def _ending(look: bytearray) -> int:
-    return next((len(space) for space in _WIDE_SPACE if look.endswith(space)), 0)
+def _ending(window: bytearray) -> int:
+    return next((len(space) for space in _WIDE_SPACE if window.endswith(space)), 0)

@@ -1,64 +1,136 @@
-"""Whole documents that lie in memory, from a format that says where each begins and ends.
+"""What the readers of records share: documents in memory become blocks, bad records are listed.
 
-It trims, drops empty ones, and groups the rest to blocks; it reads nothing. The readers of records
-stand on it.
+It strips documents, drops empty ones, and divides long ones; it parses nothing. The readers for
+JSON Lines, CSV, parquet and Arrow derive from `RecordReader`.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from penstok.errors import InputError
 from penstok.readers.borders import refuse_long_document
+from penstok.readers.buffer import UnitBuffer
+from penstok.readers.extraction import GOOD
 from penstok.readers.text import HEAD_BYTES
-from penstok.types import Block, Counts
+from penstok.types import MAX_LISTED_RECORDS, Block, Counts, SkippedRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
+    from penstok.inputs.base import OpenInput
     from penstok.readers.base import CutRule, ReaderOptions
-    from penstok.readers.buffer import UnitBuffer
+    from penstok.readers.extraction import Extracted, Extractor
 
-__all__ = ["DocumentBlocks"]
+__all__ = ["RecordReader", "describe_position"]
 
-# How far a cut may lie behind the place where one is wanted, at each look.
-_LOOK_BYTES = 1 << 12
+# How much text is searched for a cut at once.
+_WINDOW_BYTES = 1 << 12
+# Before this position, a message counts the lines before a bad record.
+_MAX_COUNTED_BYTES = 1 << 30
 
 
-class DocumentBlocks:
-    """Turns documents in a buffer into blocks.
+class RecordReader:
+    """The part of a `Reader` that is the same for all formats with records.
 
-    A document that is longer than a block is divided at cuts; where it has none it stays whole, so
+    A document that is longer than a block is divided at cuts; if it has none it stays whole, so
     that no token of a record ever depends on a forced cut.
     """
 
     def __init__(self, cuts: CutRule, options: ReaderOptions) -> None:
         self._cuts = cuts
         self._options = options
-        self.counts = Counts()
+        self._text = UnitBuffer(options.find_all)
+        self._counts = Counts()
+        self._skipped: list[SkippedRecord] = []
 
-    def iter_blocks(
-        self,
-        buffer: UnitBuffer,
-        starts: NDArray[np.int64],
-        ends: NDArray[np.int64],
-        origin: int,
-        path: str,
+    def take_counts(self) -> Counts:
+        """Return what was seen and dropped since the last call."""
+        counts, self._counts = self._counts, Counts()
+        return counts
+
+    def take_skipped(self) -> list[SkippedRecord]:
+        """Return the bad records since the last call."""
+        skipped, self._skipped = self._skipped, []
+        return skipped
+
+    @property
+    def _skipped_room(self) -> int:
+        """How many more bad records are listed; the rest is only counted."""
+        return MAX_LISTED_RECORDS - len(self._skipped)
+
+    def _refuse(self, position: int, what: str, describe: Callable[[int], str]) -> None:
+        """List a bad record, or stop.
+
+        Args:
+            position: Where it begins.
+            what: What is wrong with it.
+            describe: Names its position in a message; that may take time.
+
+        Raises:
+            InputError: If bad records are to stop the job.
+        """
+        if self._options.on_error == "stop":
+            raise InputError(
+                what,
+                where=describe(position),
+                next_step="correct it, pass another `--text-key`, or leave such records out with "
+                "`--on-error skip`",
+            )
+        if self._skipped_room > 0:
+            self._skipped.append(SkippedRecord(position, what))
+
+    def _iter_records(
+        self, extractor: Extractor, data: memoryview, origin: int, file: OpenInput
     ) -> Iterator[Block]:
-        """Yield the documents in order; `origin` in `path` is where they come from."""
+        """Yield the documents of whole records that begin at `origin` in a file.
+
+        About a block of text is extracted at a time, so that it stays in the CPU's cache.
+        """
+        while data:
+            found = extractor.extract(data, self._text.room(len(data)), self._options.block_bytes)
+            bad = np.flatnonzero(found.codes != GOOD)
+            self._counts += Counts(
+                invalid_utf8=found.num_lone_surrogates,
+                nul_bytes=self._text.count_nul(0, len(found.text)),
+                skipped_records=len(bad),
+            )
+            for idx in bad[: self._skipped_room].tolist():
+                what = extractor.explain(data, found, idx)
+                self._refuse(
+                    origin + int(found.records[idx]), what, partial(describe_position, file)
+                )
+            ends = self._find_ends(found, data, origin, file)
+            good = found.codes == GOOD
+            yield from self._iter_blocks(found.starts[good], ends[good], origin, file.source.path)
+            data, origin = data[found.consumed :], origin + found.consumed
+
+    def _find_ends(
+        self, found: Extracted, data: memoryview, origin: int, file: OpenInput
+    ) -> NDArray[np.int64]:
+        """Return where the texts end; a format may shorten some."""
+        return found.ends
+
+    def _iter_blocks(
+        self, starts: NDArray[np.int64], ends: NDArray[np.int64], origin: int, path: str
+    ) -> Iterator[Block]:
+        """Yield the documents at these positions of `_text`; they begin at `origin` in `path`."""
+        buffer = self._text
         heads = np.minimum(ends, starts + HEAD_BYTES)
         if self._options.strip:
             starts, ends, heads = _trim(buffer, starts, ends)
         kept = ends > starts
         if not kept.all():
-            self.counts += Counts(empty_documents=int(len(kept) - kept.sum()))
+            self._counts += Counts(empty_documents=int(len(kept) - kept.sum()))
             starts, ends, heads = starts[kept], ends[kept], heads[kept]
         limit = self._cuts.max_document_bytes
         if limit is not None and (ends - starts > limit).any():
-            raise refuse_long_document(f"{path}, a record behind byte {origin}", limit)
+            raise refuse_long_document(f"{path}, a record after byte {origin}", limit)
         first = 0
         while first < len(starts):
             block_end = starts[first] + self._options.block_bytes
@@ -66,23 +138,18 @@ class DocumentBlocks:
             if last > first:
                 whole = np.ones(last - first, np.bool_)
                 chosen = slice(first, last)
-                yield self._block(
-                    buffer, starts[chosen], ends[chosen], whole, whole, heads[chosen], origin
-                )
+                yield self._block(starts[chosen], ends[chosen], whole, whole, heads[chosen], origin)
                 first = last
             else:
                 start, end, head = int(starts[first]), int(ends[first]), int(heads[first])
-                yield from self._iter_long(buffer, start, end, head, origin)
+                yield from self._iter_long(start, end, head, origin)
                 first += 1
 
-    def _iter_long(
-        self, buffer: UnitBuffer, start: int, end: int, head: int, origin: int
-    ) -> Iterator[Block]:
+    def _iter_long(self, start: int, end: int, head: int, origin: int) -> Iterator[Block]:
         at = start
         while at < end:
-            stop = self._find_cut(buffer, at + self._options.block_bytes, end)
+            stop = self._find_cut(at + self._options.block_bytes, end)
             yield self._block(
-                buffer,
                 np.array([at], np.int64),
                 np.array([stop], np.int64),
                 np.array([at == start]),
@@ -92,20 +159,19 @@ class DocumentBlocks:
             )
             at = stop
 
-    def _find_cut(self, buffer: UnitBuffer, wanted: int, end: int) -> int:
-        """Find the first cut behind a position; the document's end if there is none."""
-        while wanted + _LOOK_BYTES < end:
-            # One character before and behind is what a cut rule must see.
-            window = buffer.array(wanted - 4, wanted + _LOOK_BYTES + 4)
-            found = np.flatnonzero(self._cuts.mask(window)[4 : 4 + _LOOK_BYTES])
+    def _find_cut(self, wanted: int, end: int) -> int:
+        """Find the first cut after a position; the document's end if there is none."""
+        while wanted + _WINDOW_BYTES < end:
+            # A cut rule needs one character before and one after the cut.
+            window = self._text.array(wanted - 4, wanted + _WINDOW_BYTES + 4)
+            found = np.flatnonzero(self._cuts.mask(window)[4 : 4 + _WINDOW_BYTES])
             if len(found):
                 return wanted + int(found[0])
-            wanted += _LOOK_BYTES
+            wanted += _WINDOW_BYTES
         return end
 
     def _block(
         self,
-        buffer: UnitBuffer,
         starts: NDArray[np.int64],
         ends: NDArray[np.int64],
         begins: NDArray[np.bool_],
@@ -113,14 +179,21 @@ class DocumentBlocks:
         heads: NDArray[np.int64],
         origin: int,
     ) -> Block:
-        special = buffer.mark(self._options.special_text, starts, ends)
-        return Block(buffer.view, starts, ends, begins, closes, heads, special, origin)
+        special = self._text.mark(self._options.special_text, starts, ends)
+        return Block(self._text.view, starts, ends, begins, closes, heads, special, origin)
+
+
+def describe_position(file: OpenInput, position: int) -> str:
+    """Name a position by its byte, and its line if those before can be counted in little time."""
+    num_lines = None if position > _MAX_COUNTED_BYTES else file.count_lines(position)
+    line = "" if num_lines is None else f"line {num_lines + 1}, "
+    return f"{file.source.path}, {line}byte {position}"
 
 
 def _trim(
     buffer: UnitBuffer, starts: NDArray[np.int64], ends: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Leave out white space at the ends; a head ends before the white space at its end too."""
+    """Strip white space at both ends of documents, and at the end of their heads."""
     pairs = zip(starts.tolist(), ends.tolist(), strict=True)
     left = [buffer.trim_left(start, end) for start, end in pairs]
     right = [buffer.trim_right(start, end) for start, end in zip(left, ends.tolist(), strict=True)]

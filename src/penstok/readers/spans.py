@@ -1,7 +1,7 @@
-"""A file that is one giant document: read as spans, so that a part of it can be val.
+"""A file that is one giant document: read as spans, so that part of it can go to val.
 
-A span is some 64 kB of text between two cuts, at line ends where there are any. It joins no spans
-to passages and decides no split; `splits` does, and sees a span's neighbours for it.
+A span is about 64 KiB of text between two cuts, at line ends if there are any. It decides no split;
+the worker's splitter does, which is given the spans next to each block for that.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _SPAN_BYTES = 1 << 16
 class SpanReader:
     """Reads a giant document span by span.
 
-    The border number k is the first line end in the k-th 64 KiB of the file; failing that the
-    first cut there; failing that a forced cut. So every worker finds the same spans alone.
+    Border k is the first line end in the k-th 64 KiB of the file, or else the first cut there, or
+    else a forced cut. So every worker finds the same spans by itself.
     """
 
     def __init__(self, cuts: CutRule, options: ReaderOptions) -> None:
@@ -51,7 +51,7 @@ class SpanReader:
         return []
 
     def iter_blocks(self, unit: Unit) -> Iterator[Block]:
-        """Yield the spans of a unit in order; a block is valid until the next one is asked for."""
+        """Yield the spans of a unit in order; each block is valid until the next one."""
         with self._options.open_unit(unit) as file:
             borders = Borders(file, b"", self._cuts)
             start, end = _next_border(borders, unit.start), _next_border(borders, unit.end)
@@ -84,9 +84,9 @@ class SpanReader:
                 file.give_back(start, end)
 
     def _trim(self, edges: NDArray[np.int64], *, is_start: bool, is_end: bool) -> NDArray[np.int64]:
-        """Move the document's own ends past white space; a span of which nothing is left goes.
+        """Strip the document; spans that become empty are dropped.
 
-        Every unit that sees an end moves it, as its own or as its neighbour's.
+        Every unit that reads an end of it does so, in its own span or in its neighbour's.
         """
         if is_start:
             first = edges[edges > 0][0]
@@ -98,7 +98,7 @@ class SpanReader:
         return np.concatenate((edges[:1], np.unique(edges[1:-1]), edges[-1:]))
 
     def _iter_spans(self, edges: NDArray[np.int64]) -> Iterator[Block]:
-        """Group spans to blocks; the first and last pair of `edges` is the neighbours' span."""
+        """Group spans into blocks; the first and last pair of `edges` are neighbouring spans."""
         first, stop = 1, len(edges) - 2
         while first < stop:
             full = edges[first] + self._options.block_bytes
@@ -127,17 +127,17 @@ class SpanReader:
         )
 
     def _head(self, start: int, end: int) -> memoryview | None:
-        """Return the text that decides a neighbour's split; None if there is no neighbour."""
+        """Return the text that decides the split of a neighbour; None if there is none."""
         return self._buffer.view[start : min(end, start + HEAD_BYTES)] if start < end else None
 
 
 def _numbers(start: int, end: int) -> range:
-    """Number the borders that can lie between two positions; number 0 would stand at the start."""
+    """Return the numbers of borders that can lie between two positions, without 0, the start."""
     return range(max(start // _SPAN_BYTES, 1), -(-end // _SPAN_BYTES))
 
 
 def _find_border(borders: Borders, number: int) -> int | None:
-    """Find border `number`; None if that stretch of text has none."""
+    """Find border `number`; None if that part of the text has none."""
     start = number * _SPAN_BYTES
     end = min(start + _SPAN_BYTES, borders.size)
     cut = borders.first_cut(start, end, at_line=True)

@@ -1,7 +1,7 @@
-"""Plain text: documents between separators, one a line, or one a file.
+"""Plain text: documents between separators, one per line, or one per file.
 
-It reads a unit into one reused buffer and yields blocks of pieces that point into it; no document
-is copied. It decides no split and repairs no text: `worker` passes its blocks on for that.
+It reads a unit into one reused buffer and yields blocks that refer to it; no document is copied. It
+decides no split and repairs no text; the worker does. `borders` finds where units begin.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 __all__ = ["HEAD_BYTES", "TextReader"]
 
-# A document's split is decided by its first bytes, so that a unit never waits for the rest.
+# A document's split depends on its first bytes only, so that a unit never needs the rest.
 HEAD_BYTES = 1 << 16
-# Bounds what the lists of documents cost where documents are short.
+# Bounds the memory for positions where documents are short.
 _MAX_BLOCK_DOCUMENTS = 1 << 15
 _CARRIAGE_RETURN = 0x0D
 
 
 @dataclass(frozen=True, slots=True)
 class _Region:
-    """What a unit owns of its file; positions inside count from `start`."""
+    """The part of a file that belongs to a unit; positions in it count from `start`."""
 
     start: int
     size: int
@@ -55,7 +55,7 @@ class _Region:
 
 
 class TextReader:
-    """Reads documents that a separator parts; without a separator, one file is one document."""
+    """Reads documents between separators; without a separator, one file is one document."""
 
     def __init__(self, cuts: CutRule, options: ReaderOptions) -> None:
         self._rule = options.rule
@@ -75,7 +75,7 @@ class TextReader:
         return []
 
     def iter_blocks(self, unit: Unit) -> Iterator[Block]:
-        """Yield the pieces of a unit in order; a block is valid until the next one is asked for."""
+        """Yield the pieces of a unit in order; each block is valid until the next one."""
         self._path = unit.source.path
         with self._options.open_unit(unit) as file:
             borders = Borders(file, self._rule.separator, self._cuts)
@@ -100,12 +100,12 @@ class TextReader:
                 file.give_back(start, end)
 
     def _iter_region(self, region: _Region, borders: Borders) -> Iterator[Block]:
-        """Take short documents many at a time and long ones in pieces."""
+        """Yield many short documents per block, and long documents in pieces."""
         position, begins = 0, region.begins
         length = len(self._rule.separator)
         while position < region.size:
             separators = self._find_separators(position, region)
-            # What a forced cut lies in is long; the documents before it are taken together.
+            # A document with a forced cut is long; those before it share a block.
             before_cut = np.searchsorted(separators, region.next_forced(position), "right")
             separators = separators[:before_cut]
             if len(separators):
@@ -119,7 +119,7 @@ class TextReader:
             begins = True
 
     def _find_separators(self, position: int, region: _Region) -> NDArray[np.int64]:
-        """Find the separators in the next block's worth of text."""
+        """Find the separators in the text of the next block."""
         separator = self._rule.separator
         limit = min(position + self._options.block_bytes, region.size)
         if not separator:
@@ -145,7 +145,7 @@ class TextReader:
     def _iter_short(
         self, starts: NDArray[np.int64], ends: NDArray[np.int64], *, begins: bool
     ) -> Iterator[Block]:
-        """Yield one block of whole documents; the first may have begun in the unit before."""
+        """Yield one block of whole documents; the first may have begun in the previous unit."""
         if self._rule.kind == "line":
             before_end = self._buffer.array(0, int(ends[-1]) + 1)[np.maximum(ends - 1, 0)]
             ends = ends - ((before_end == _CARRIAGE_RETURN) & (ends > starts))
@@ -165,14 +165,14 @@ class TextReader:
     def _iter_long(
         self, start: int, end: int, region: _Region, borders: Borders, *, begins: bool
     ) -> Iterator[Block]:
-        """Yield one document, or what of it lies in the region, divided at cuts."""
+        """Yield one document, or its part in the region, divided at cuts."""
         closes = end < region.size or region.closes
         if self._rule.kind == "line" and self._ends_with_return(start, end, region):
             end -= 1
-        # Only what has no forced cut can be told to be empty: the rest may be another unit's.
+        # With a forced cut, the rest may belong to another unit, so it may not be empty.
         may_be_empty = begins and closes and region.next_forced(start) >= end
         if self._options.strip and begins:
-            # Not past a forced cut: on its other side may be another unit, which trims nothing.
+            # Not past a forced cut: the unit on its other side, if there is one, strips nothing.
             start = self._buffer.trim_left(start, min(region.next_forced(start), end))
         if self._options.strip and closes:
             end = self._buffer.trim_right(region.last_forced(start, end), end)
@@ -205,7 +205,7 @@ class TextReader:
     def _trim_all(
         self, starts: NDArray[np.int64], ends: NDArray[np.int64], *, begins: bool
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Trim whole documents; the start of the first only if it begins here."""
+        """Strip whole documents; the first is stripped at its start only if it begins here."""
         trim_left, trim_right = self._buffer.trim_left, self._buffer.trim_right
         trimmed = starts.copy()
         first = 0 if begins else 1
@@ -219,7 +219,7 @@ class TextReader:
         heads = np.minimum(ends, starts + HEAD_BYTES)
         if not self._options.strip:
             return heads
-        # A long document is trimmed where it ends, perhaps units later; its head must not show.
+        # A long document is stripped at its end, maybe units later; its head must not depend on it.
         pairs = zip(starts.tolist(), heads.tolist(), strict=True)
         return np.array([self._buffer.trim_right(start, head) for start, head in pairs], np.int64)
 

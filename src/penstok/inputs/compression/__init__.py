@@ -1,7 +1,7 @@
-"""Compressed bytes in, their content out, one after the other, in a fixed amount of memory.
+"""Decompression in a fixed amount of memory: gzip, zstd, bzip2, xz and lz4.
 
-It opens no file, goes by no name, and knows nothing of documents or units. `sources` hands it a
-function that reads; what comes out goes where plain text would go.
+It opens no files and knows no documents or units. `streams` and `files` give it a function that
+reads compressed bytes.
 """
 
 from __future__ import annotations

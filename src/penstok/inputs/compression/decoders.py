@@ -1,7 +1,7 @@
-"""The libraries that decompress, as one interface; ADR 14 has the measurements.
+"""The decompression libraries behind one interface, and the memory they need (ADR 14).
 
-It reads nothing and leaves what they raise on damage as it is. `stream` asks it for a decoder for
-every member of a file.
+It reads nothing and does not translate the exceptions that they raise on damage. `stream` makes a
+decoder for every member of a file; `probe` asks for the window before a job starts.
 """
 
 from __future__ import annotations
@@ -20,47 +20,47 @@ if TYPE_CHECKING:
 
 __all__ = ["Codec", "Decoder", "find_window_bytes", "load_codec"]
 
-# What liblzma needs beside the dictionary; it takes some 100 kB.
+# What liblzma needs besides the dictionary; it takes about 100 kB.
 _XZ_EXTRA_BYTES = 1 << 20
-# gzip, bzip2 and lz4 look back less far than this; so do zstd and xz at their usual levels.
+# gzip, bzip2 and lz4 have smaller windows; so have zstd and xz at their usual levels.
 _USUAL_BYTES = 8 << 20
 _XZ_BLOCK_AT = 12
 _XZ_LZMA2 = b"\x21\x01"
 
 
 class Decoder(Protocol):
-    """One member being decompressed: the interface of the standard library's `bz2` and `lzma`.
+    """Decompresses one member: the interface of the standard library's `bz2` and `lzma`.
 
-    All of them release the interpreter's lock while they work, return at most `max_length` bytes,
-    check the checksums there are, and keep what they were fed but did not need yet.
+    All implementations release the interpreter's lock while they work, return at most `max_length`
+    bytes, verify checksums, and buffer input that they do not need yet.
     """
 
     @property
     def eof(self) -> bool:
-        """Whether the member has ended, its checksum compared."""
+        """Whether the member has ended and its checksum was verified."""
 
     @property
     def needs_input(self) -> bool:
-        """Whether all that was fed is used up."""
+        """Whether all input was used."""
 
     @property
     def unused_data(self) -> bytes | None:
-        """What was fed and lies behind the end of the member."""
+        """The input after the end of the member."""
 
     def decompress(self, data: bytes | memoryview, max_length: int, /) -> bytes:
-        """Feed `data`, get at most `max_length` bytes."""
+        """Add `data` to the input, and return at most `max_length` bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """How to begin a member, and what its decoder raises on damage."""
+    """How to start a member, and what its decoder raises on damage."""
 
     start: Callable[[], Decoder]
     errors: tuple[type[Exception], ...]
 
 
 def load_codec(kind: Compression, max_window_bytes: int, path: str) -> Codec:
-    """Import what decompresses `kind`; no decoder will hold more than about `max_window_bytes`."""
+    """Import the library for `kind`; a decoder uses no more than about `max_window_bytes`."""
     match kind:
         case "gzip":
             from isal import igzip_lib
@@ -104,7 +104,10 @@ def load_codec(kind: Compression, max_window_bytes: int, path: str) -> Codec:
 
 
 def find_window_bytes(kind: Compression, head: bytes) -> int:
-    """Return how far back a decoder must look in a file that begins with `head`."""
+    """Return the window that a decoder needs for a file that begins with `head`.
+
+    Later members may ask for more, so `stream` enforces a limit.
+    """
     window_bytes = 0
     if kind == "zstd":
         header = parse_frame_header(head)
@@ -115,7 +118,7 @@ def find_window_bytes(kind: Compression, head: bytes) -> int:
 
 
 def _xz_dictionary_bytes(head: bytes) -> int:
-    """Read the size of the dictionary from the first block's header; 0 if it is not plain LZMA2."""
+    """Read the dictionary size from the first block's header; 0 if it is not plain LZMA2."""
     header = head[_XZ_BLOCK_AT : _XZ_BLOCK_AT + 4 * (head[_XZ_BLOCK_AT] + 1)] if head[12:] else b""
     found = header.find(_XZ_LZMA2, 2)
     if found < 0 or found + 2 >= len(header):

@@ -1,8 +1,8 @@
-"""A zstd file of many frames, entered at any of them: content read at any place.
+"""Random access to a zstd file of many small frames.
 
-It holds a place for each frame and two unpacked ones, never the content. A file of one frame, of
-large ones, or of such that do not say how long they are is left to `stream`. `examine` asks whether
-a file is of this kind, `inputs` opens it for a worker.
+It keeps the offset of each frame and two decompressed frames, never all content. Files of one
+frame, of large frames, or of frames without a content size are left to `stream`. `probe` asks
+whether a file can be read this way, `files` opens it for a worker.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_FRAME_BYTES", "FrameTable", "FramedContent", "find_frames"]
 
-# Of content; larger frames would cost more at a unit's edges than they save.
+# Of content; larger frames would cost more at the ends of units than they save.
 MAX_FRAME_BYTES = 8 << 20
 _CACHED_FRAMES = 2
 
@@ -48,14 +48,14 @@ class FrameTable:
 
     @property
     def content_bytes(self) -> int:
-        """How long the content is, if the frames hold what they say."""
+        """The length of the content, if the frames' headers are right."""
         return self.starts[-1]
 
 
 def find_frames(
     read_at: Callable[[int, int], bytes], num_bytes: int, path: str
 ) -> FrameTable | None:
-    """Find the frames of a file that can be entered at any of them; None if it is no such file.
+    """Find the frames of a file of many small frames; None if it is not such a file.
 
     Args:
         read_at: Returns the file's bytes from a start to an end.
@@ -63,7 +63,7 @@ def find_frames(
         path: Its name, for messages.
 
     Raises:
-        InputError: If the file is damaged as far as its headers tell.
+        InputError: If its headers are damaged.
     """
     head = read_at(0, FRAME_HEADER_BYTES)
     if not is_skippable(head) and not _is_small(parse_frame_header(head)):
@@ -77,7 +77,7 @@ def find_frames(
 
 
 def _is_small(header: FrameHeader | str | None) -> bool:
-    """Tell whether a frame says how long it is, and is short: else finding its end takes long."""
+    """Tell whether a frame has a content size and is small; else finding its end takes long."""
     if not isinstance(header, FrameHeader) or header.content_bytes is None:
         return False
     return header.content_bytes <= MAX_FRAME_BYTES
@@ -89,13 +89,13 @@ class FramedContent:
     def __init__(self, table: FrameTable, read_at: Callable[[int, int], bytes]) -> None:
         self.table = table
         self._read_at = read_at
-        self._load = lru_cache(_CACHED_FRAMES)(self._unpack)
+        self._load = lru_cache(_CACHED_FRAMES)(self._decompress)
 
     def read_into(self, buffer: memoryview, start: int) -> None:
         """Fill `buffer` with the content from `start` on.
 
         Raises:
-            InputError: If a frame is damaged, or holds other than it says.
+            InputError: If a frame is damaged, or has another length than its header says.
         """
         done = 0
         while done < len(buffer):
@@ -111,7 +111,7 @@ class FramedContent:
         last = min(bisect_right(self.table.starts, max(end - 1, start)) - 1, len(frames) - 1)
         return frames[bisect_right(self.table.starts, start) - 1].start, frames[last].end
 
-    def _unpack(self, idx: int) -> bytearray:
+    def _decompress(self, idx: int) -> bytearray:
         frame = self.table.frames[idx]
         left = memoryview(self._read_at(frame.start, frame.end))
 
@@ -124,12 +124,12 @@ class FramedContent:
         size = frame.content_bytes or 0
         content = bytearray(size + 1)
         found = stream.readinto(memoryview(content))
-        # Asks once more, for what is wrong behind the last byte.
+        # One more read, for damage after the last byte.
         if found != size or stream.readinto(memoryview(bytearray(1))):
             raise InputError(
-                f"damaged zstd data: a frame says it holds {size} bytes, and does not",
+                f"damaged zstd data: a frame does not have the {size} bytes in its header",
                 where=f"{self.table.path}, compressed byte {frame.start}",
-                next_step="fetch or make the file anew",
+                next_step="download or compress the file again",
             )
         del content[size:]
         return content

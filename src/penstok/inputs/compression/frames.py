@@ -1,7 +1,7 @@
-"""Where the frames of a zstd file begin and end, so that each can be entered alone (RFC 8878).
+"""Where the frames of a zstd file begin and end (RFC 8878).
 
-It decompresses nothing and believes no header that the file's size contradicts. `stream` uses it
-to look at a frame's header; a plan uses it to give frames to several workers.
+It decompresses nothing and trusts no header that the file's size contradicts. `stream` and
+`decoders` use it to read a frame's header, `framed` to find all frames.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = [
     "parse_frame_header",
 ]
 
-FRAME_HEADER_BYTES = 18  # the most there are, magic included
+FRAME_HEADER_BYTES = 18  # the maximum, magic included
 _MAGIC_BYTES = 4
 _SKIPPABLE_HEADER_BYTES = 8
 _BLOCK_HEADER_BYTES = 3
@@ -36,20 +36,20 @@ _DICTIONARY_ID_BYTES = (0, 1, 2, 4)
 _CONTENT_SIZE_BYTES = (0, 2, 4, 8)
 _WINDOW_BYTES = 4 << 10
 
-# The seekable format: a last frame, to be skipped, with the sizes of all others.
+# The seekable format: a skippable last frame with the sizes of all others.
 _SEEK_TABLE_MAGIC = b"\x5e\x2a\x4d\x18"
 _SEEK_FOOTER = struct.Struct("<IBI")  # frames, descriptor, magic
 _SEEK_FOOTER_MAGIC = 0x8F92EAB1
 _SEEK_CHECKSUMS, _SEEK_RESERVED = 0x80, 0x7C
-_ENTRIES_A_READ = 4 << 10
+_ENTRIES_PER_READ = 4 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class ZstdFrame:
     """A frame that can be decompressed alone: the file's bytes from `start` to `end`.
 
-    `content_bytes` is what the file says the content takes, None where it does not say. It is a
-    claim until the frame is decompressed.
+    `content_bytes` is the size in its header, None if there is none. It is not verified until the
+    frame is decompressed.
     """
 
     start: int
@@ -59,7 +59,7 @@ class ZstdFrame:
 
 @dataclass(frozen=True, slots=True)
 class FrameHeader:
-    """What the first bytes of a frame say."""
+    """The header of a frame."""
 
     num_bytes: int
     window_bytes: int
@@ -72,7 +72,7 @@ def parse_frame_header(head: bytes) -> FrameHeader | str | None:
     """Read a frame's header from its first `FRAME_HEADER_BYTES`.
 
     Returns:
-        The header; what is wrong with it; or None when `head` ends inside it.
+        The header; what is wrong with it; or None if `head` ends inside it.
     """
     if len(head) <= _MAGIC_BYTES:
         return None
@@ -108,11 +108,11 @@ def parse_frame_header(head: bytes) -> FrameHeader | str | None:
 def iter_zstd_frames(
     read_at: Callable[[int, int], bytes], num_bytes: int, path: str
 ) -> Iterator[ZstdFrame]:
-    """Yield the frames of a zstd file in order, those to be skipped left out.
+    """Yield the frames of a zstd file in order, without skippable ones.
 
-    A seek table at the end of the file is followed where it fits the frames, which takes one short
-    read a frame. Without one every block's header is read, one short read for some 40 kB of the
-    file: fast on a local disk, too slow where a read is a request.
+    A seek table at the end of the file is used if it matches the frames, which takes one short read
+    per frame. Without one, every block header is read, one short read per 40 kB or so of the file:
+    fast on a local disk, too slow if each read is a request.
 
     Args:
         read_at: Returns the file's bytes from a start to an end.
@@ -121,14 +121,14 @@ def iter_zstd_frames(
     """
     file = _File(read_at, num_bytes, path)
     table = _find_seek_table(file)
-    if table is not None and table.fits():
+    if table is not None and table.matches():
         yield from table.iter_frames()
     else:
         yield from _walk(file)
 
 
 class _File:
-    """Short reads from a file, most of them from the last piece that was read."""
+    """Short reads from a file through a small buffer."""
 
     def __init__(self, read_at: Callable[[int, int], bytes], num_bytes: int, path: str) -> None:
         self.read_at = read_at
@@ -138,7 +138,7 @@ class _File:
         self._start = 0
 
     def peek(self, position: int, num_bytes: int) -> bytes:
-        """Return the bytes at `position`; less at the end of the file."""
+        """Return the bytes at `position`; fewer at the end of the file."""
         at = position - self._start
         if not 0 <= at <= len(self._window) - num_bytes:
             self._start, at = position, 0
@@ -149,8 +149,8 @@ class _File:
         return InputError(
             f"damaged zstd data: {reason}",
             where=f"{self.path}, compressed byte {position}",
-            next_step=f"check it with `zstd -t {shlex.quote(self.path)}`, then fetch it or make it "
-            "anew",
+            next_step=f"check it with `zstd -t {shlex.quote(self.path)}`, then download or "
+            "compress it again",
         )
 
     def truncated(self) -> InputError:
@@ -186,7 +186,7 @@ def _end_of_skippable(file: _File, position: int, head: bytes) -> int:
 
 
 def _end_of_frame(file: _File, start: int, header: FrameHeader) -> int:
-    """Go from block to block; check that they could hold what the header says."""
+    """Go from block to block; check that they can contain what the header says."""
     position = start + header.num_bytes
     max_block_bytes = min(header.window_bytes, _MAX_BLOCK_BYTES)
     most = 0
@@ -198,9 +198,11 @@ def _end_of_frame(file: _File, start: int, header: FrameHeader) -> int:
         fields = int.from_bytes(head, "little")
         is_last, kind, size = bool(fields & 1), fields >> 1 & 0b11, fields >> 3
         if kind == _RESERVED_BLOCK:
-            raise file.damaged("a block of the reserved kind", position)
+            raise file.damaged("a block of a reserved type", position)
         if size > max_block_bytes:
-            raise file.damaged(f"a block of {size} bytes, {max_block_bytes} can be", position)
+            raise file.damaged(
+                f"a block of {size} bytes; at most {max_block_bytes} are allowed", position
+            )
         most += size if kind in (_RAW_BLOCK, _RLE_BLOCK) else max_block_bytes
         position += _BLOCK_HEADER_BYTES + (1 if kind == _RLE_BLOCK else size)
     position += _CHECKSUM_BYTES if header.has_checksum else 0
@@ -208,7 +210,7 @@ def _end_of_frame(file: _File, start: int, header: FrameHeader) -> int:
         raise file.truncated()
     if header.content_bytes is not None and header.content_bytes > most:
         raise file.damaged(
-            f"a frame that cannot hold the {header.content_bytes} bytes it announces", start
+            f"a frame too short for the {header.content_bytes} bytes in its header", start
         )
     return position
 
@@ -222,10 +224,10 @@ class _SeekTable:
     num_frames: int
     entry: struct.Struct
 
-    def fits(self) -> bool:
-        """Tell whether the table covers the file and a frame begins wherever it says so.
+    def matches(self) -> bool:
+        """Tell whether the table covers the file and a frame begins wherever it says.
 
-        It need not: of two files written one behind the other, only the second one's table is last.
+        It need not: in two concatenated files, the last table covers the second one only.
         """
         position = 0
         for compressed, content in self._iter_sizes():
@@ -241,7 +243,7 @@ class _SeekTable:
         return position == self.start
 
     def iter_frames(self) -> Iterator[ZstdFrame]:
-        """Yield what the table lists."""
+        """Yield the frames in the table."""
         position = 0
         for compressed, content in self._iter_sizes():
             if not is_skippable(self.file.peek(position, _MAGIC_BYTES)):
@@ -249,10 +251,10 @@ class _SeekTable:
             position += compressed
 
     def _iter_sizes(self) -> Iterator[tuple[int, int]]:
-        """Read the entries, some thousand at a time: the table may be large."""
+        """Read the entries, a few thousand at a time: the table may be large."""
         position = self.start + _SKIPPABLE_HEADER_BYTES
-        for first in range(0, self.num_frames, _ENTRIES_A_READ):
-            num_bytes = min(self.num_frames - first, _ENTRIES_A_READ) * self.entry.size
+        for first in range(0, self.num_frames, _ENTRIES_PER_READ):
+            num_bytes = min(self.num_frames - first, _ENTRIES_PER_READ) * self.entry.size
             for entry in self.entry.iter_unpack(self.file.read_at(position, position + num_bytes)):
                 yield entry[0], entry[1]
             position += num_bytes

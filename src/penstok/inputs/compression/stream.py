@@ -1,7 +1,7 @@
-"""A compressed file as a stream of its content, to the last member, or an error that says where.
+"""The content of a compressed file as a stream, through its last member.
 
-It opens nothing, cannot go back, and holds no more than a few buffers and the decoder's window,
-whatever the input claims. `decoders` does the work; whoever opens inputs hands it a `read`.
+It opens nothing, cannot seek, and keeps no more than a few buffers and the decoder's window,
+whatever the input asks for. `decoders` does the work; `streams` and `framed` pass a `read`.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_WINDOW_BYTES", "DecompressedStream"]
 
-# What `zstd -d` takes without `--long`; `xz -9` needs half of it.
+# What `zstd -d` accepts without `--long`; `xz -9` needs half of it.
 MAX_WINDOW_BYTES = 128 << 20
-# Speed hardly depends on these (ADR 14). What is fed and not used is copied at the end of every
-# member, and an error names the bytes fed last: so less is fed than read.
+# Speed hardly depends on these (ADR 14). Input that is not used is copied at the end of every
+# member, and an error names the last input: so less is passed to a decoder than is read.
 _READ_BYTES = 128 << 10
 _FEED_BYTES = 32 << 10
 _PIECE_BYTES = 128 << 10
@@ -37,24 +37,23 @@ _TEST_COMMANDS: dict[Compression, str] = {
     "xz": "xz -t",
     "lz4": "lz4 -t",
 }
-# What zeros may stand behind a member: their number is a multiple of this (tapes, disk blocks).
+# Zeros allowed after a member: a multiple of this many (tapes, disk blocks).
 _PADDING: dict[Compression, int] = {"gzip": 1, "xz": 4}
 
 
 class DecompressedStream:
-    """The content of a compressed file, all members, frames or streams of it in a row.
+    """The content of all members, frames or streams of a compressed file.
 
-    Content is proved whole, and its checksums compared, when `readinto` has returned 0. zstd, xz
-    and lz4 files may be made without checksums; damage to those can only be seen where it breaks
-    the format.
+    Content is complete, and its checksums verified, when `readinto` has returned 0. zstd, xz and
+    lz4 files may have no checksums; then only damage that breaks the format is found.
 
     Args:
-        read: Returns up to that many next compressed bytes, none at the end.
-        kind: What `detect_compression` said of the first bytes.
+        read: Returns up to this many compressed bytes, none at the end.
+        kind: What `detect_compression` returned for the first bytes.
         path: The file's name, for messages.
-        start: Where in the file `read` begins, for positions.
-        max_window_bytes: The most that a decoder may keep to look back into; a member that asks
-            for more is an error.
+        start: The offset in the file at which `read` begins, for messages.
+        max_window_bytes: The largest window that a decoder may use; a member that needs more is
+            an error.
     """
 
     def __init__(
@@ -74,7 +73,7 @@ class DecompressedStream:
         self._decoder: Decoder | None = None
         self._num_members = 0
         self._position = 0
-        # Compressed bytes that were read; those before `_next` were fed to the decoder.
+        # Compressed bytes that were read; those before `_next` were passed to the decoder.
         self._chunk = b""
         self._next = 0
         self._chunk_start = start
@@ -83,18 +82,18 @@ class DecompressedStream:
 
     @property
     def position(self) -> int:
-        """How many bytes of content were handed out."""
+        """How many bytes of content were returned."""
         return self._position
 
     @property
     def compressed_position(self) -> int:
-        """Where the next compressed bytes come from in the file; at the end, its size."""
+        """The offset in the file of the next compressed bytes; at the end, its size."""
         return self._chunk_start + self._next
 
     def readinto(self, buffer: memoryview) -> int:
-        """Fill `buffer`; return less than its length before the end or damage only.
+        """Fill `buffer`; return less than its length only at the end or before damage.
 
-        What comes before the damage is handed out first, the next call raises.
+        What comes before damage is returned first, the next call raises.
         """
         if self._failure is not None:
             raise self._failure
@@ -122,7 +121,7 @@ class DecompressedStream:
         return b""
 
     def _find_member(self) -> bool:
-        """Begin the next member, if there is one."""
+        """Start the next member, if there is one."""
         padding = self._skip_padding() if self._num_members else 0
         head = self._peek(FRAME_HEADER_BYTES)
         self._fed_start = self.compressed_position
@@ -139,7 +138,7 @@ class DecompressedStream:
         return True
 
     def _feed(self, max_bytes: int) -> bytes:
-        """Let the decoder go on; at the end of its member, take back what it did not use."""
+        """Decompress some more; at the end of a member, take back what its decoder did not use."""
         decoder = self._decoder
         if decoder is None:
             return b""
@@ -160,14 +159,14 @@ class DecompressedStream:
         return piece
 
     def _refill(self) -> bool:
-        """Read on if all was fed; tell whether there is anything to feed."""
+        """Read more if all was used; tell whether there is any input left."""
         if self._next == len(self._chunk):
             self._chunk_start += self._next
             self._chunk, self._next = self._read(_READ_BYTES), 0
         return bool(self._chunk)
 
     def _peek(self, num_bytes: int) -> bytes:
-        """Return the next compressed bytes without using them up; less at the end of the file."""
+        """Return the next compressed bytes without using them; fewer at the end of the file."""
         while len(self._chunk) - self._next < num_bytes:
             more = self._read(_READ_BYTES)
             if not more:
@@ -177,26 +176,29 @@ class DecompressedStream:
         return self._chunk[self._next : self._next + num_bytes]
 
     def _skip_padding(self) -> int:
-        """Pass over zeros behind a member where its format allows them; return their number."""
+        """Skip zeros after a member if its format allows them; return their number."""
         start = self.compressed_position
         while self.kind in _PADDING and self._refill() and self._chunk[self._next] == 0:
             self._next = len(self._chunk) - len(self._chunk[self._next :].lstrip(b"\0"))
         return self.compressed_position - start
 
     def _check_frame(self, head: bytes) -> None:
-        """Refuse a zstd frame that could not be decompressed, with the reason."""
+        """Refuse a zstd frame that cannot be decompressed, with the reason."""
         header = parse_frame_header(head)
         if isinstance(header, str):
             raise self._damaged(header)
         if header is None:
             raise self._truncated(len(head))
         if header.window_bytes > self._max_window_bytes:
-            raise self._too_wide(format_bytes(header.window_bytes))
+            raise self._too_wide(
+                f"{format_bytes(header.window_bytes)}, more than the "
+                f"{format_bytes(self._max_window_bytes)} allowed"
+            )
         if header.dictionary_id:
             raise InputError(
                 f"this zstd frame needs the dictionary {header.dictionary_id} it was made with",
                 where=f"{self.path}, compressed byte {self.compressed_position}",
-                next_step=f"write it anew without: `zstd -D DICTIONARY -dc {self._quoted} "
+                next_step=f"compress it again without: `zstd -D DICTIONARY -dc {self._quoted} "
                 "| zstd -o plain.zst`",
             )
 
@@ -207,8 +209,8 @@ class DecompressedStream:
     @property
     def _repair(self) -> str:
         return (
-            f"check it with `{_TEST_COMMANDS[self.kind]} {self._quoted}`, then fetch it or make it "
-            "anew"
+            f"check it with `{_TEST_COMMANDS[self.kind]} {self._quoted}`, then download or "
+            "compress it again"
         )
 
     def _other(self) -> InputError:
@@ -216,15 +218,15 @@ class DecompressedStream:
         return InputError(
             f"not {self.kind}: this is {size}",
             where=f"{self.path}, compressed byte {self.compressed_position}",
-            next_step=f"look at its first bytes: `head -c 16 {self._quoted} | xxd`",
+            next_step=f"check its first bytes with `head -c 16 {self._quoted} | xxd`",
         )
 
     def _garbage(self, position: int) -> InputError:
         return InputError(
-            f"bytes that are not {self.kind} stand behind the compressed data",
+            f"the compressed data is followed by bytes that are not {self.kind}",
             where=f"{self.path}, compressed byte {position}",
-            next_step=f"if what is before them is whole, keep that: `head -c {position} "
-            f"{self._quoted}`, into a new file",
+            next_step=f"if what precedes them is complete, keep only that: `head -c {position} "
+            f"{self._quoted} > complete`",
         )
 
     def _truncated(self, num_left: int = 0) -> InputError:
@@ -237,7 +239,7 @@ class DecompressedStream:
 
     def _damaged(self, reason: str) -> InputError:
         if self.kind == "xz" and "limit" in reason:
-            return self._too_wide("more")
+            return self._too_wide(f"more than {format_bytes(self._max_window_bytes)}")
         return InputError(
             f"damaged {self.kind} data: {reason}",
             where=f"{self.path}, between compressed bytes {self._fed_start} and "
@@ -246,13 +248,12 @@ class DecompressedStream:
         )
 
     def _too_wide(self, needs: str) -> InputError:
-        anew = {
+        commands = {
             "zstd": f"zstd -dc --long=31 {self._quoted} | zstd -o narrow.zst",
             "xz": f"xz -dc {self._quoted} | xz > narrow.xz",
         }
         return InputError(
-            f"this {self.kind} data needs a window of {needs}, "
-            f"{format_bytes(self._max_window_bytes)} are allowed",
+            f"this {self.kind} data needs a window of {needs}",
             where=f"{self.path}, compressed byte {self.compressed_position}",
-            next_step=f"write it anew with a smaller one: `{anew[self.kind]}`",
+            next_step=f"compress it again with a smaller one: `{commands[self.kind]}`",
         )

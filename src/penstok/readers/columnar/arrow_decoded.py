@@ -1,10 +1,13 @@
-"""A column of an Arrow file that pyarrow must decode: dictionaries and views, a batch at a time."""
+"""Dictionary and view columns of an Arrow file: decoded by pyarrow, one whole batch at a time.
+
+It cannot read part of a batch, unlike `arrow_plain`. `arrow` chooses between the two.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstok.readers.columnar.arrow_batches import DAMAGED_ROWS, Batches, is_file
+from penstok.readers.columnar.arrow_layout import DAMAGED_ROWS, Batches, is_file
 from penstok.readers.columnar.texts import RowTexts, UnitDivision
 
 if TYPE_CHECKING:
@@ -15,14 +18,14 @@ if TYPE_CHECKING:
     from penstok.readers.columnar.columns import TextColumn
     from penstok.readers.columnar.file import RowFile
 
-__all__ = ["DecodedRows"]
+__all__ = ["DecodedArrowRows"]
 
-# A row of a dictionary can be much longer than it looks.
+# Few rows at a time: each may be a long entry of a dictionary.
 _DECODED_ROWS = 1 << 10
 
 
-class DecodedRows:
-    """A column that pyarrow must decode: whole batches, one after the other."""
+class DecodedArrowRows:
+    """A column that pyarrow decodes."""
 
     def __init__(
         self, file: RowFile, column: TextColumn, schema: pa.Schema, batches: Batches
@@ -58,7 +61,7 @@ class DecodedRows:
             start = stop
 
     def _array(self, idx: int) -> pa.Array:
-        """Load a batch; a stream is read from its start again for one that lies before."""
+        """Load a batch; to go back, a stream is read again from its start."""
         if self._open is not None and self._open[0] == idx:
             return self._open[1]
         if self._reader is None or idx < self._next_idx:
@@ -71,7 +74,7 @@ class DecodedRows:
         batch.validate(full=True)
         array = self._column.pick(batch)
         if len(array) != self._batches.starts[idx + 1] - self._batches.starts[idx]:
-            raise ValueError("a record batch has another number of rows than its head says")
+            raise ValueError("a record batch does not have the number of rows in its header")
         self._open = idx, array
         return array
 
@@ -88,7 +91,7 @@ class DecodedRows:
 
 
 class _FileBatches:
-    """The batches of an Arrow file in order, read as those of a stream are."""
+    """Reads the batches of the file format in order, like a stream reader."""
 
     def __init__(self, reader: pa.RecordBatchFileReader) -> None:
         self._reader = reader

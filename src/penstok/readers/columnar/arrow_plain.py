@@ -1,7 +1,8 @@
-"""A column of an Arrow file with plain offsets, read straight from where its buffers lie.
+"""Text and binary columns of an Arrow file, read directly from their buffers.
 
-Only the wanted bytes are read: some offsets, then the texts they point at. A compressed batch is
-unpacked as a stream, and the place that was reached is kept.
+Only what is wanted is read: some offsets, then the text they point to. Compressed buffers are
+decompressed as streams that continue from the last position, so a batch larger than memory can be
+read. It decodes no dictionaries or views; `arrow_decoded` does.
 """
 
 from __future__ import annotations
@@ -12,8 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstok.readers.columnar.arrow_batches import DAMAGED, DAMAGED_ROWS, Batches, Place
-from penstok.readers.columnar.messages import iter_messages, parse_batch
+from penstok.readers.columnar.arrow_layout import (
+    DAMAGED,
+    DAMAGED_ROWS,
+    Batches,
+    ColumnBuffers,
+    iter_messages,
+    parse_batch,
+)
 from penstok.readers.columnar.texts import MAX_TEXT_BYTES, RowTexts, UnitDivision, unpack_bits
 
 if TYPE_CHECKING:
@@ -22,27 +29,29 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from penstok.readers.columnar.arrow_layout import Message
     from penstok.readers.columnar.columns import TextColumn
     from penstok.readers.columnar.file import RowFile
-    from penstok.readers.columnar.messages import Message
 
-__all__ = ["PlainRows"]
+__all__ = ["PlainArrowRows"]
 
-# How much is taken out of a batch at once.
+# How much of a batch is read at once.
 _PIECE_BYTES = 1 << 20
 _PIECE_ROWS = 1 << 14
 _SKIP_BYTES = 1 << 18
-_PREFIX_BYTES = 8  # before a compressed buffer: its size unpacked, or -1 where it is not packed
+_PREFIX_BYTES = 8  # of a compressed buffer: its decompressed size, or -1 if it is stored plain
 
 
-class PlainRows:
-    """A column with offsets: read straight from where its buffers lie."""
+class PlainArrowRows:
+    """A column with offsets, read directly from its buffers."""
 
-    def __init__(self, file: RowFile, column: TextColumn, place: Place, batches: Batches) -> None:
+    def __init__(
+        self, file: RowFile, column: TextColumn, buffers: ColumnBuffers, batches: Batches
+    ) -> None:
         import pyarrow as pa
 
         self._file = file
-        self._place = place
+        self._column_buffers = buffers
         self._batches = batches
         is_large = column.type in (pa.large_string(), pa.large_binary())
         self._dtype = np.dtype("<i8" if is_large else "<i4")
@@ -53,7 +62,7 @@ class PlainRows:
     def divide(self, unit_bytes: int) -> Iterator[tuple[int, int]]:
         """Yield ranges of rows: record batches joined, large ones divided."""
         division = UnitDivision(unit_bytes)
-        for idx in range(len(self._batches.places)):
+        for idx in range(len(self._batches.offsets)):
             with self._file.reading(DAMAGED):
                 batch = self._load(idx)
             yield from division.add(batch.num_rows, batch.text_bytes)
@@ -65,8 +74,8 @@ class PlainRows:
             idx = self._batches.find(start)
             first, past = self._batches.starts[idx : idx + 2]
             while start < min(end, past):
-                place = f"rows {start} to {min(end, past) - 1}"
-                with self._file.reading(DAMAGED_ROWS, place):
+                rows = f"rows {start} to {min(end, past) - 1}"
+                with self._file.reading(DAMAGED_ROWS, rows):
                     texts = self._batch(idx).take(start - first, min(end, past) - first, first)
                 start += texts.num_rows
                 yield texts
@@ -78,46 +87,48 @@ class PlainRows:
         return self._open[1]
 
     def _load(self, idx: int) -> _PlainBatch:
-        message = next(iter_messages(self._file, self._batches.places[idx]))
-        return _PlainBatch(self._file, message, self._place, self._dtype)
+        message = next(iter_messages(self._file, self._batches.offsets[idx]))
+        return _PlainBatch(self._file, message, self._column_buffers, self._dtype)
 
 
 class _PlainBatch:
-    """One column of one record batch; what comes before a row is small and kept."""
+    """One column of one record batch; its offsets and bitmaps are kept, its text is not."""
 
-    def __init__(self, file: RowFile, message: Message, place: Place, dtype: np.dtype[Any]) -> None:
-        head = parse_batch(message.head)
+    def __init__(
+        self, file: RowFile, message: Message, buffers: ColumnBuffers, dtype: np.dtype[Any]
+    ) -> None:
+        head = parse_batch(message.header)
         self.num_rows = head.num_rows
         self._buffers = [
             _Buffer(file, message.body_start + start, size, head.codec)
             for start, size in head.buffers
         ]
         if any(buffer.end > message.body_end for buffer in self._buffers):
-            raise ValueError("a buffer lies outside its record batch")
-        self._place = place
+            raise ValueError("a buffer is outside its record batch")
+        self._column_buffers = buffers
         self._dtype = dtype
         if self.num_rows:
-            self._expect()
+            self._check_sizes()
 
-    def _expect(self) -> None:
-        """Hold the number of rows against the buffers: a damaged one could be endless."""
+    def _check_sizes(self) -> None:
+        """Compare the number of rows with the buffers: a damaged number could be huge."""
         offset_bytes = (self.num_rows + 1) * self._dtype.itemsize
-        self._buffers[self._place.offsets].expect(offset_bytes)
-        for idx in self._place.validities:
+        self._buffers[self._column_buffers.offsets].limit(offset_bytes)
+        for idx in self._column_buffers.validities:
             if self._buffers[idx].size:
-                self._buffers[idx].expect(-(-self.num_rows // 8))
+                self._buffers[idx].limit(-(-self.num_rows // 8))
 
     def announce(self) -> None:
-        """Say that the texts will be read."""
+        """Announce that the texts will be read."""
         if self.num_rows:
-            self._buffers[self._place.text].announce()
+            self._buffers[self._column_buffers.text].announce()
 
     @property
     def text_bytes(self) -> int:
-        return self._buffers[self._place.text].num_bytes
+        return self._buffers[self._column_buffers.text].num_bytes
 
     def take(self, start: int, stop: int, first_row: int) -> RowTexts:
-        """Return rows from `start` on and before `stop`, one or more; counted from the batch's."""
+        """Return one or more rows from `start` on, before `stop`, counted in the batch."""
         stop = min(stop, start + _PIECE_ROWS)
         offsets = self._offsets(start, stop)
         count = int(np.searchsorted(offsets, offsets[0] + _PIECE_BYTES, "right")) - 1
@@ -129,19 +140,21 @@ class _PlainBatch:
 
     def _offsets(self, start: int, stop: int) -> NDArray[np.int64]:
         width = self._dtype.itemsize
-        raw = self._buffers[self._place.offsets].read(start * width, (stop + 1) * width, keep=True)
+        raw = self._buffers[self._column_buffers.offsets].read(
+            start * width, (stop + 1) * width, keep=True
+        )
         return np.frombuffer(raw, self._dtype).astype(np.int64)
 
     def _text(self, start: int, end: int) -> NDArray[np.uint8]:
         if MAX_TEXT_BYTES < end - start <= self.text_bytes:
-            # It will be refused for its length: that needs no memory.
+            # It will be refused for its length, which takes no memory.
             return np.broadcast_to(np.uint8(0), end - start)
-        return np.frombuffer(self._buffers[self._place.text].read(start, end), np.uint8)
+        return np.frombuffer(self._buffers[self._column_buffers.text].read(start, end), np.uint8)
 
     def _valid(self, start: int, stop: int) -> NDArray[np.bool_] | None:
-        """Say which rows have a text; a bitmap that is left out says that all have."""
+        """Tell which rows have a text; None if there is no bitmap, and all have one."""
         valid = None
-        for idx in self._place.validities:
+        for idx in self._column_buffers.validities:
             if self._buffers[idx].size:
                 first = start // 8
                 bits = self._buffers[idx].read(first, -(-stop // 8), keep=True)
@@ -166,35 +179,35 @@ class _Buffer:
 
     @property
     def num_bytes(self) -> int:
-        """How much it holds, unpacked."""
+        """Its size, decompressed."""
         if self._num_bytes is None:
-            self._num_bytes = self._look()
+            self._num_bytes = self._read_size()
         return self._num_bytes
 
     def announce(self) -> None:
-        """Say that it will be read from its start to its end."""
+        """Announce that it will be read from its start to its end."""
         self._file.announce(self._start, self.end)
 
-    def expect(self, num_bytes: int) -> None:
-        """Refuse less than these bytes, and read no more."""
+    def limit(self, num_bytes: int) -> None:
+        """Read only these bytes; refuse a buffer that has fewer."""
         if self.num_bytes < num_bytes:
-            raise ValueError("a record batch has more rows than its buffers hold")
+            raise ValueError("a record batch has more rows than its buffers")
         self._num_bytes = num_bytes
 
     def read(self, start: int, stop: int, *, keep: bool = False) -> bytes | memoryview:
-        """Read a range; a compressed buffer is best read in order, or kept whole if it is small."""
+        """Read a range; `keep` a small compressed buffer whole, read a large one in order."""
         if not 0 <= start <= stop <= self.num_bytes:
             raise ValueError("the offsets of the texts are damaged")
         if self._codec is None:
             return self._file.read_at(self._start + start, stop - start)
         if not keep:
-            return self._unpack(start, stop)
+            return self._decompress(start, stop)
         if self._kept is None:
-            self._kept = self._unpack(0, self.num_bytes)
+            self._kept = self._decompress(0, self.num_bytes)
         return self._kept[start:stop]
 
-    def _look(self) -> int:
-        """Read the size of a compressed buffer; see to one that is not packed after all."""
+    def _read_size(self) -> int:
+        """Read the size of a compressed buffer, which may turn out to be stored plain."""
         if self._codec is None:
             return self.size
         (num_bytes,) = struct.unpack("<q", self._file.read_at(self._start, _PREFIX_BYTES))
@@ -204,8 +217,8 @@ class _Buffer:
             return self.end - self._start
         return int(num_bytes)
 
-    def _unpack(self, start: int, stop: int) -> bytes:
-        """Unpack a range; what lies between it and the place that was reached is thrown away."""
+    def _decompress(self, start: int, stop: int) -> bytes:
+        """Decompress a range; what lies between it and the last one is dropped."""
         import pyarrow as pa
 
         if self._stream is None or self._at > start:
@@ -235,7 +248,7 @@ class _Section(io.RawIOBase):
         self._end = end
 
     def readable(self) -> bool:
-        """Say yes."""
+        """Return True."""
         return True
 
     def read(self, size: int = -1) -> bytes:

@@ -1,6 +1,6 @@
-"""Which column holds the text, and what to say when there is none.
+"""Finds the column that `--text-key` names, or says which columns there are.
 
-It reads no rows. Both formats ask it once for each file; the words are those of `--text-key`.
+It reads no rows. `parquet` and `arrow` call it once per file.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class TextColumn:
     """A column of text.
 
     Attributes:
-        key: Its name as the user wrote it.
-        names: The names that lead to it from outside to inside; more than one inside a struct.
-        type: What it holds: text or bytes, perhaps through a dictionary.
+        key: Its name as the user typed it.
+        names: The path to it; more than one name if it is inside a struct.
+        type: Text or bytes, maybe in a dictionary.
     """
 
     key: str
@@ -36,7 +36,7 @@ class TextColumn:
     type: pa.DataType
 
     def pick(self, batch: pa.RecordBatch) -> pa.Array:
-        """Return this column of a batch; null where a struct around it is null."""
+        """Return this column of a batch; a row is null if a struct around it is."""
         columns, names = batch.columns, batch.schema.names
         array = None
         for name in self.names:
@@ -48,17 +48,17 @@ class TextColumn:
             columns = array.flatten() if _is_struct(kind) else []
             names = [field.name for field in _children(kind)]
         if array is None or array.type != self.type:
-            raise ValueError(f"a batch has another kind of column `{self.key}`")
+            raise ValueError(f"column `{self.key}` has another type in this batch")
         return array
 
 
 def find_text_column(schema: pa.Schema, key: str, path: str) -> TextColumn:
     """Find the column a text key names.
 
-    A column of just that name wins; else dots lead into structs.
+    A column of exactly that name is preferred; else dots lead into structs.
 
     Raises:
-        InputError: If it is missing, there twice, or no text; it names the columns of text.
+        InputError: If it is missing, ambiguous, or not text; it names the columns of text.
     """
     fields = list(schema)
     names = (key,) if any(field.name == key for field in fields) else tuple(key.split("."))
@@ -81,7 +81,7 @@ def find_text_column(schema: pa.Schema, key: str, path: str) -> TextColumn:
 
 
 def storage_type(kind: pa.DataType) -> pa.DataType:
-    """Return how values of a type are stored; differs for extension types alone."""
+    """Return the type that values are stored as; only extension types have another."""
     import pyarrow as pa
 
     return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind

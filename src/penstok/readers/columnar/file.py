@@ -1,6 +1,6 @@
-"""One open file of rows, local or not, and what is said when it cannot be read.
+"""One open parquet or Arrow file, local or remote, and the errors when it cannot be read.
 
-It decodes nothing. The formats read from its stream; `sources` opens what is local.
+It decodes nothing. `parquet` and `arrow` read from its stream; `inputs` and `storage` open it.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ _MAX_REASON = 200
 
 
 class RowFile(Resource):
-    """A file of rows with a stream that can be read at any place; use it in a `with`."""
+    """A file of rows with a seekable stream; use it in a `with`."""
 
     def __init__(
         self, source: Source, stream: BinaryIO | None = None, *, give_back: bool = False
     ) -> None:
-        """Open a file, local or remote, or take a stream.
+        """Open a file, local or remote, or use a stream.
 
         Args:
             source: What the file was when the job was planned.
-            stream: A binary file that can seek, of what is open already; the caller closes it.
-            give_back: Hand pages of a local file that were read back to the system.
+            stream: A seekable binary file that is already open; the caller closes it.
+            give_back: Drop pages of a local file that were read from the page cache.
         """
         self.source = source
         self._own = _open(source, give_back=give_back) if stream is None else None
@@ -60,18 +60,18 @@ class RowFile(Resource):
         return view
 
     def announce(self, start: int, end: int) -> None:
-        """Say that a range will be read from start to end, which saves a remote file requests."""
+        """Announce that a range will be read in order, which saves requests to a server."""
         announce = getattr(self.stream, "announce", None)
         if announce is not None:
             announce(start, end)
 
     @contextmanager
-    def reading(self, what: str, place: str = "") -> Iterator[None]:
-        """Turn what goes wrong inside into an error that says what and where.
+    def reading(self, what: str, rows: str = "") -> Iterator[None]:
+        """Turn exceptions into an `InputError` that says what and where.
 
         Args:
-            what: What cannot be read, to stand before a colon and the reason.
-            place: Where in the file.
+            what: What cannot be read; a colon and the reason follow.
+            rows: Which part of the file.
         """
         import pyarrow as pa
 
@@ -81,8 +81,8 @@ class RowFile(Resource):
             lines = str(error).strip().splitlines() or [type(error).__name__]
             raise InputError(
                 f"{what}: {lines[0][:_MAX_REASON]}",
-                where=self.source.path + (f", {place}" if place else ""),
-                next_step="fetch or make the file again, or leave it out",
+                where=self.source.path + (f", {rows}" if rows else ""),
+                next_step="download or write the file again, or leave it out",
             ) from error
 
 
@@ -104,7 +104,7 @@ def _open(source: Source, *, give_back: bool) -> BinaryIO:
 
 
 class SourceStream(io.RawIOBase):
-    """A local input as a binary file, for libraries that want one."""
+    """A local input as a binary file, for libraries that need one."""
 
     def __init__(self, source: Source, *, give_back: bool = False) -> None:
         super().__init__()
@@ -113,11 +113,11 @@ class SourceStream(io.RawIOBase):
         self._at = 0
 
     def readable(self) -> bool:
-        """Say yes."""
+        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """Say yes."""
+        """Return True."""
         return True
 
     def tell(self) -> int:
@@ -131,7 +131,7 @@ class SourceStream(io.RawIOBase):
         return self._at
 
     def readinto(self, buffer: memoryview | bytearray) -> int:  # type: ignore[override]
-        """Fill a buffer, less what lies behind the end of the file."""
+        """Fill a buffer, as far as the file goes."""
         size = min(len(buffer), max(self._file.source.num_bytes - self._at, 0))
         self._file.read_into(memoryview(buffer).cast("B")[:size], self._at)
         if self._give_back:

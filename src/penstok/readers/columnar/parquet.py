@@ -1,8 +1,8 @@
-"""Parquet: one column of one row group at a time, a few rows at a time.
+"""Parquet: one column of one row group, a few rows at a time.
 
-It never holds a row group: pages are read and decoded as rows are asked for. A row group cannot be
-entered in the middle, so what lies before the wanted rows is decoded and thrown away; the place
-that was reached is kept, and later rows go on from there. `open_rows` makes it.
+It never loads a whole row group: pages are read and decoded as rows are needed. A row group cannot
+be read from the middle, so the rows before those that are wanted are decoded and dropped; later
+rows continue from there. `readers.formats` points here.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ __all__ = ["PARQUET_MAGIC", "check_parquet", "open_parquet"]
 PARQUET_MAGIC = b"PAR1"
 # Without a buffer a whole column chunk would be read at once; its size does not matter.
 _BUFFER_BYTES = 1 << 18
-# A batch is a number of rows, whatever their length: small ones bound what long rows among short
-# ones take, and cost some tens of microseconds each (docs/adr/0015-rows.md). In a small row group
-# no batch can be large.
+# A batch is a number of rows, whatever their length: small batches bound the memory for long rows
+# among short ones, and cost some tens of microseconds each (docs/adr/0015-rows.md). In a small row
+# group no batch can be large.
 _BATCH_BYTES = 1 << 18
 _SMALL_GROUP_BYTES = 1 << 24
 _SMALL_GROUP_BATCH_BYTES = 1 << 19
 _MAX_BATCH_ROWS = 1 << 10
-_LOOK_ROWS = 64
+_SAMPLE_ROWS = 64
 
 
 def check_parquet(path: str, head: bytes) -> None:
@@ -72,7 +72,7 @@ class ParquetRows:
             groups = [metadata.row_group(idx).num_rows for idx in range(metadata.num_row_groups)]
             self._column = find_text_column(schema, text_key, file.source.path)
             leaves = [self._parquet.schema.column(idx).path for idx in range(metadata.num_columns)]
-        # Two where a column is named as a path into another; both are read then, and one is used.
+        # Two if a column has the name of a path into another; both are read, and one is used.
         path = ".".join(self._column.names)
         self._leaves = [idx for idx, leaf in enumerate(leaves) if leaf == path]
         self._starts = [0, *accumulate(groups)]
@@ -82,7 +82,7 @@ class ParquetRows:
         self.index_bytes: int = metadata.serialized_size
 
     def divide(self, unit_bytes: int) -> Iterator[tuple[int, int]]:
-        """Yield ranges of rows: row groups joined, large ones divided by their average row."""
+        """Yield ranges of rows: small row groups joined, large ones divided evenly."""
         division = UnitDivision(unit_bytes)
         for idx in range(len(self._starts) - 1):
             start, end = self._starts[idx : idx + 2]
@@ -110,7 +110,7 @@ class ParquetRows:
                     texts = cursor.take(start, stop)
                 start = cursor.row
                 yield texts
-                del texts  # else it would stay while the next ones are decoded
+                del texts  # else they would be kept while the next ones are decoded
 
     def _open_group(self, group: int) -> _Cursor:
         start, end = self._starts[group : group + 2]
@@ -131,27 +131,28 @@ class ParquetRows:
 
     def _announce(self, group: int) -> None:
         column = self._parquet.metadata.row_group(group).column(self._leaves[0])
-        # Not every writer says where the dictionary is; some say 0.
+        # Some writers leave out the offset of the dictionary, or write 0.
         start = min(column.dictionary_page_offset or 1 << 62, column.data_page_offset)
         self._file.announce(start, start + column.total_compressed_size)
 
     def _text_bytes(self, group: int) -> int:
-        """Return about how much text a row group holds.
+        """Estimate how much text a row group has.
 
-        A dictionary hides texts that are there many times: where rows seem to be very short, the
-        first ones are looked at.
+        A dictionary hides repeated texts: if rows seem to be very short, the first ones are read.
         """
         if group not in self._text_sizes:
             num_rows = self._starts[group + 1] - self._starts[group]
             size = self._group_bytes(group)
             if size < num_rows * LEAST_ROW_BYTES:
-                first = _Cursor(group, 0, self._iter_arrays(group, _LOOK_ROWS)).take(0, _LOOK_ROWS)
+                first = _Cursor(group, 0, self._iter_arrays(group, _SAMPLE_ROWS)).take(
+                    0, _SAMPLE_ROWS
+                )
                 size = max(size, num_rows * first.num_bytes // first.num_rows)
             self._text_sizes[group] = size
         return self._text_sizes[group]
 
     def _group_bytes(self, group: int) -> int:
-        """Return the size of the column in a row group: unpacked, but with its dictionary."""
+        """Return the decompressed size of the column in a row group, in which texts may repeat."""
         record = self._parquet.metadata.row_group(group)
         columns = [record.column(idx) for idx in self._leaves]
         if not columns or any(column.num_values != record.num_rows for column in columns):
@@ -160,7 +161,7 @@ class ParquetRows:
 
 
 class _Cursor:
-    """A place in a row group; it only moves forward."""
+    """A position in a row group; it only moves forward."""
 
     def __init__(self, group: int, row: int, arrays: Iterator[pa.Array]) -> None:
         self.group = group
@@ -169,7 +170,7 @@ class _Cursor:
         self._left: RowTexts | None = None
 
     def take(self, start: int, stop: int) -> RowTexts:
-        """Return the next rows from `start` on and before `stop`, one or more."""
+        """Return one or more rows from `start` on, before `stop`."""
         while True:
             texts = self._next_batch() if self._left is None else self._left
             past = self.row + texts.num_rows

@@ -1,6 +1,6 @@
-"""The texts of a few rows as Arrow lays them out: bytes and offsets, no Python object for each.
+"""The texts of a few rows in Arrow's layout: bytes and offsets, no Python object per text.
 
-It reads no file. The formats make them; `readers.rows` turns them into blocks.
+It reads no file. `parquet` and `arrow` make them; `reader` turns them into blocks.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ __all__ = ["LEAST_ROW_BYTES", "MAX_TEXT_BYTES", "RowTexts", "UnitDivision", "unp
 
 # A longer text is refused by name: it would not fit the memory of a worker.
 MAX_TEXT_BYTES = 64 << 20
-# A row counts for at least this much of a unit: what a dictionary hides, and what its ids take.
+# A row counts as at least this much text: a dictionary hides some, and ids take memory too.
 LEAST_ROW_BYTES = 128
-# What is this much larger than a unit is divided.
+# Row groups and batches larger than this many units are divided.
 _MAX_UNITS = 2
 
 
 @dataclass(frozen=True, slots=True)
 class RowTexts:
-    """The texts of some rows that follow each other.
+    """The texts of consecutive rows.
 
     Attributes:
-        first_row: The number of the first, counted from 0.
-        text: The bytes all offsets point into.
+        first_row: The number of the first row, from 0.
+        text: The bytes that the offsets refer to.
         offsets: Where each text begins, and where the last one ends.
-        valid: Whether a row has a text; None if all have.
+        valid: Whether each row has a text; None if all have one.
     """
 
     first_row: int
@@ -50,14 +50,14 @@ class RowTexts:
 
     @classmethod
     def from_array(cls, array: pa.Array, first_row: int) -> RowTexts:
-        """See the texts of an Arrow array."""
+        """Return a view of the texts of an Arrow array."""
         import pyarrow as pa
 
         array = _as_plain(array)
         is_large = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
-        validity, places, data = array.buffers()
+        validity, positions, data = array.buffers()
         start, stop = array.offset, array.offset + len(array)
-        offsets = _view(places, np.int64 if is_large else np.int32)[start : stop + 1]
+        offsets = _view(positions, np.int64 if is_large else np.int32)[start : stop + 1]
         has_nulls = validity is not None and array.null_count
         valid = unpack_bits(_view(validity, np.uint8), start, stop) if has_nulls else None
         if not len(array):
@@ -71,18 +71,18 @@ class RowTexts:
 
     @property
     def num_bytes(self) -> int:
-        """How long the texts are together."""
+        """The length of all texts."""
         return int(self.offsets[-1] - self.offsets[0])
 
     def find_bad(self) -> NDArray[np.int64]:
-        """Find the rows without a text, and those whose text is too long; counted from here."""
+        """Find the rows without a text or with one that is too long, counted from the first."""
         bad = np.diff(self.offsets) > MAX_TEXT_BYTES
         if self.valid is not None:
             bad |= ~self.valid
         return np.flatnonzero(bad)
 
     def iter_pieces(self, start: int, stop: int, num_bytes: int) -> Iterator[RowTexts]:
-        """Yield the rows from `start` to `stop`, as many at once as have about `num_bytes`."""
+        """Yield the rows from `start` to `stop`, about `num_bytes` of text at a time."""
         while start < stop:
             limit = self.offsets[start] + num_bytes
             last = int(np.searchsorted(self.offsets[: stop + 1], limit, "right")) - 1
@@ -91,7 +91,7 @@ class RowTexts:
             start = last
 
     def rows(self, start: int, stop: int) -> RowTexts:
-        """Return the rows from `start` to `stop`, counted from here."""
+        """Return the rows from `start` to `stop`, counted from the first."""
         if start == 0 and stop == self.num_rows:
             return self
         valid = None if self.valid is None else self.valid[start:stop]
@@ -100,14 +100,14 @@ class RowTexts:
 
 
 class UnitDivision:
-    """Joins small runs of rows to units and divides large ones; each run has its size in bytes."""
+    """Joins small runs of rows to units, and divides large ones."""
 
     def __init__(self, unit_bytes: int) -> None:
         self._unit_bytes = unit_bytes
         self._start = self._end = self._size = 0
 
     def add(self, num_rows: int, num_bytes: int) -> Iterator[tuple[int, int]]:
-        """Take the next run of rows; yield the units that are full."""
+        """Add the next run of rows; yield the units that are full."""
         size = max(num_bytes, num_rows * LEAST_ROW_BYTES)
         if not num_rows:
             return
@@ -143,7 +143,7 @@ def _view(buffer: pa.Buffer | None, dtype: Any) -> NDArray[Any]:
 
 
 def _as_plain(array: pa.Array) -> pa.Array:
-    """Return an array of text or bytes with offsets, whatever it was stored as."""
+    """Convert an array to text or bytes with offsets."""
     import pyarrow as pa
 
     if pa.types.is_dictionary(array.type):

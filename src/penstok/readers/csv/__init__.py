@@ -1,4 +1,4 @@
-"""CSV and TSV: the first record names the columns, one document per record behind it."""
+"""CSV and TSV: the first record names the columns, one document per record after it."""
 
 from penstok.readers.csv.header import CSV, TSV, CsvDialect, check_column, check_head
 from penstok.readers.csv.reader import CsvReader

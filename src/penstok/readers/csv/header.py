@@ -1,6 +1,6 @@
 """The dialect and the header of CSV: what separates its fields, and the record that names them.
 
-It reads nothing behind the header and guesses no delimiter. `readers.formats` has one row for each
+It reads nothing after the header and guesses no delimiter. `readers.formats` has one row for each
 dialect; the probe checks the column with it before a job starts, the reader finds it again.
 """
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from penstok.errors import InputError
 from penstok.inputs.streams import read_head
-from penstok.readers.csv.fallback import CsvCode, read_record
+from penstok.readers.csv.grammar import CsvCode, read_record
 
 if TYPE_CHECKING:
     from penstok.types import InputFormat, Source
@@ -47,7 +47,7 @@ class CsvHeader:
 
     Attributes:
         columns: Their names, in order; none if the input is blank.
-        raw: All bytes before the first record behind the header.
+        raw: All bytes before the first record after the header.
     """
 
     columns: tuple[str, ...]
@@ -122,7 +122,7 @@ def parse_header(head: bytes, path: str, dialect: CsvDialect, *, is_all: bool) -
         return None
     if code is not CsvCode.OK:
         is_open = code is CsvCode.NOT_CLOSED
-        what = "a quote is never closed" if is_open else "there is text behind a closing quote"
+        what = "a quote is never closed" if is_open else "there is text after a closing quote"
         raise _unusable(f"the header is broken: {what}", f"{path}, byte {position}")
     return CsvHeader(tuple(name.decode("utf-8", "replace") for name in names), head[:end])
 

@@ -1,60 +1,31 @@
-"""The text of one column out of CSV, as bytes laid one after the other.
+"""The text of one column of CSV, as consecutive bytes.
 
-It knows no files and raises nothing for a bad record: each gets a code, and `explain` puts it in
-words. The kernel does the work where it is built, `csv_fallback.py` elsewhere, with equal results;
-a reader hands over whole records.
+It knows no files and raises nothing for a bad record: each gets a code, which `explain` turns into
+words. The kernel does the work, or `grammar` if it is not built, with equal results; the reader
+passes whole records.
 """
 
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from penstok.readers.csv.fallback import CsvCode, extract_csv_records, read_record
+from penstok.readers.csv.grammar import CsvCode, extract_csv_records, read_record
+from penstok.readers.extraction import Extracted, run_extraction
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
 
-__all__ = ["CsvCode", "CsvExtracted", "CsvRecords"]
-
-
-@dataclass(frozen=True, slots=True)
-class CsvExtracted:
-    """Records, good and bad, in order; blank lines are none.
-
-    Attributes:
-        text: The texts, one after the other: a view of the caller's buffer.
-        starts: Where each record's text begins in `text`.
-        ends: Where it ends; where it begins if the record is bad.
-        codes: What became of each record, a `CsvCode`.
-        records: Where each record begins in the CSV.
-        positions: Where a closing quote is followed by what cannot stand there, where quotes are
-            opened that are not closed, or else where the record begins.
-        num_blank: Lines with nothing in them.
-        consumed: Where the first record that was not read begins.
-    """
-
-    text: memoryview
-    starts: NDArray[np.int64]
-    ends: NDArray[np.int64]
-    codes: NDArray[np.uint8]
-    records: NDArray[np.int64]
-    positions: NDArray[np.int64]
-    num_blank: int
-    consumed: int
+__all__ = ["CsvCode", "CsvRecords"]
 
 
 class CsvRecords:
-    r"""Takes the text of one column out of CSV.
+    r"""Extracts the text of one column of CSV.
 
-    A field is quoted if a quote is its first byte; inside, two quotes are one, and delimiters and
-    line ends are text. A record ends with a line feed, before which a carriage return does not
-    count, or where the buffer ends. It has as many fields as the header.
+    A field is quoted if its first byte is a quote; inside, two quotes are one, and delimiters and
+    line ends are text. A record ends with a line feed, without a carriage return before it, or at
+    the end of the buffer. It has as many fields as the header.
 
     Example:
         >>> out = bytearray(64)
@@ -70,16 +41,16 @@ class CsvRecords:
         num_columns: int,
         extract: Callable[..., Any] | None = None,
     ) -> None:
-        """Prepare for a table.
+        """Choose a column.
 
         Args:
-            delimiter: What stands between two fields, one byte.
-            column: Which column is wanted, counted from 0.
-            num_columns: How many the header has.
-            extract: The kernel's `extract_csv_records`; None where it is not built.
+            delimiter: The byte between two fields.
+            column: The number of the column, from 0.
+            num_columns: How many columns the header has.
+            extract: The kernel's `extract_csv_records`; None if it is not built.
         """
         if not 0 <= column < num_columns:
-            raise ValueError(f"there is no column {column} among {num_columns}")
+            raise ValueError(f"there is no column {column} in {num_columns}")
         self._delimiter = ord(delimiter)
         self._column = column
         self._num_columns = num_columns
@@ -87,34 +58,19 @@ class CsvRecords:
 
     def extract(
         self, buffer: memoryview, out: bytearray | memoryview, stop: int = sys.maxsize
-    ) -> CsvExtracted:
-        """Write the texts of all records that begin before `stop` to `out`.
+    ) -> Extracted:
+        """Write the texts of all records that begin before `stop` to `out`."""
+        table = self._delimiter, self._column, self._num_columns
+        return run_extraction(self._extract, buffer, stop, *table, out=out)
 
-        Args:
-            buffer: Whole records; the last may lack its line feed.
-            out: As long as `buffer`, or longer, and apart from it. What stands behind the texts
-                afterwards is undefined.
-            stop: Lets a caller take some MB at a time, so that the texts stay in cache.
-        """
-        if len(out) < len(buffer):
-            raise ValueError(f"out has room for {len(out)} bytes; {len(buffer)} are needed")
-        csv, room = np.frombuffer(buffer, np.uint8), np.frombuffer(out, np.uint8)
-        if np.may_share_memory(csv, room):
-            raise ValueError("out and the buffer overlap")
-        records, positions, starts, ends, codes, num_blank, consumed = self._extract(
-            csv, stop, self._delimiter, self._column, self._num_columns, room
-        )
-        text = memoryview(out)[: int(ends[-1]) if len(ends) else 0]
-        return CsvExtracted(text, starts, ends, codes, records, positions, num_blank, consumed)
-
-    def explain(self, buffer: memoryview, found: CsvExtracted, record_idx: int) -> str:
+    def explain(self, buffer: memoryview, found: Extracted, record_idx: int) -> str:
         """Say what is wrong with a record, for a message that also says where it is."""
-        start, position = int(found.records[record_idx]), int(found.positions[record_idx])
+        start, position = int(found.records[record_idx]), int(found.faults[record_idx])
         code = CsvCode(int(found.codes[record_idx]))
-        if code is CsvCode.BEHIND_QUOTE:
+        if code is CsvCode.AFTER_QUOTE:
             what = ascii(bytes(buffer[position : position + 1]).decode("latin-1"))[1:-1]
             return (
-                f"broken CSV: `{what}` cannot stand behind a closing quote "
+                f"broken CSV: unexpected `{what}` after a closing quote "
                 f"(byte {position - start + 1} of the record)"
             )
         if code is CsvCode.NOT_CLOSED:

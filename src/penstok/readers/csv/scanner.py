@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from penstok.inputs.base import MAX_LINE_BYTES
-from penstok.readers.csv.fallback import CsvState, scan_csv
+from penstok.readers.csv.grammar import CsvState, scan_csv
 from penstok.readers.csv.header import CsvDialect, read_header
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class CsvScanner:
 
 
 def open_scanner(dialect: CsvDialect, source: Source) -> CsvScanner:
-    """Read the header of a source and make a scanner for the records behind it.
+    """Read the header of a source and make a scanner for the records after it.
 
     Raises:
         InputError: If the header cannot be read or is broken.

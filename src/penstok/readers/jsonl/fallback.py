@@ -49,7 +49,7 @@ _LONE_BESIDE_BYTES = re.compile("[\ud800-\udc7f\udd00-\udfff]")  # not those of 
 
 
 class RecordCode(IntEnum):
-    """What became of a record; the kernel's numbers."""
+    """The outcome of a record; the numbers are the kernel's."""
 
     OK = 0
     BROKEN = 1

@@ -1,32 +1,31 @@
-"""JSON Lines: one object a line, one of its fields a document.
+"""JSON Lines: one object per line, of which one field is a document.
 
-A unit owns the lines that begin in it. The reader finds line borders and bad records; what a line
-says is found by `json_lines`, a block at a time and without a Python object for each document.
+A unit has the lines that begin in it. The reader finds lines and lists bad records; it parses
+nothing itself: `lines` does, a block at a time and without a Python object per document.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from penstok.errors import InputError
 from penstok.inputs.base import MAX_LINE_BYTES
 from penstok.readers.buffer import UnitBuffer
-from penstok.readers.documents import DocumentBlocks
-from penstok.readers.jsonl.lines import JsonLines, RecordCode
-from penstok.readers.refusals import Refusals, name_place
+from penstok.readers.documents import RecordReader, describe_position
+from penstok.readers.jsonl.lines import JsonLines
 from penstok.types import Counts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from penstok.inputs.base import OpenInput
     from penstok.readers.base import CutRule, ReaderOptions
-    from penstok.readers.jsonl.lines import Extracted
-    from penstok.types import Block, SkippedRecord, Unit
+    from penstok.readers.extraction import Extracted
+    from penstok.types import Block, Unit
 
 __all__ = ["JsonlReader", "check_head"]
 
@@ -55,27 +54,13 @@ def check_head(path: str, head: bytes) -> None:
     )
 
 
-class JsonlReader:
+class JsonlReader(RecordReader):
     """Reads the text of one field from lines of JSON."""
 
     def __init__(self, cuts: CutRule, options: ReaderOptions) -> None:
-        self._options = options
+        super().__init__(cuts, options)
         self._lines = JsonLines(options.text_key, options.extract_json)
-        self._documents = DocumentBlocks(cuts, options)
         self._json = UnitBuffer(options.find_all)
-        self._text = UnitBuffer(options.find_all)
-        self._refusals = Refusals(options.on_error)
-        self._counts = Counts()
-
-    def take_counts(self) -> Counts:
-        """Return what was seen and dropped since the last call."""
-        counts = self._counts + self._documents.counts
-        self._counts = self._documents.counts = Counts()
-        return counts
-
-    def take_skipped(self) -> list[SkippedRecord]:
-        """Return the bad records since the last call."""
-        return self._refusals.take()
 
     def iter_blocks(self, unit: Unit) -> Iterator[Block]:
         """Yield the documents of a unit in order; a block is valid until the next one."""
@@ -90,57 +75,31 @@ class JsonlReader:
             whole = len(self._json.view)
             if loaded_end < end:
                 whole = self._json.find_last(b"\n", 0, whole) + 1
-            yield from self._iter_loaded(self._json.view[:whole], file)
+            yield from self._iter_records(
+                self._lines, self._json.view[:whole], self._json.origin, file
+            )
             if loaded_end < end:
                 what = f"a line of more than {MAX_LINE_BYTES >> 20} MiB"
-                self._refusals.add(file, self._json.origin + whole, what)
+                position = self._json.origin + whole
+                self._refuse(position, what, partial(describe_position, file))
                 self._counts += Counts(skipped_records=1)
             if self._options.give_back:
                 file.give_back(start, end)
 
-    def _iter_loaded(self, json: memoryview, file: OpenInput) -> Iterator[Block]:
-        """Take the lines a block's worth at a time, so that their text stays in cache."""
-        at = 0
-        while at < len(json):
-            left = json[at:]
-            found = self._lines.extract(left, self._text.room(len(left)), self._options.block_bytes)
-            self._note_bad(found, left, self._json.origin + at, file)
-            ends = self._settle_halves(found, left, self._json.origin + at, file)
-            good = found.codes == RecordCode.OK
-            yield from self._documents.iter_blocks(
-                self._text,
-                found.starts[good],
-                ends[good],
-                self._json.origin + at,
-                file.source.path,
-            )
-            at += found.consumed
-
-    def _note_bad(self, found: Extracted, json: memoryview, origin: int, file: OpenInput) -> None:
-        self._counts += Counts(
-            invalid_utf8=found.num_lone_surrogates,
-            nul_bytes=self._text.count_nul(0, len(found.text)),
-        )
-        bad = np.flatnonzero(found.codes != RecordCode.OK)
-        self._counts += Counts(skipped_records=len(bad))
-        for idx in bad[: self._refusals.room].tolist():
-            what = self._lines.explain(json, found, idx)
-            self._refusals.add(file, origin + int(found.lines[idx]), what)
-
-    def _settle_halves(
-        self, found: Extracted, json: memoryview, origin: int, file: OpenInput
+    def _find_ends(
+        self, found: Extracted, data: memoryview, origin: int, file: OpenInput
     ) -> NDArray[np.int64]:
-        """Keep, drop or refuse what stands for half a character; return where the texts end."""
+        """Drop or refuse lone surrogates if asked to; return where the texts end."""
         if not found.num_lone_surrogates or self._options.invalid_utf8 == "replace":
             return found.ends
         ends = found.ends.copy()
-        for idx, text in self._lines.iter_without_lone_surrogates(json, found):
+        for idx, text in self._lines.iter_without_lone_surrogates(data, found):
             if self._options.invalid_utf8 == "stop":
-                position = origin + int(found.lines[idx])
+                position = origin + int(found.records[idx])
                 raise InputError(
-                    "an escape in the text is half a surrogate pair, and no character",
-                    where=name_place(file, position),
-                    next_step="mend it, or pass `--invalid-utf8 replace` (counted) or `ignore`",
+                    "an escape in the text is half a surrogate pair, not a character",
+                    where=describe_position(file, position),
+                    next_step="correct it, or pass `--invalid-utf8 replace` (counted) or `ignore`",
                 )
             start = int(found.starts[idx])
             ends[idx] = start + len(text)

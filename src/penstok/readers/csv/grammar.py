@@ -1,7 +1,8 @@
-"""CSV without the kernel: its `extract_csv_records` and `scan_csv` in Python, with equal results.
+"""The grammar of CSV in Python: `read_record` reads one record.
 
-It repairs nothing and raises nothing for a bad record. `csv_records.py` and `csv_scan.py` are its
-only users.
+It repairs nothing and raises nothing for a bad record. `header` and `records` use it for the header
+and for messages; where the kernel is not built, `records` and `scanner` also use it in place of
+`extract_csv_records` and `scan_csv`, with equal results (ADR 24).
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ _LINE_END = re.compile(rb"\r?\n")
 
 
 class CsvCode(IntEnum):
-    """What became of a record; the kernel's numbers."""
+    """The outcome of a record; the numbers are the kernel's."""
 
     OK = 0
     WRONG_NUMBER = 1
-    BEHIND_QUOTE = 2
+    AFTER_QUOTE = 2
     NOT_CLOSED = 3
 
 
 class CsvState(IntEnum):
-    """What stands before the next byte; the kernel's numbers."""
+    """What precedes the next byte; the numbers are the kernel's."""
 
     FIELD_START = 0
     UNQUOTED = 1
@@ -71,7 +72,7 @@ def extract_csv_records(
             at = blank.end()
             num_blank += 1
             continue
-        fields, code, position, behind = read_record(view, at, delimiter)
+        fields, code, position, record_end = read_record(view, at, delimiter)
         if code is CsvCode.OK and len(fields) != num_columns:
             code = CsvCode.WRONG_NUMBER
         text = fields[column] if code is CsvCode.OK else b""
@@ -79,7 +80,7 @@ def extract_csv_records(
         room[start:end] = text
         rows.append((at, position, start, end))
         codes.append(code)
-        at = behind
+        at = record_end
     records, positions, starts, ends = np.array(rows, np.int64).reshape(-1, 4).T.copy()
     return records, positions, starts, ends, np.array(codes, np.uint8), num_blank, at
 
@@ -89,7 +90,7 @@ def read_record(
 ) -> tuple[list[bytes], CsvCode, int, int]:
     """Read the record that begins at `start`.
 
-    Returns its fields, what is wrong with it and where, and where the next one begins.
+    Returns its fields, what is wrong with it and where, and where the next record begins.
     """
     field_end = _field_end(delimiter)
     fields: list[bytes] = []
@@ -98,7 +99,7 @@ def read_record(
         opening = at
         is_quoted = bytes(view[at : at + 1]) == b'"'
         if is_quoted:
-            at = _behind_quotes(view, at + 1)
+            at = _end_of_quotes(view, at + 1)
             if at < 0:
                 if code is CsvCode.OK:
                     code, position = CsvCode.NOT_CLOSED, opening
@@ -112,14 +113,14 @@ def read_record(
         if not is_quoted:
             fields.append(text)
         elif text and code is CsvCode.OK:
-            code, position = CsvCode.BEHIND_QUOTE, at
+            code, position = CsvCode.AFTER_QUOTE, at
         if found is None or line_ends:
             return fields, code, position, min(end + 1, len(view))
         at = end + 1
 
 
 def scan_csv(csv: NDArray[np.uint8], stop: int, delimiter: int, state: int) -> tuple[int, int]:
-    """Return where the first record behind `stop` begins, or -1, and the state there."""
+    """Return where the first record after `stop` begins, or -1, and the state there."""
     view = csv.data
     size, stop = len(view), min(stop, len(view))
     _, state = _scan(view, 0, stop, delimiter, state, _QUOTE)
@@ -157,8 +158,8 @@ def _field_end(delimiter: int) -> re.Pattern[bytes]:
     return re.compile(b"[%b\n]" % re.escape(bytes([delimiter])))
 
 
-def _behind_quotes(view: memoryview, at: int) -> int:
-    """Return where the quotes are closed that were opened before `at`; -1 if they are not."""
+def _end_of_quotes(view: memoryview, at: int) -> int:
+    """Return the position after the quote that closes the field at `at`; -1 if none does."""
     while found := _QUOTE.search(view, at):
         at = found.end()
         if bytes(view[at : at + 1]) != b'"':
