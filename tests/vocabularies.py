@@ -22,7 +22,7 @@ import tokenizers
 from support import EXAMPLES
 from tokenizers import models, pre_tokenizers, trainers
 
-from penstok.engines.respelled import huggingface_json
+from penstok.engines.tokenizer_json import format_tokenizer_json
 from penstok.tokenizers import ByteLevel, load_tokenizer
 from penstok.tokenizers.vocabulary import GPT2_PATTERN
 
@@ -65,7 +65,7 @@ def write_json(folder: Path, content: str | dict[str, Any], name: str = "tokeniz
 def gpt2_json() -> dict[str, Any]:
     """GPT-2 as a `tokenizer.json`, the way `tokenizers` would save it."""
     content: dict[str, Any] = json.loads(
-        huggingface_json(ByteLevel(load_tokenizer("gpt2").ranks, GPT2_PATTERN))
+        format_tokenizer_json(ByteLevel(load_tokenizer("gpt2").ranks, GPT2_PATTERN))
     )
     content["added_tokens"] = [{"id": 50256, "content": EOT_TEXT, "special": True}]
     content["model"]["vocab"][EOT_TEXT] = 50256

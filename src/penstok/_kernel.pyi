@@ -1,4 +1,4 @@
-"""The compiled kernel (`penstok/kernel/`); use it through `penstok.engines.kernel`."""
+"""The compiled kernel (`penstok/kernel/`); load it with `penstok.kernel.load_kernel`."""
 
 from typing import Any
 

@@ -1,4 +1,8 @@
-"""The Python interface: what the commands of the same names do, without a command line."""
+"""The Python interface: a function for each command, with the same settings and errors.
+
+It does no work of its own, prints nothing, and imports what a function needs only when it is
+called. `jobs`, `verification` and `data` do the work; `penstok` itself exports these functions.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +30,8 @@ def tokenize(
     Args:
         inputs: Files, folders, globs, URLs.
         output: The folder to write to, or `s3://BUCKET/NAME`.
-        settings: Any field of `JobSettings`, named like the flags of `penstok tokenize`;
-            sizes in bytes: `memory_bytes`, `limit_bytes`.
+        settings: Any field of `JobSettings`; they are named like the flags of
+            `penstok tokenize`, with sizes in bytes: `memory_bytes`, `limit_bytes`.
 
     Example:
         >>> manifest = penstok.tokenize("corpus/*.txt", "tokens", val_fraction=0.01)
@@ -47,13 +51,13 @@ def tokenize_part(
     num_parts: int,
     **settings: Any,
 ) -> None:
-    """Do one part of a job, counted from 1; `finish` when all are done.
+    """Run one part of a job; call `finish` when all parts are done.
 
     Args:
-        inputs: Files, folders, globs, URLs: the same for all parts.
+        inputs: Files, folders, globs, URLs; the same for all parts.
         output: The folder that all parts write to, or `s3://BUCKET/NAME`.
-        part: Which.
-        num_parts: Of how many.
+        part: The number of this part, from 1.
+        num_parts: The number of parts.
         settings: As for `tokenize`.
     """
     from penstok.jobs.progress import SilentProgress
@@ -89,8 +93,8 @@ def _settings(
 def open(folder: str | os.PathLike[str]) -> Dataset:  # noqa: A001 reads as `penstok.open`
     """Open a finished output: `penstok.open("tokens").train` is a read-only memory map.
 
-    Of one in an object store, `penstok.open("s3://bucket/run")`, it is a `RemoteTokens`: every
-    slice is a request.
+    For an output in an object store, such as `penstok.open("s3://bucket/run")`, it is a
+    `RemoteTokens`, where each slice is a request.
     """
     from penstok.data.dataset import open_dataset
 
@@ -98,11 +102,11 @@ def open(folder: str | os.PathLike[str]) -> Dataset:  # noqa: A001 reads as `pen
 
 
 def verify(folder: str | os.PathLike[str], *, repair: bool = False, **settings: Any) -> Report:
-    """Check that a finished output is whole; `report.is_whole` says so, `report.findings` why not.
+    """Check a finished output for damage; see `report.is_whole` and `report.findings`.
 
     Args:
         folder: The output: a folder, or `s3://BUCKET/NAME`.
-        repair: Make what is damaged anew from the inputs.
+        repair: Re-encode damaged units from the inputs.
         settings: Any field of `VerifySettings`: `full`, `source`, `workers`, `memory_bytes`,
             `seed`.
 

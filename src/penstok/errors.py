@@ -1,17 +1,17 @@
-"""Errors a user can act on: what happened, where, and what to type next.
+"""The errors a user can act on: what happened, where, and what to type next.
 
-It holds no logic and catches nothing. Every module raises from this tree; `cli` turns an error
+It holds no logic and catches nothing. Every package raises these errors; `cli` turns an error
 into its message and exit code.
 
     PenstokError            exit 1   a bug, or an engine that disagrees with the reference
     ├── UsageError                2   a flag or setting that cannot work
     ├── InputError                4   an input that cannot be read
-    ├── ConflictError             5   the output folder holds something else
-    ├── DamageError               6   the output is damaged, or there is nothing to read
-    ├── LockedError               7   another run owns the output folder
-    ├── WriteError                8   disk full or a failed write; safe to rerun
-    ├── EngineError               1   wrong ids, or a worker that keeps dying
-    └── InterruptedRunError     130   stopped by a signal; safe to rerun
+    ├── ConflictError             5   the output conflicts with this job
+    ├── DamageError               6   the output is damaged, or there is nothing to verify
+    ├── LockedError               7   the output is locked by another run
+    ├── WriteError                8   disk full or write failed; safe to rerun
+    ├── EngineError               1   wrong ids, or a worker that keeps crashing
+    └── InterruptedRunError     130   interrupted; safe to rerun
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ __all__ = [
 
 
 class PenstokError(Exception):
-    """An expected failure, told in three parts.
+    """An expected failure, reported in three parts.
 
     Args:
         what: What happened, with the value; lower-case, no full stop.
         where: File, offset, unit, flag: as exact as is known.
-        next_step: Something that works as typed.
+        next_step: A flag or command that works as typed.
     """
 
     exit_code: ClassVar[int] = 1
@@ -49,7 +49,7 @@ class PenstokError(Exception):
         self.next_step = next_step
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Cross a process border whole (the default would lose the keyword arguments)."""
+        """Pickle all three parts; the default would lose the keyword arguments."""
         state = {"what": self.what, "where": self.where, "next_step": self.next_step}
         return (type(self), (self.what,), state)
 
@@ -75,36 +75,36 @@ class InputError(PenstokError):
 
 
 class ConflictError(PenstokError):
-    """The output folder holds something this job would damage."""
+    """The output holds something that this job would overwrite or contradict."""
 
     exit_code = 5
 
 
 class DamageError(PenstokError):
-    """The output is damaged, incomplete, or was never made."""
+    """The output is damaged, incomplete or missing."""
 
     exit_code = 6
 
 
 class LockedError(PenstokError):
-    """Another run owns the output folder."""
+    """The output is locked by another run."""
 
     exit_code = 7
 
 
 class WriteError(PenstokError):
-    """The output cannot be written; what is finished stays, and a rerun is safe."""
+    """The output cannot be written; finished work is kept, and a rerun is safe."""
 
     exit_code = 8
 
 
 class EngineError(PenstokError):
-    """An engine gave other ids than the reference, or took its worker down twice."""
+    """An engine gave other ids than the reference, or crashed its worker twice."""
 
     exit_code = 1
 
 
 class InterruptedRunError(PenstokError):
-    """The run was asked to stop; a rerun is safe."""
+    """The run was interrupted; a rerun is safe."""
 
     exit_code = 130

@@ -1,7 +1,7 @@
-"""Named places at which the crash tests kill a run, to prove that nothing is lost there.
+"""Named points at which the crash tests kill a run, to prove that nothing is lost there.
 
-It does nothing unless `PENSTOK_FAULT` names a place. Store, ledger and worker call it where a
-kill would hurt most; `tests/crash` finds every call and fails if one is not tested.
+It does nothing unless `PENSTOK_FAULT` names a point. The code that writes output calls it where a
+crash would do the most harm; `tests/crash` finds every call and fails if one is not tested.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections import Counter
 
 __all__ = ["fault_point"]
 
-# `NAME` or `NAME:COUNT`: die there, or when it is reached for the COUNTth time.
+# `NAME` or `NAME:COUNT`: die the first time it is reached, or the COUNTth time.
 _wanted, _, _times = os.environ.get("PENSTOK_FAULT", "").partition(":")
 _reached: Counter[str] = Counter()
 
 
 def fault_point(name: str) -> None:
-    """Mark a place; die as from `kill -9` if the crash tests ask for it."""
+    """Die as if by `kill -9` if the crash tests ask for it here."""
     if name != _wanted:
         return
     _reached[name] += 1

@@ -1,6 +1,6 @@
 """Numbers as people write them: counts with K M G, bytes also with KiB MiB GiB.
 
-It parses and formats, nothing else. The command line and the messages use it.
+It parses and formats, and checks no limits. The command line and every message use it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,15 @@ import re
 
 from penstok.errors import UsageError
 
-__all__ = ["format_bytes", "format_count", "format_seconds", "parse_bytes", "parse_count"]
+__all__ = [
+    "format_bytes",
+    "format_count",
+    "format_seconds",
+    "parse_bytes",
+    "parse_count",
+    "parse_integer",
+    "parse_number",
+]
 
 _NUMBER = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*([a-zA-Z]*)\s*")
 _COUNT_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9, "t": 10**12}
@@ -35,6 +43,28 @@ def parse_bytes(text: str, flag: str) -> int:
     return _parse(text, flag, _BYTE_UNITS, "a size such as `1GiB` or `900MB`")
 
 
+def parse_integer(text: str, flag: str, *, least: int | None = None) -> int:
+    """Read a whole number."""
+    expected = "a whole number" if least is None else f"a whole number, {least} or more"
+    try:
+        number = int(text)
+    except ValueError:
+        number = None
+    if number is None or (least is not None and number < least):
+        raise UsageError(f"`{text}` is not {expected}", where=flag, next_step=f"pass {expected}")
+    return number
+
+
+def parse_number(text: str, flag: str) -> float:
+    """Read a number such as `0.01`."""
+    try:
+        return float(text)
+    except ValueError as error:
+        raise UsageError(
+            f"`{text}` is not a number", where=flag, next_step="pass a number such as `0.01`"
+        ) from error
+
+
 def _parse(text: str, flag: str, units: dict[str, int], expected: str) -> int:
     match = _NUMBER.fullmatch(text)
     if match is None or match[2].lower() not in units:
@@ -43,12 +73,12 @@ def _parse(text: str, flag: str, units: dict[str, int], expected: str) -> int:
 
 
 def format_count(number: float) -> str:
-    """Write a count shortly: 412, 61.2K, 16.0G."""
+    """Write a count in short form: 412, 61.2K, 16G."""
     return _scaled(number, 1000, ("", "K", "M", "G", "T"))
 
 
 def format_bytes(number: float) -> str:
-    """Write a size in bytes shortly, in powers of ten: 412 B, 1.5 GB."""
+    """Write a size in short form, in powers of ten: 412 B, 1.5 GB."""
     return _scaled(number, 1000, (" B", " kB", " MB", " GB", " TB"))
 
 
@@ -62,9 +92,9 @@ def format_seconds(seconds: float) -> str:
 
 
 def _scaled(number: float, step: int, names: tuple[str, ...]) -> str:
-    place = 0
-    while abs(number) >= step * 0.9995 and place < len(names) - 1:
+    power = 0
+    while abs(number) >= step * 0.9995 and power < len(names) - 1:
         number /= step
-        place += 1
-    whole = place == 0 and number == int(number)
-    return f"{int(number)}{names[place]}" if whole else f"{number:.3g}{names[place]}"
+        power += 1
+    whole = power == 0 and number == int(number)
+    return f"{int(number)}{names[power]}" if whole else f"{number:.3g}{names[power]}"

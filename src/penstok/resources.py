@@ -1,6 +1,6 @@
-"""What must be closed: used in a `with`, whose end closes it.
+"""A base class for things that must be closed, so that a `with` closes them.
 
-It opens nothing. Open inputs of every kind stand on it.
+It opens nothing. Inputs, streams and processes of every kind derive from it.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ _R = TypeVar("_R", bound="Resource")
 
 
 class Resource:
-    """Something that is open until `close`; use it in a `with`."""
+    """Something that stays open until `close`; use it in a `with`."""
 
     def close(self) -> None:
-        """Let go of what is held."""
+        """Release files, memory and processes."""
 
     def __enter__(self: _R) -> _R:
         return self

@@ -68,12 +68,26 @@ MAX_LISTED_RECORDS = 1000
 UNKNOWN_END = 1 << 62
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryNeeds:
-    """What a worker needs: at the least, and what one block may add at the most."""
+    """The memory that a part of a job needs; the needs of several parts add up.
 
-    least_bytes: int
-    block_bytes: int
+    Attributes:
+        parent_bytes: In the parent process.
+        worker_bytes: In each worker.
+        block_bytes: What encoding one block may add to a worker at the most.
+    """
+
+    parent_bytes: int = 0
+    worker_bytes: int = 0
+    block_bytes: int = 0
+
+    def __add__(self, other: MemoryNeeds) -> MemoryNeeds:
+        return MemoryNeeds(
+            parent_bytes=self.parent_bytes + other.parent_bytes,
+            worker_bytes=self.worker_bytes + other.worker_bytes,
+            block_bytes=self.block_bytes + other.block_bytes,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import pytest
 from processes import command_line, start, wait_for, workers_of, write_corpus
 
 import penstok as library
-from penstok.output.layout import LEDGER
+from penstok.output.store.base import journal_name
 
 pytestmark = [pytest.mark.crash, pytest.mark.slow]
 
@@ -77,9 +77,9 @@ def test_a_killed_parent_takes_its_workers_along(
 
 
 def written_units(output: Path) -> int:
-    ledger = output / ".penstok" / LEDGER
-    partial = output / ".penstok" / "train.bin.partial"
-    return partial.stat().st_size // 100_000 if ledger.exists() and partial.exists() else 0
+    journal = output / journal_name(0, None)
+    partial = output / ".penstok" / "tasks" / "00000" / "train.bin.partial"
+    return partial.stat().st_size // 100_000 if journal.exists() and partial.exists() else 0
 
 
 @pytest.mark.parametrize("after_units", [0, 3, 15, 40])
@@ -132,7 +132,7 @@ def test_many_long_names_do_not_block_the_pipes(tmp_path: Path) -> None:
 def test_two_jobs_on_one_output_do_not_mix(corpus: Path, unbroken: bytes, tmp_path: Path) -> None:
     output = tmp_path / "out"
     first = start_job(corpus, output)
-    wait_for((output / ".penstok" / LEDGER).exists)
+    wait_for((output / journal_name(0, None)).exists)
     # It must not be done before the second has started.
     first.send_signal(signal.SIGSTOP)
     second = start_job(corpus, output)
@@ -169,7 +169,7 @@ def test_a_full_disk_is_said_and_the_job_continues(
 def test_an_input_that_grows_is_noticed(corpus: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
     process = start_job(corpus, output)
-    wait_for((output / ".penstok" / LEDGER).exists)
+    wait_for((output / journal_name(0, None)).exists)
     with corpus.open("a") as file:
         file.write("more")
     _, said = process.communicate(timeout=120)
@@ -189,7 +189,7 @@ def test_a_really_full_disk_loses_nothing(corpus: Path, unbroken: bytes, tmp_pat
     try:
         output = disk / "out"
         process = start_job(corpus, output)
-        wait_for((output / ".penstok" / LEDGER).exists)
+        wait_for((output / journal_name(0, None)).exists)
         wait_for(lambda: written_units(output) >= 10)
         # Somebody else fills the disk while the job runs.
         with contextlib.suppress(OSError), (disk / "filler").open("wb", buffering=0) as filler:

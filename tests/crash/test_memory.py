@@ -16,11 +16,11 @@ import pytest
 from specs import worker_spec
 
 from penstok.errors import EngineError
-from penstok.executors import ProcessExecutor
+from penstok.executors.processes import ProcessExecutor
 from penstok.jobs.plan import make_plan
 from penstok.jobs.settings import JobSettings
 from penstok.output.offsets import Offsets
-from penstok.output.store.local import Store
+from penstok.output.store.folder import FolderStore
 from penstok.quantities import parse_bytes
 from penstok.types import Finished
 from penstok.worker.memory import MemoryShare
@@ -111,13 +111,13 @@ def run_with_share(path: Path, output: Path, limit_bytes: int) -> tuple[list[Fin
     share = MemoryShare(limit_bytes, block_bytes=0)
     spec = worker_spec(job, "fastokens", share=share, give_back=True)
     offsets = Offsets()
-    with Store(spec.layout) as store:
+    with FolderStore(spec.layout.folder).lock() as lock:
         executor = ProcessExecutor(
             spec,
             num_workers=2,
             batch_bytes=job.unit_bytes,
             priority="low",
-            lock_file=store.lock_file,
+            lock_file=lock.file,
         )
         with executor:
             finished = list(executor.run(plan.iter_units(), offsets, lambda: None))

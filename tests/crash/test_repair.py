@@ -35,7 +35,6 @@ FAULTS = [
     "one damaged file taken aside:2",
     "small file written:2",
     "small file written",
-    "manifest renamed",
     "worker wrote some tokens",
     "worker wrote some tokens:3",
     "damaged units written",
@@ -126,7 +125,7 @@ def test_a_repair_killed_before_its_mark_goes_is_finished(made: Path, output: Pa
 def test_a_killed_rebuild_of_the_ledger_is_finished_by_the_next(made: Path, output: Path) -> None:
     lose_lines(output)
     damaged = contents(output)
-    fault = "finished ledger rebuilt"
+    fault = "small file written"
     code, said = penstok("verify", output, "--repair", "-j", "1", fault=fault)
     assert code == -signal.SIGKILL, said
     assert contents(output) == damaged
@@ -175,19 +174,19 @@ def test_a_repair_keeps_out_of_a_job_that_goes_on(made: Path, output: Path) -> N
     with (output / "train.bin").open("r+b") as file:
         file.write(b"\x01\x02")
     flags = ["-o", str(output), "-j", "1", "--overwrite", "--seed", "9"]
-    fault = "ledger on disk:2"
+    fault = "journal on disk:2"
     code, said = penstok("tokenize", made / "corpus.txt", *flags, fault=fault)
     assert code == -signal.SIGKILL, said
-    partial = (output / WORK / "train.bin.partial").read_bytes()
+    partial = (output / WORK / "tasks" / "00000" / "train.bin.partial").read_bytes()
     code, said = penstok("verify", output, "--repair")
     assert code == 5, said
     assert "unfinished" in said
-    assert (output / WORK / "train.bin.partial").read_bytes() == partial
+    assert (output / WORK / "tasks" / "00000" / "train.bin.partial").read_bytes() == partial
     assert penstok("verify", output, "--full")[0] == 6
 
 
 def test_an_unfinished_job_is_no_pass_and_says_what_to_type(made: Path, tmp_path: Path) -> None:
-    for fault in ("ledger on disk:2", "ledger renamed"):
+    for fault in ("journal on disk:2", "one file published:3"):
         output = tmp_path / fault[:10]
         flags = ["-o", str(output), "-j", "1"]
         code, said = penstok("tokenize", made / "corpus.txt", *flags, fault=fault)

@@ -65,7 +65,8 @@ def ids_of(*documents: bytes) -> list[int]:
         (["text.txt", "--shard-tokens", "5X"], 2, "a count such as `500M`"),
         (["text.txt", "--seed", "-1"], 2, "out of range"),
         (["text.txt", "-j", "0"], 2, "`0` is too small"),
-        (["text.txt", "--no-such-flag"], 2, "No such option"),
+        (["text.txt", "--no-such-flag"], 2, "unknown flag `--no-such-flag`"),
+        (["text.txt", "--val-fraction", "few"], 2, "`few` is not a number"),
         (["text.txt", "-o", "text.txt/out"], 8, "cannot be written"),
         (["text.txt", "-o", "/proc/penstok"], 8, "cannot be written"),
         (["text.txt", "-o", "foreign"], 5, "`train.bin` exists and is not from a finished job"),
@@ -89,10 +90,9 @@ def test_errors_say_what_and_what_next(
     (tmp_path / "foreign" / "train.bin").write_bytes(b"mine")
     (tmp_path / "broken" / "manifest.json").write_text("{")
     done = penstok("tokenize", *arguments, exit_code=exit_code)
-    assert words in done.stderr.replace("│", " ")
-    if "No such option" not in words:
-        assert "error: " in done.stderr
-        assert "  next:  " in done.stderr
+    assert words in done.stderr
+    assert "error: " in done.stderr
+    assert "  next:  " in done.stderr
     assert (tmp_path / "foreign" / "train.bin").read_bytes() == b"mine"
     assert not (tmp_path / "tokens").exists()
 
@@ -114,7 +114,7 @@ def test_invalid_utf8_is_replaced_and_counted(penstok: RunPenstok) -> None:
     ids, counts, said = tokenize(penstok, b"ok \xff\xfe bad \xe2\x82 cut \xef\xbf\xbd kept")
     assert ids == ids_of("ok \ufffd\ufffd bad \ufffd cut \ufffd kept".encode())
     assert counts["invalid_utf8"] == 3
-    assert "3 invalid UTF-8 sequences were replaced" in said
+    assert "3 invalid UTF-8 sequences replaced" in said
 
 
 def test_invalid_utf8_can_be_ignored_or_refused(penstok: RunPenstok) -> None:
@@ -131,7 +131,7 @@ def test_nul_bytes_marks_and_line_ends(penstok: RunPenstok) -> None:
     assert ids == ids_of(b"a\0b\r\nno final newline")
     assert counts["nul_bytes"] == 1
     assert counts["byte_order_marks"] == 1
-    assert "1 byte order marks were left out" in said
+    assert "1 byte order mark removed" in said
 
 
 def test_a_mark_inside_the_text_is_text(penstok: RunPenstok) -> None:
@@ -181,7 +181,7 @@ def test_extreme_val_fractions(penstok: RunPenstok, tmp_path: Path) -> None:
         assert (tmp_path / fraction / f"{full}.bin").stat().st_size > 0
         assert (tmp_path / fraction / f"{empty}.bin").stat().st_size == 0
     done = penstok("tokenize", "text.txt", "--docs-by", "line", "-o", "default")
-    assert "val is empty: too few documents to choose from (3)" in done.stderr
+    assert "val is empty: the input has only 3 documents" in done.stderr
 
 
 def test_another_jobs_output_is_a_conflict(penstok: RunPenstok, tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_nothing_to_look_at_is_damage(penstok: RunPenstok, tmp_path: Path) -> No
     (tmp_path / "text.txt").write_text("some text")
     penstok("tokenize", "text.txt")
     (tmp_path / "tokens" / "train.bin").write_bytes(b"x")
-    assert "has 1 bytes where" in penstok("info", "tokens", exit_code=6).stderr
+    assert "has 1 bytes instead of" in penstok("info", "tokens", exit_code=6).stderr
 
 
 def test_a_finished_job_without_its_files_is_a_conflict(

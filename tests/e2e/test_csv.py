@@ -106,7 +106,7 @@ def test_bad_records_are_skipped_and_listed(tmp_path: Path, penstok: RunPenstok)
     penstok("tokenize", "good.csv", "-o", "good", *VAL)
     said = penstok("tokenize", "bad.csv", "-o", "bad", "--on-error", "skip", *VAL, exit_code=3)
     assert contents(tmp_path / "bad") == contents(tmp_path / "good")
-    assert "4 records were skipped" in said.stderr
+    assert "4 records skipped" in said.stderr
     listed = (tmp_path / "bad" / "skipped.jsonl").read_text().splitlines()
     text = (tmp_path / "bad.csv").read_text()
     for line, (row, reason) in zip(listed, BAD_ROWS.items(), strict=True):
@@ -120,6 +120,6 @@ def test_a_kill_in_the_middle_is_resumed(tmp_path: Path, documents: list[str]) -
     (tmp_path / "a.csv").write_bytes(table_of(documents * 3, end="\r\n"))
     job = ("tokenize", tmp_path / "a.csv", *VAL)
     assert run(*job, "-o", tmp_path / "unbroken")[0] == 0
-    assert run(*job, "-o", tmp_path / "out", fault="ledger on disk:2")[0] == -signal.SIGKILL
+    assert run(*job, "-o", tmp_path / "out", fault="journal on disk:2")[0] == -signal.SIGKILL
     assert run(*job, "-o", tmp_path / "out")[0] == 0
     assert contents(tmp_path / "out") == contents(tmp_path / "unbroken")

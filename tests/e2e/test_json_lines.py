@@ -125,7 +125,7 @@ def test_bad_records_are_skipped_and_listed(tmp_path: Path, penstok: RunPenstok)
     penstok("tokenize", "good.jsonl", "-o", "good", *VAL)
     said = penstok("tokenize", "bad.jsonl", "-o", "bad", "--on-error", "skip", *VAL, exit_code=3)
     assert contents(tmp_path / "bad") == contents(tmp_path / "good")
-    assert f"{len(BAD_LINES)} records were skipped" in said.stderr
+    assert f"{len(BAD_LINES)} records skipped" in said.stderr
     listed = (tmp_path / "bad" / "skipped.jsonl").read_text()
     skipped = [json.loads(line) for line in listed.splitlines()]
     assert len(skipped) == len(BAD_LINES)
@@ -220,7 +220,7 @@ def test_a_kill_in_the_middle_is_resumed(tmp_path: Path, documents: list[str]) -
         *("tokenize", lines, "-o", tmp_path / output, *VAL, "--on-error", "skip"),
     )
     assert run(*job("unbroken"))[0] == 3
-    assert run(*job("out"), fault="ledger on disk:2")[0] == -signal.SIGKILL
+    assert run(*job("out"), fault="journal on disk:2")[0] == -signal.SIGKILL
     assert run(*job("out"))[0] == 3
     assert contents(tmp_path / "out") == contents(tmp_path / "unbroken")
     skipped = [(tmp_path / name / "skipped.jsonl").read_text() for name in ("out", "unbroken")]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from processes import run, start, write_corpus
-from remote_servers import line_to, s3_client, use_s3
+from remote_servers import faulty_proxy, s3_client, use_s3
 
 from penstok.storage import close_connections
 
@@ -26,12 +26,13 @@ FAULTS = [
     "one piece uploaded:5",
     "task uploaded",
     "task uploaded:2",
+    "journal uploaded",
+    "journal uploaded:2",
     "small object written",
-    "small object written:3",
-    "ledger of tasks joined",
+    "intent written",
     "one upload completed",
     "one upload completed:4",
-    "manifest of tasks written",
+    "manifest written",
 ]
 
 
@@ -143,7 +144,7 @@ def test_ray_writes_to_a_bucket(s3: Any, url: str, made: Path) -> None:
 def test_a_kill_here_costs_nothing(s3: Any, url: str, made: Path, fault: str) -> None:
     exit_code, said = run(*job(made, url), fault=fault)
     assert exit_code == -signal.SIGKILL, said
-    is_committed = fault == "manifest of tasks written"
+    is_committed = fault == "manifest written"
     assert ("manifest.json" in objects(s3, url)) == is_committed
     exit_code, said = run(*job(made, url))
     assert exit_code == 3, said
@@ -153,7 +154,7 @@ def test_a_kill_here_costs_nothing(s3: Any, url: str, made: Path, fault: str) ->
 def test_busy_and_cut_lines_are_survived(
     s3: Any, s3_gateway: int, url: str, made: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with line_to(s3_gateway) as line:
+    with faulty_proxy(s3_gateway) as line:
         use_s3(monkeypatch, line.port)
         line.num_upload_cuts, line.cut_uploads_after_bytes = 3, 5000
         process = start(*job(made, url))
@@ -171,7 +172,7 @@ def test_busy_and_cut_lines_are_survived(
 
 
 def test_an_upload_that_somebody_ended_is_made_again(s3: Any, url: str, made: Path) -> None:
-    assert run(*job(made, url), fault="ledger of tasks joined")[0] == -signal.SIGKILL
+    assert run(*job(made, url), fault="intent written")[0] == -signal.SIGKILL
     prefix = url.removeprefix(f"s3://{BUCKET}/") + "/"
     begun = s3.list_multipart_uploads(Bucket=BUCKET, Prefix=prefix)["Uploads"]
     for each in begun[:2]:

@@ -20,12 +20,12 @@ from processes import run, start, wait_for, workers_of, write_corpus
 
 import penstok
 from penstok.errors import ConflictError, DamageError, InputError
-from penstok.executors.tasks import TaskRunner, TaskSpec
+from penstok.jobs.conflicts import read_job_file
 from penstok.jobs.job import prepare
-from penstok.jobs.job_files import read_job_file
 from penstok.jobs.settings import JobSettings
+from penstok.jobs.task import TaskRunner, TaskSpec, TaskWork
 from penstok.jobs.tasks import divide_tasks, plan_of_task
-from penstok.output.store import open_place
+from penstok.output.store import open_store
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -109,7 +109,7 @@ def test_what_is_left_may_be_divided_another_way(corpus: Path, tmp_path: Path) -
         penstok.finish(tmp_path / "out")
     exit_code, said = run(*command_of(corpus, tmp_path / "out", "1/2"))
     assert exit_code == 0
-    assert "part 1/2 is done: 5 tasks, 2 of them before" in said
+    assert "part 1/2 is done: 5 tasks, 2 of them by an earlier run" in said
     do_part(corpus, tmp_path / "out", 2, 2)
     check(corpus, tmp_path / "out")
 
@@ -167,16 +167,15 @@ def test_a_task_twice_at_once_counts_once(corpus: Path, tmp_path: Path) -> None:
             **SMALL,
         )
     )
-    place = open_place(str(output))
-    job_file = read_job_file(place)
+    job_file = read_job_file(open_store(str(output)))
     assert job_file is not None
-    spec = TaskSpec(job.worker_spec(), str(output), job_file.digest, "normal")
+    spec = TaskSpec(job.worker_spec(), str(output), job_file.job, job_file.digest, "normal")
     tasks = divide_tasks(job.plan, TASK_BYTES)[:5]
 
     def do_all(order: list[int]) -> None:
         with TaskRunner(spec) as runner:
             for number in order:
-                runner.run(tasks[number], plan_of_task(job.plan, tasks[number]))
+                runner.run(TaskWork(tasks[number], plan_of_task(job.plan, tasks[number])))
 
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(do_all, [[0, 1, 2, 3, 4], [0, 1, 4, 3, 2]]))
@@ -251,19 +250,19 @@ def test_tasks_of_an_input_that_changes_are_forgotten(corpus: Path, tmp_path: Pa
     assert penstok.finish(output).counts == penstok.open(corpus / "local").manifest.counts
 
 
-def spoil_receipt(work: Path) -> str:
+def spoil_journal(work: Path) -> str:
     path = sorted(work.glob("tasks/*.jsonl"))[4]
     path.write_bytes(path.read_bytes()[:-30])
-    return "the receipt of a task is damaged"
+    return "the journal of a task is damaged"
 
 
 def lose_tokens(work: Path) -> str:
     path = sorted(work.glob("tasks/*/train_shard_00004.bin.partial"))[0]
     path.unlink()
-    return "are no longer there, or not whole"
+    return "are missing or incomplete"
 
 
-@pytest.mark.parametrize("harm", [spoil_receipt, lose_tokens])
+@pytest.mark.parametrize("harm", [spoil_journal, lose_tokens])
 def test_a_task_that_was_harmed_is_done_anew(
     corpus: Path, tmp_path: Path, harm: Callable[[Path], str]
 ) -> None:
@@ -272,7 +271,7 @@ def test_a_task_that_was_harmed_is_done_anew(
     told = harm(output / ".penstok")
     with pytest.raises(DamageError, match=told) as caught:
         penstok.finish(output)
-    if harm is spoil_receipt:
+    if harm is spoil_journal:
         assert "delete it" in caught.value.next_step
         Path(caught.value.where).unlink()
     do_part(corpus, output, 1, 1)
@@ -304,12 +303,12 @@ def test_jobs_of_both_kinds_keep_out_of_each_others_way(corpus: Path, tmp_path: 
     whole = ("tokenize", corpus / "in", "-o", output, "--on-error", "skip", "--val-fraction", "0.5")
     # A part where a whole job is unfinished, then where it is finished.
     process = start(*whole)
-    wait_for(lambda: b'{"unit"' in read(output / ".penstok" / "ledger.jsonl"))
+    wait_for(lambda: b'{"unit"' in read(output / ".penstok" / "tasks" / "00000.jsonl"))
     process.kill()
     process.communicate()
     exit_code, said = run(*command_of(corpus, output, "1/1"))
     assert exit_code == 5
-    assert "`.penstok/ledger.jsonl` exists and is not of this job" in said
+    assert "another job is unfinished here (task_bytes: None there" in said
     assert run(*whole)[0] == 3
     exit_code, said = run(*command_of(corpus, output, "1/1"))
     assert exit_code == 5
@@ -320,7 +319,7 @@ def test_jobs_of_both_kinds_keep_out_of_each_others_way(corpus: Path, tmp_path: 
     do_part(corpus, output, 1, 12)
     exit_code, said = run(*whole)
     assert exit_code == 5
-    assert "another job is unfinished here, whose tasks make shards of their own" in said
+    assert "another job is unfinished here (task_bytes: 100000 there, None here)" in said
     assert run(*whole, "--overwrite")[0] == 3
     assert (output / "train.bin").read_bytes() == (corpus / "local" / "train.bin").read_bytes()
     assert not (output / ".penstok").exists()

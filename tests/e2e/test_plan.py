@@ -32,7 +32,7 @@ def test_the_first_documents_are_shown_with_their_ids(penstok: RunPenstok) -> No
     assert "1 text" in said
     assert said.count(" tokens\n") == 3
     assert "50256 '<|endoftext|>'" in said
-    assert "parted by '<|endoftext|>'" in said
+    assert "separated by '<|endoftext|>'" in said
 
 
 def test_the_estimate_is_near_what_comes_out(
@@ -170,7 +170,9 @@ def test_a_folder_of_a_thousand_tiny_files_of_all_kinds(
         lines.append(line)
     (tmp_path / "all.jsonl").write_text("\n".join(lines))
     said = penstok("tokenize", "tiny", "--val-fraction", "0.1").stderr
-    assert "in text one a file; else one a record, from its field 'text'" in said
+    assert (
+        "in text files one per file; in other files one per record, from the field 'text'" in said
+    )
     penstok("tokenize", "all.jsonl", "-o", "joined", "--val-fraction", "0.1")
     assert contents(tmp_path / "tokens") == contents(tmp_path / "joined")
 

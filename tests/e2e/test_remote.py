@@ -16,9 +16,9 @@ from remote_servers import (
     HOST,
     S3_KEY,
     S3_SECRET,
-    Line,
+    FaultyProxy,
     WebServer,
-    line_to,
+    faulty_proxy,
     s3_client,
     use_s3,
     web_server,
@@ -27,19 +27,19 @@ from remote_servers import (
 from penstok.errors import InputError, UsageError
 from penstok.inputs.discovery import natural_key
 from penstok.storage import (
-    RemoteFacts,
+    ObjectInfo,
     RemoteFile,
-    Retries,
+    RetryPolicy,
     close_connections,
     expand_url,
-    look_at_url,
+    get_object_info,
     open_seekable,
     open_stream,
 )
 
 MIB = 1 << 20
 UNIT = 16 * MIB
-QUICK = Retries(num_tries=6, first_seconds=0.01, most_seconds=0.05)
+QUICK = RetryPolicy(max_tries=6, first_delay_seconds=0.01, max_delay_seconds=0.05)
 TEXT = random.Random(1).randbytes(3 * MIB + 17)
 
 
@@ -78,7 +78,7 @@ def s3(s3_port: int, monkeypatch: pytest.MonkeyPatch) -> int:
 
 @pytest.fixture(params=["web", "s3", "file"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The same bytes behind each transport."""
+    """The same bytes in each kind of store."""
     if request.param == "web":
         return str(request.getfixturevalue("web").url("a.txt"))
     if request.param == "s3":
@@ -90,11 +90,11 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 def test_any_range_has_the_right_bytes(url: str) -> None:
     chance = random.Random(2)
-    facts = look_at_url(url)
-    assert facts.num_bytes == len(TEXT)
-    assert facts.is_ranged
-    assert facts.version
-    with RemoteFile(url, facts, QUICK) as file:
+    info = get_object_info(url)
+    assert info.num_bytes == len(TEXT)
+    assert info.has_ranges
+    assert info.version
+    with RemoteFile(url, info, QUICK) as file:
         for turn in range(60):
             start = chance.randrange(-10, len(TEXT) + 10)
             end = start + chance.choice([0, 1, 3, 300, 5000, 70_000, MIB, 4 * MIB])
@@ -105,7 +105,7 @@ def test_any_range_has_the_right_bytes(url: str) -> None:
             buffer = bytearray(min(end, len(TEXT)) - start if end > start else 0)
             file.read_into(memoryview(buffer), start)
             assert buffer == TEXT[start : start + len(buffer)]
-        with pytest.raises(InputError, match="nothing behind"):
+        with pytest.raises(InputError, match="beyond the end"):
             file.read_into(memoryview(bytearray(10)), len(TEXT) - 5)
 
 
@@ -139,14 +139,14 @@ def test_pyarrow_reads_parquet_through_it(web: WebServer) -> None:
 
 @pytest.mark.parametrize("is_prefetched", [True, False])
 def test_a_unit_costs_few_requests(web: WebServer, is_prefetched: bool) -> None:
-    """As readers do: the head, then looks around both edges, then all of it, then looks again."""
+    """As readers do: the head, short reads around both edges, all of it, short reads again."""
     chance = random.Random(3)
     data = chance.randbytes(3 * UNIT)
     web.files["big.txt"] = data
     web.connections = 0
-    facts = look_at_url(web.url("big.txt"))
+    info = get_object_info(web.url("big.txt"))
     web.requests.clear()
-    with RemoteFile(web.url("big.txt"), facts, QUICK) as file:
+    with RemoteFile(web.url("big.txt"), info, QUICK) as file:
         assert file.read_at(0, 3) == data[:3]
         if is_prefetched:
             file.prefetch(UNIT - 4, 2 * UNIT + MIB)
@@ -174,108 +174,122 @@ def test_a_search_far_ahead_takes_few_requests(web: WebServer) -> None:
     assert len(web.requests) <= 4
 
 
-def cut_server(kind: str, request: pytest.FixtureRequest, line: Line) -> str:
+def cut_server(kind: str, request: pytest.FixtureRequest, proxy: FaultyProxy) -> str:
     if kind == "web":
-        return f"http://{HOST}:{line.port}/a.txt"
-    use_s3(request.getfixturevalue("monkeypatch"), line.port)
+        return f"http://{HOST}:{proxy.port}/a.txt"
+    use_s3(request.getfixturevalue("monkeypatch"), proxy.port)
     return "s3://corpus/a.txt"
 
 
 @pytest.fixture(params=["web", "s3"])
-def cut(request: pytest.FixtureRequest) -> Iterator[tuple[str, Line]]:
-    """An object behind a line that can be cut."""
+def cut(request: pytest.FixtureRequest) -> Iterator[tuple[str, FaultyProxy]]:
+    """An object behind a proxy that can break connections."""
     is_web = request.param == "web"
     port = request.getfixturevalue("web").port if is_web else request.getfixturevalue("s3_port")
-    with line_to(port) as line:
-        yield cut_server(request.param, request, line), line
+    with faulty_proxy(port) as proxy:
+        yield cut_server(request.param, request, proxy), proxy
 
 
-def test_a_cut_connection_is_continued(cut: tuple[str, Line]) -> None:
-    url, line = cut
-    facts = look_at_url(url)
+def test_a_broken_connection_is_resumed(cut: tuple[str, FaultyProxy]) -> None:
+    url, proxy = cut
+    info = get_object_info(url)
     for cut_after in (0, 10, 3000, MIB):
-        line.cut_after_bytes, line.num_cuts, before = cut_after, 2, line.connections
-        with RemoteFile(url, facts, QUICK) as file:
+        proxy.cut_after_bytes, proxy.num_cuts, before = cut_after, 2, proxy.connections
+        with RemoteFile(url, info, QUICK) as file:
             assert file.read_at(5, len(TEXT)) == TEXT[5:]
-        assert line.connections - before in (2, 3)
-        line.num_cuts = 2
-        with open_stream(url, facts, QUICK) as stream:
+        assert proxy.connections - before in (2, 3)
+        proxy.num_cuts = 2
+        with open_stream(url, info, QUICK) as stream:
             assert stream.read(4 * MIB) == TEXT
 
 
-def test_a_busy_server_is_asked_again(cut: tuple[str, Line]) -> None:
-    url, line = cut
-    line.num_busy = 2
-    facts = look_at_url(url, QUICK)
-    line.num_busy = 4
-    with RemoteFile(url, facts, QUICK) as file:
+@pytest.mark.parametrize("after_bytes", [0, 10, 40, 63, 80, 104, 120, 165, 182])
+def test_truncated_headers_are_retried(s3: int, after_bytes: int) -> None:
+    """Without its ETag a response would look like one of another version."""
+    info = get_object_info("s3://corpus/a.txt")
+    with pytest.MonkeyPatch.context() as monkeypatch, faulty_proxy(s3) as proxy:
+        use_s3(monkeypatch, proxy.port)
+        proxy.cut_after_bytes, proxy.num_cuts = after_bytes, 2
+        assert get_object_info("s3://corpus/a.txt", QUICK) == info
+        proxy.num_cuts = 2
+        with RemoteFile("s3://corpus/a.txt", info, QUICK) as file:
+            assert file.read_at(0, 100) == TEXT[:100]
+        assert proxy.num_cuts == 0
+
+
+def test_a_busy_server_is_retried(cut: tuple[str, FaultyProxy]) -> None:
+    url, proxy = cut
+    proxy.num_busy = 2
+    info = get_object_info(url, QUICK)
+    proxy.num_busy = 4
+    with RemoteFile(url, info, QUICK) as file:
         assert file.read_at(0, 100) == TEXT[:100]
-        line.num_busy = 1000
+        proxy.num_busy = 1000
         with pytest.raises(InputError, match=r"after 6 tries.*503") as caught:
             file.read_at(MIB, 2 * MIB)
     assert f"{url}, bytes {MIB} to {2 * MIB}" in caught.value.where
     assert "run the same command again" in caught.value.next_step
 
 
-def test_a_line_that_is_always_cut_ends_in_an_error_soon(cut: tuple[str, Line]) -> None:
-    url, line = cut
-    facts = look_at_url(url)
-    line.cut_after_bytes, line.num_cuts, before = 2000, 1000, line.connections
+def test_a_connection_that_always_breaks_is_an_error_soon(cut: tuple[str, FaultyProxy]) -> None:
+    url, proxy = cut
+    info = get_object_info(url)
+    proxy.cut_after_bytes, proxy.num_cuts, before = 2000, 1000, proxy.connections
     began = time.monotonic()
-    with RemoteFile(url, facts, QUICK) as file, pytest.raises(InputError, match="after 6 tries"):
+    with RemoteFile(url, info, QUICK) as file, pytest.raises(InputError, match="after 6 tries"):
         file.read_at(0, MIB)
-    # A kept connection that the server has closed meanwhile is a try, too.
-    assert line.connections - before in (5, 6)
+    # A reused connection that the server has closed meanwhile counts as a try.
+    assert proxy.connections - before in (5, 6)
     assert time.monotonic() - began < 10
-    line.num_cuts = 1000
-    with open_stream(url, facts, QUICK) as stream, pytest.raises(InputError, match=r"6 tries|cut"):
+    proxy.num_cuts = 1000
+    with open_stream(url, info, QUICK) as stream, pytest.raises(InputError, match=r"6 tries|cut"):
         stream.read(4 * MIB)
 
 
-def test_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
-    with line_to(1) as line:
+def test_a_refused_connection_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    with faulty_proxy(1) as proxy:
         pass
     with pytest.raises(InputError, match=r"after 6 tries.*refused"):
-        look_at_url(f"http://{HOST}:{line.port}/a.txt", QUICK)
-    use_s3(monkeypatch, line.port)
+        get_object_info(f"http://{HOST}:{proxy.port}/a.txt", QUICK)
+    use_s3(monkeypatch, proxy.port)
     with pytest.raises(InputError, match="after 6 tries"):
-        look_at_url("s3://corpus/a.txt", QUICK)
+        get_object_info("s3://corpus/a.txt", QUICK)
 
 
-def test_pauses_grow_and_obey_the_server() -> None:
-    retries = Retries(first_seconds=1, most_seconds=8)
+def test_delays_grow_and_obey_retry_after() -> None:
+    retries = RetryPolicy(first_delay_seconds=1, max_delay_seconds=8)
     for num_failed, most in enumerate([1, 2, 4, 8, 8], 1):
-        assert most / 2 <= retries.pause_seconds(num_failed) <= most
-    assert retries.pause_seconds(1, 20) == 20
-    assert retries.pause_seconds(1, 10_000) == 60
+        assert most / 2 <= retries.delay_seconds(num_failed) <= most
+    assert retries.delay_seconds(1, 20) == 20
+    assert retries.delay_seconds(1, 10_000) == 60
 
 
-def test_what_is_not_there_is_an_error_at_once(web: WebServer, s3: int) -> None:
+def test_a_missing_object_is_an_error_at_once(web: WebServer, s3: int) -> None:
     for url in (web.url("b.txt"), "s3://corpus/b.txt", "s3://no-such-bucket/b.txt"):
         began = time.monotonic()
         with pytest.raises(InputError, match="404") as caught:
-            look_at_url(url)
+            get_object_info(url)
         assert "credentials" in caught.value.next_step
         assert time.monotonic() - began < 0.9
 
 
-def test_what_is_not_allowed_is_an_error_at_once(
+def test_a_forbidden_object_is_an_error_at_once(
     web: WebServer, s3: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     web.token = "secret"
     with pytest.raises(InputError, match="403") as caught:
-        look_at_url(web.url("a.txt"))
+        get_object_info(web.url("a.txt"))
     assert "netrc" in caught.value.next_step
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
     close_connections()
     with pytest.raises(InputError, match="403") as caught:
-        look_at_url("s3://corpus/a.txt")
+        get_object_info("s3://corpus/a.txt")
     assert "AWS_PROFILE" in caught.value.next_step
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     close_connections()
     with pytest.raises(InputError, match="403"):
-        look_at_url("s3://corpus/a.txt")
+        get_object_info("s3://corpus/a.txt")
 
 
 def test_a_profile_gives_credentials(
@@ -291,11 +305,11 @@ def test_a_profile_gives_credentials(
     monkeypatch.setenv("AWS_CONFIG_FILE", str(config))
     monkeypatch.setenv("AWS_PROFILE", "lab")
     close_connections()
-    assert look_at_url("s3://corpus/a.txt").num_bytes == len(TEXT)
+    assert get_object_info("s3://corpus/a.txt").num_bytes == len(TEXT)
     monkeypatch.setenv("AWS_PROFILE", "none")
     close_connections()
     with pytest.raises(InputError, match="none"):
-        look_at_url("s3://corpus/a.txt")
+        get_object_info("s3://corpus/a.txt")
 
 
 @pytest.mark.parametrize("new", [TEXT[::-1], TEXT + b"more", TEXT[:100], None])
@@ -317,7 +331,7 @@ def test_an_object_that_changes_is_an_error(web: WebServer, s3: int, new: bytes 
             file.read_at(MIB, 2 * MIB)
 
 
-def test_another_size_is_a_change_where_there_is_no_version(web: WebServer) -> None:
+def test_another_size_is_a_change_without_a_version(web: WebServer) -> None:
     web.etags["a.txt"] = ""
     with RemoteFile(web.url("a.txt")) as file:
         web.files["a.txt"] += b"more"
@@ -327,37 +341,37 @@ def test_another_size_is_a_change_where_there_is_no_version(web: WebServer) -> N
 
 def test_a_server_without_ranges_is_read_as_a_stream(web: WebServer) -> None:
     web.has_ranges = False
-    facts = look_at_url(web.url("a.txt"))
-    assert facts == RemoteFacts(len(TEXT), '"v1"', is_ranged=False)
+    info = get_object_info(web.url("a.txt"))
+    assert info == ObjectInfo(len(TEXT), '"v1"', has_ranges=False)
     with pytest.raises(InputError, match="parts"):
-        RemoteFile(web.url("a.txt"), facts)
-    with open_stream(web.url("a.txt"), facts) as stream:
+        RemoteFile(web.url("a.txt"), info)
+    with open_stream(web.url("a.txt"), info) as stream:
         assert stream.read(4 * MIB) == TEXT
     web.is_chunked = True
-    assert look_at_url(web.url("a.txt")).num_bytes is None
+    assert get_object_info(web.url("a.txt")).num_bytes is None
     with open_stream(web.url("a.txt")) as stream:
         assert stream.read(MIB) + stream.read(4 * MIB) == TEXT
         assert stream.read(1) == b""
 
 
 @pytest.mark.parametrize("is_chunked", [True, False])
-def test_a_cut_without_ranges_is_an_error(web: WebServer, is_chunked: bool) -> None:
+def test_a_broken_connection_without_ranges_is_an_error(web: WebServer, is_chunked: bool) -> None:
     web.has_ranges, web.is_chunked = False, is_chunked
-    facts = look_at_url(web.url("a.txt"))
+    info = get_object_info(web.url("a.txt"))
     web.cut_after_bytes = 2 * MIB
-    with open_stream(web.url("a.txt"), facts, QUICK) as stream:
+    with open_stream(web.url("a.txt"), info, QUICK) as stream:
         assert stream.read(MIB) == TEXT[:MIB]
         with pytest.raises(InputError, match="cut"):
             stream.read(4 * MIB)
 
 
-def test_an_answer_without_an_end_is_refused(web: WebServer) -> None:
+def test_a_response_without_a_length_is_refused(web: WebServer) -> None:
     web.has_ranges = web.has_length = False
-    with open_stream(web.url("a.txt")) as stream, pytest.raises(InputError, match="where the file"):
+    with open_stream(web.url("a.txt")) as stream, pytest.raises(InputError, match="unnoticed"):
         stream.read(1)
 
 
-def test_a_server_that_zips_is_asked_not_to(web: WebServer) -> None:
+def test_compressed_responses_are_not_requested(web: WebServer) -> None:
     web.zips_if_allowed = True
     with RemoteFile(web.url("a.txt")) as file:
         assert file.read_at(100, MIB) == TEXT[100:MIB]
@@ -369,7 +383,7 @@ def test_empty_files(web: WebServer, s3: int) -> None:
     client.put_object(Bucket="corpus", Key="empty", Body=b"")
     client.close()
     for url in (web.url("empty"), "s3://corpus/empty"):
-        assert look_at_url(url).num_bytes == 0
+        assert get_object_info(url).num_bytes == 0
         with RemoteFile(url) as file, open_stream(url) as stream:
             file.prefetch(0, 100)
             assert file.read_at(0, 10) == stream.read(10) == b""
@@ -419,7 +433,7 @@ def test_listing_through_fsspec(tmp_path: Path) -> None:
     assert expand_url(found[0], natural_key) == found[:1]
     with pytest.raises(InputError, match=r"no such|404"):
         expand_url(f"{root}/none", natural_key)
-    with pytest.raises(InputError, match="no way"):
+    with pytest.raises(InputError, match="unknown URL scheme"):
         expand_url("nonsense://x", natural_key)
 
 
@@ -430,7 +444,7 @@ def test_web_servers_are_not_listed(web: WebServer) -> None:
 
 
 def test_hugging_face_files(web: WebServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A token goes to the hub alone; where it redirects to is kept until it is refused."""
+    """The token is sent to the hub only; the redirect target is reused until it is refused."""
     constants = pytest.importorskip("huggingface_hub.constants")
     monkeypatch.setattr(constants, "ENDPOINT", f"http://{HOST}:{web.port}")
     monkeypatch.setenv("HF_TOKEN", "secret")
@@ -450,7 +464,7 @@ def test_hugging_face_files(web: WebServer, monkeypatch: pytest.MonkeyPatch) -> 
         with RemoteFile("hf://datasets/org/name@refs/convert/parquet/b.txt") as file:
             assert file.read_at(0, 100) == b"text"
     with pytest.raises(InputError, match="not the name"):
-        look_at_url("hf://datasets/name")
+        get_object_info("hf://datasets/name")
 
 
 @pytest.mark.parametrize(
@@ -467,14 +481,14 @@ def test_a_missing_package_is_named(
     for name in [name for name in sys.modules if name.split(".")[0] == module]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, module, None)
-    for ask in (look_at_url, lambda each: expand_url(each, natural_key)):
+    for ask in (get_object_info, lambda each: expand_url(each, natural_key)):
         with pytest.raises(UsageError) as caught:
             ask(url)
         assert caught.value.next_step == f"pip install 'penstok[{extra}]'"
 
 
-def test_a_fresh_interpreter_ends_without_a_word(web: WebServer, s3: int) -> None:
-    """As a worker does: connections that are still open at the end are no noise."""
+def test_open_connections_cause_no_warning_at_exit(web: WebServer, s3: int) -> None:
+    """As in a worker, which exits with connections still open."""
     program = (
         "import sys; from penstok.storage import RemoteFile\n"
         "for url in sys.argv[1:]:\n"

@@ -1,4 +1,4 @@
-"""Jobs on inputs that are somewhere else: the same bytes as from files, whatever happens."""
+"""Jobs with remote inputs: the same bytes as from local files, in spite of all failures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from processes import contents, run
-from remote_servers import HOST, WebServer, line_to, s3_client, use_s3, web_server
+from remote_servers import HOST, WebServer, faulty_proxy, s3_client, use_s3, web_server
 from row_cases import write_rows
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -25,7 +25,7 @@ NAMES = ("a.txt", "b.jsonl", "c.jsonl.gz", "d.parquet")
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same documents in four ways, some eight units each."""
+    """The same documents in four formats, about eight units each."""
     folder = tmp_path_factory.mktemp("files")
     documents = [f"document {idx}: " + f"word {idx % 7} " * 270 for idx in range(800)]
     (folder / "a.txt").write_text("<|endoftext|>".join(documents))
@@ -51,7 +51,7 @@ def expected(files: Path) -> dict[str, bytes]:
 
 @pytest.fixture(autouse=True)
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Nothing may be copied to disk: what a job could take for that stays empty."""
+    """Nothing may be copied to disk: the folders a job could use for that stay empty."""
     folder = tmp_path / "temporary"
     folder.mkdir()
     for name in ("TMPDIR", "HOME"):
@@ -111,11 +111,11 @@ def test_a_web_server_gives_the_same_bytes(
         set() if (tmp_path / "out" / ".penstok").exists() else {".penstok"}
     )
     counts = Counter(path for path, _ in web.requests)
-    # A look and the head; of text the start for its separator and two samples; then the units.
+    # Info and the head; for text the start for its separator and two samples; then the units.
     assert counts["a.txt"] <= 8 + 8
     assert counts["b.jsonl"] <= 4 + 9
     assert counts["c.jsonl.gz"] <= 6
-    # Three times the footer, two times a sample's row group, then each row group.
+    # Three times the footer, twice a sample's row group, then each row group.
     assert counts["d.parquet"] <= 7 + 8
     assert web.connections <= 4
 
@@ -168,7 +168,7 @@ def test_a_remote_job_is_verified_and_repaired(
 
 
 @pytest.mark.parametrize("kind", ["web", "s3"])
-def test_connections_that_are_cut_are_survived(
+def test_jobs_survive_broken_connections(
     request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,
     expected: dict[str, bytes],
@@ -176,24 +176,24 @@ def test_connections_that_are_cut_are_survived(
     kind: str,
 ) -> None:
     port = request.getfixturevalue("web").port if kind == "web" else request.getfixturevalue("s3")
-    with line_to(port) as line:
-        use_s3(monkeypatch, line.port)
-        root = f"http://{HOST}:{line.port}" if kind == "web" else f"s3://{BUCKET}/in"
-        line.cut_after_bytes, line.num_cuts = 300_000, 22
+    with faulty_proxy(port) as proxy:
+        use_s3(monkeypatch, proxy.port)
+        root = f"http://{HOST}:{proxy.port}" if kind == "web" else f"s3://{BUCKET}/in"
+        proxy.cut_after_bytes, proxy.num_cuts = 300_000, 22
         urls = [f"{root}/{name}" for name in NAMES]
         exit_code, said = run("tokenize", *urls, "-o", tmp_path / "out", *FLAGS, "-j", "2")
         assert exit_code == 0, said
-        assert line.num_cuts == 0
+        assert proxy.num_cuts == 0
     assert contents(tmp_path / "out") == times(4, expected)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_killed_run_goes_on_in_the_middle(
+def test_a_killed_run_continues(
     s3: int, expected: dict[str, bytes], tmp_path: Path, name: str
 ) -> None:
     job = ("tokenize", f"s3://{BUCKET}/in/{name}", "-o", tmp_path / "out", *FLAGS)
-    assert run(*job, fault="ledger on disk:2")[0] == -signal.SIGKILL
-    assert run(*job, fault="ledger line torn:2")[0] == -signal.SIGKILL
+    assert run(*job, fault="journal on disk:2")[0] == -signal.SIGKILL
+    assert run(*job, fault="journal line torn:2")[0] == -signal.SIGKILL
     exit_code, said = run(*job)
     assert exit_code == 0, said
     assert contents(tmp_path / "out") == expected
@@ -205,7 +205,7 @@ def test_an_object_that_changed_between_runs_is_a_conflict(
     web: WebServer, tmp_path: Path, name: str
 ) -> None:
     job = ("tokenize", web.url(name), "-o", tmp_path / "out", *FLAGS)
-    assert run(*job, fault="ledger on disk:2")[0] == -signal.SIGKILL
+    assert run(*job, fault="journal on disk:2")[0] == -signal.SIGKILL
     web.etags[name] = '"v2"'
     exit_code, said = run(*job)
     assert exit_code == 5, said
@@ -213,7 +213,7 @@ def test_an_object_that_changed_between_runs_is_a_conflict(
 
 
 class ChangingTags(dict[str, str]):
-    """Answers so many times for the first version of a file."""
+    """Returns the first version's ETag so many times, then the second's."""
 
     def __init__(self, num_answers: int) -> None:
         super().__init__()
@@ -228,7 +228,7 @@ class ChangingTags(dict[str, str]):
 def test_an_object_that_changes_during_a_run_is_an_error(
     web: WebServer, tmp_path: Path, name: str
 ) -> None:
-    """At whichever request it does."""
+    """Whichever request notices it."""
     web.etags = ChangingTags(1 << 30)
     assert run("tokenize", web.url(name), "-o", tmp_path / "out", *FLAGS, "-j", "1")[0] == 0
     num_requests = len(web.requests)
@@ -242,7 +242,7 @@ def test_an_object_that_changes_during_a_run_is_an_error(
         assert not (tmp_path / "out" / "manifest.json").exists()
 
 
-def test_what_is_not_there_is_named(
+def test_a_missing_input_is_named(
     s3: int, web: WebServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refusal(url: str) -> str:
@@ -264,7 +264,7 @@ def test_what_is_not_there_is_named(
     assert "AWS_PROFILE" in refusal(f"s3://{BUCKET}/in/a.txt")
 
 
-def test_what_is_not_there_can_be_left_out(
+def test_a_missing_input_can_be_skipped(
     web: WebServer, expected: dict[str, bytes], tmp_path: Path
 ) -> None:
     urls = [web.url(name) for name in ("none.txt", "a.txt", "none.parquet")]
@@ -275,7 +275,7 @@ def test_what_is_not_there_can_be_left_out(
     assert [json.loads(line)["path"] for line in listed] == [urls[0], urls[2]]
 
 
-def test_a_url_is_named_once(s3: int, web: WebServer, tmp_path: Path) -> None:
+def test_a_url_given_twice_is_refused(s3: int, web: WebServer, tmp_path: Path) -> None:
     for inputs in (
         [web.url("a.txt"), web.url("b.jsonl"), web.url("a.txt")],
         [f"s3://{BUCKET}/in/a.txt", f"s3://{BUCKET}/in"],
@@ -307,7 +307,7 @@ def test_local_and_remote_inputs_mix(
         files / "a.txt",
     ]
     job: tuple[str | Path, ...] = ("tokenize", *inputs, "-o", tmp_path / "out", *FLAGS, "-j", "2")
-    assert run(*job, fault="ledger on disk:5")[0] == -signal.SIGKILL
+    assert run(*job, fault="journal on disk:5")[0] == -signal.SIGKILL
     exit_code, said = run(*job)
     assert exit_code == 0, said
     assert contents(tmp_path / "out") == times(4, expected)

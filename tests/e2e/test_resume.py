@@ -27,9 +27,9 @@ def inputs(tmp_path: Path) -> Path:
 
 def interrupted(inputs: Path, output: Path, *flags: str) -> None:
     """Leave an unfinished job that has recorded some units."""
-    exit_code, _ = run("tokenize", inputs, "-o", output, *FLAGS, *flags, fault="ledger on disk:2")
+    exit_code, _ = run("tokenize", inputs, "-o", output, *FLAGS, *flags, fault="journal on disk:2")
     assert exit_code == -signal.SIGKILL
-    assert '{"unit":' in (output / ".penstok" / "ledger.jsonl").read_text()
+    assert '{"unit":' in (output / ".penstok" / "tasks" / "00000.jsonl").read_text()
 
 
 def finished(inputs: Path, output: Path, *flags: str) -> dict[str, bytes]:
@@ -52,7 +52,7 @@ def test_a_rerun_continues_with_any_number_of_workers(inputs: Path, tmp_path: Pa
 def test_only_what_is_left_is_done(inputs: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
     interrupted(inputs, output)
-    ledger = (output / ".penstok" / "ledger.jsonl").read_text()
+    ledger = (output / ".penstok" / "tasks" / "00000.jsonl").read_text()
     finished(inputs, output)
     # What was recorded stands in the finished ledger as it was.
     assert (output / "segments.jsonl").read_text().startswith(ledger)
@@ -62,7 +62,7 @@ def test_a_damaged_unit_of_an_earlier_run_is_done_again(inputs: Path, tmp_path: 
     unbroken = finished(inputs, tmp_path / "unbroken")
     output = tmp_path / "out"
     interrupted(inputs, output)
-    partial = output / ".penstok" / "train.bin.partial"
+    partial = output / ".penstok" / "tasks" / "00000" / "train.bin.partial"
     data = bytearray(partial.read_bytes())
     data[1000] ^= 1
     partial.write_bytes(data)
@@ -76,7 +76,7 @@ def test_missing_tokens_are_made_again(inputs: Path, tmp_path: Path) -> None:
     unbroken = finished(inputs, tmp_path / "unbroken")
     output = tmp_path / "out"
     interrupted(inputs, output)
-    (output / ".penstok" / "train.bin.partial").unlink()
+    (output / ".penstok" / "tasks" / "00000" / "train.bin.partial").unlink()
     assert finished(inputs, output) == unbroken
 
 
@@ -85,7 +85,7 @@ def test_a_torn_ledger_is_good_up_to_the_tear(inputs: Path, tmp_path: Path, tail
     unbroken = finished(inputs, tmp_path / "unbroken")
     output = tmp_path / "out"
     interrupted(inputs, output)
-    ledger = output / ".penstok" / "ledger.jsonl"
+    ledger = output / ".penstok" / "tasks" / "00000.jsonl"
     ledger.write_bytes(ledger.read_bytes()[:-30] + tail)
     assert finished(inputs, output) == unbroken
 
@@ -121,7 +121,7 @@ CHANGES = [
     (grow, "bytes there"),
     (touch, "was modified since"),
     (replace_text, "holds other text"),
-    (Path.unlink, "is no longer there"),
+    (Path.unlink, "is missing"),
 ]
 
 
@@ -226,7 +226,7 @@ def test_a_signal_commits_the_state_within_two_seconds(
     corpus = write_corpus(tmp_path / "corpus.txt", 6000)
     output = tmp_path / "out"
     process = start("tokenize", corpus, "-o", output, "-j", "2", *FLAGS)
-    ledger = output / ".penstok" / "ledger.jsonl"
+    ledger = output / ".penstok" / "tasks" / "00000.jsonl"
     wait_for(lambda: ledger.exists() and '{"unit":' in ledger.read_text())
     asked = time.monotonic()
     process.send_signal(number)
@@ -242,7 +242,7 @@ def test_two_interrupts_stop_at_once_and_leave_nothing_half(tmp_path: Path) -> N
     corpus = write_corpus(tmp_path / "corpus.txt", 6000)
     output = tmp_path / "out"
     process = start("tokenize", corpus, "-o", output, *FLAGS)
-    ledger = output / ".penstok" / "ledger.jsonl"
+    ledger = output / ".penstok" / "tasks" / "00000.jsonl"
     wait_for(lambda: ledger.exists() and '{"unit":' in ledger.read_text())
     process.send_signal(signal.SIGINT)
     time.sleep(0.005)

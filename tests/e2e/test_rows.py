@@ -23,7 +23,7 @@ from processes import contents, run, start, wait_for, workers_of
 from row_cases import write_rows
 
 import penstok
-from penstok.engines.kernel import find_kernel_function
+from penstok.kernel import find_kernel_function
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 FLAGS = ("--val-fraction", "0.1", "--memory", "2GiB")
@@ -173,7 +173,7 @@ def test_a_killed_run_goes_on_in_the_middle(
 ) -> None:
     path = write_rows(tmp_path / name, table, compression="zstd")
     job = ("tokenize", path, "-o", tmp_path / "out", *FLAGS)
-    for fault, workers in [("ledger on disk:2", 1), ("ledger line torn:2", 2)]:
+    for fault, workers in [("journal on disk:2", 1), ("journal line torn:2", 2)]:
         assert run(*job, "-j", str(workers), fault=fault)[0] == -signal.SIGKILL
     assert run(*job, fault="tokens on disk:1")[0] == -signal.SIGKILL
     exit_code, said = run(*job, "-j", "3")
@@ -186,7 +186,7 @@ def test_a_worker_that_dies_is_replaced(
     parquet: Path, expected: dict[str, bytes], tmp_path: Path
 ) -> None:
     process = start("tokenize", parquet, "-o", tmp_path / "out", "-j", "2", *FLAGS)
-    ledger = tmp_path / "out" / ".penstok" / "ledger.jsonl"
+    ledger = tmp_path / "out" / ".penstok" / "tasks" / "00000.jsonl"
     wait_for(lambda: ledger.exists() and b'"unit"' in ledger.read_bytes())
     for worker in workers_of(process):
         worker.kill()
@@ -200,8 +200,8 @@ def test_damaged_tokens_are_made_anew(
     parquet: Path, expected: dict[str, bytes], tmp_path: Path
 ) -> None:
     job = ("tokenize", parquet, "-o", tmp_path / "out", *FLAGS)
-    assert run(*job, fault="ledger on disk:3")[0] == -signal.SIGKILL
-    flip(tmp_path / "out" / ".penstok" / "train.bin.partial", 1000)
+    assert run(*job, fault="journal on disk:3")[0] == -signal.SIGKILL
+    flip(tmp_path / "out" / ".penstok" / "tasks" / "00000" / "train.bin.partial", 1000)
     exit_code, said = run(*job)
     assert exit_code == 0, said
     assert "damaged" in said
@@ -268,7 +268,7 @@ def test_a_limit_takes_a_part_of_the_rows(
     limit = parquet.stat().st_size // 2
     job = ("tokenize", parquet, *FLAGS, "--limit", str(limit))
     assert run(*job, "-o", tmp_path / "a", "-j", "1")[0] == 0
-    assert run(*job, "-o", tmp_path / "b", fault="ledger on disk:2")[0] == -signal.SIGKILL
+    assert run(*job, "-o", tmp_path / "b", fault="journal on disk:2")[0] == -signal.SIGKILL
     assert run(*job, "-o", tmp_path / "b", "-j", "3")[0] == 0
     found = contents(tmp_path / "a")
     assert contents(tmp_path / "b") == found
@@ -300,7 +300,7 @@ def test_a_file_that_changed_is_a_conflict(
 ) -> None:
     path = write_rows(tmp_path / "a.parquet", table)
     job = ("tokenize", path, "-o", tmp_path / "out", *FLAGS)
-    fault = "" if is_finished else "ledger on disk:2"
+    fault = "" if is_finished else "journal on disk:2"
     assert run(*job, fault=fault)[0] == (0 if is_finished else -signal.SIGKILL)
     write_rows(path, table.slice(1))
     exit_code, said = run(*job)
@@ -311,7 +311,7 @@ def test_a_file_that_changed_is_a_conflict(
 def test_a_file_that_changes_while_it_is_read_is_an_error(table: pa.Table, tmp_path: Path) -> None:
     path = write_rows(tmp_path / "a.parquet", table, row_group_size=50)
     process = start("tokenize", path, "-o", tmp_path / "out", "-j", "1", *FLAGS)
-    ledger = tmp_path / "out" / ".penstok" / "ledger.jsonl"
+    ledger = tmp_path / "out" / ".penstok" / "tasks" / "00000.jsonl"
     wait_for(lambda: ledger.exists() and b'"unit"' in ledger.read_bytes())
     os.truncate(path, 5000)
     _, said = process.communicate(timeout=120)
@@ -436,7 +436,7 @@ def test_text_rows_and_streams_mix(
     shutil.copy(parquet, tmp_path / "c.parquet")
     (tmp_path / "d.jsonl").write_text(lines)
     job = ("tokenize", tmp_path, "-o", tmp_path / "out", *FLAGS)
-    assert run(*job, "-j", "2", fault="ledger on disk:4")[0] == -signal.SIGKILL
+    assert run(*job, "-j", "2", fault="journal on disk:4")[0] == -signal.SIGKILL
     exit_code, said = run(*job, "-j", "2")
     assert exit_code == 0, said
     assert contents(tmp_path / "out") == {name: data * 4 for name, data in expected.items()}

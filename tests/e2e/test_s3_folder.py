@@ -1,4 +1,4 @@
-"""Object folders against a real S3: what is written is there once, whatever becomes of answers."""
+"""Object folders against a real S3: every write happens once, even if responses are lost."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
 from typing import Any
 
 import pytest
-from remote_servers import HOST, Line, line_to, s3_client, use_s3
+from remote_servers import HOST, FaultyProxy, faulty_proxy, s3_client, use_s3
 
 from penstok.errors import UsageError, WriteError
-from penstok.storage import Retries, close_connections
+from penstok.storage import RetryPolicy, close_connections
 from penstok.storage.s3_folder import LostUploadError, S3Folder
 
 MIB = 1 << 20
-QUICK = Retries(num_tries=6, first_seconds=0.01, most_seconds=0.05)
+QUICK = RetryPolicy(max_tries=6, first_delay_seconds=0.01, max_delay_seconds=0.05)
 PARTS = [random.Random(1).randbytes(5 * MIB), random.Random(2).randbytes(5 * MIB), b"the rest"]
 HOSTILE = [
     *("plain", "a b+ä%?#&<>'\"~*()!;:@,$=", "%41", "a%2Fb", "a+b", " lead", "trail ", "\x01\x1f"),
@@ -50,16 +51,16 @@ def port(s3_gateway: int) -> int:
 def folder(port: int, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> S3Folder:
     """An empty folder for each test."""
     use_s3(monkeypatch, port)
-    # SeaweedFS takes a backslash for a slash.
+    # SeaweedFS treats a backslash as a slash.
     return S3Folder(f"s3://tokens/{request.node.name}".replace("\\", "-"), QUICK)
 
 
 @pytest.fixture
-def line(folder: S3Folder, port: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Line]:
-    """A line between the folder and its service."""
-    with line_to(port) as line:
-        use_s3(monkeypatch, line.port)
-        yield line
+def proxy(folder: S3Folder, port: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyProxy]:
+    """A proxy between the folder and its service."""
+    with faulty_proxy(port) as proxy:
+        use_s3(monkeypatch, proxy.port)
+        yield proxy
 
 
 def upload(folder: S3Folder, name: str) -> tuple[str, list[str]]:
@@ -68,13 +69,13 @@ def upload(folder: S3Folder, name: str) -> tuple[str, list[str]]:
     return upload_id, etags
 
 
-def test_objects_are_written_read_and_looked_at(folder: S3Folder) -> None:
+def test_objects_are_written_and_read(folder: S3Folder) -> None:
     assert folder.get("a") is None
-    assert folder.look("a") is None
+    assert folder.find_info("a") is None
     etag = folder.put("a", b"one")
     assert etag == f'"{hashlib.md5(b"one").hexdigest()}"'
     assert folder.get("a") == b"one"
-    assert folder.look("a") == (3, etag)
+    assert folder.find_info("a") == (3, etag)
     assert folder.put("a", b"three") != etag
     assert folder.get("a") == b"three"
     folder.put("empty", b"")
@@ -99,11 +100,11 @@ def test_conditions_are_obeyed(folder: S3Folder) -> None:
     assert not folder.put_if_absent("a", b"two")
     assert not folder.put_if_absent("a", b"one")
     assert folder.get("a") == b"one"
-    found = folder.look("a")
+    found = folder.find_info("a")
     assert found is not None
     new = folder.put_if_match("a", b"two", found[1])
     assert new is not None
-    assert folder.look("a") == (3, new)
+    assert folder.find_info("a") == (3, new)
     assert folder.put_if_match("a", b"three", found[1]) is None
     folder.delete(["a"])
     assert folder.put_if_match("a", b"three", new) is None
@@ -111,8 +112,8 @@ def test_conditions_are_obeyed(folder: S3Folder) -> None:
 
 
 @pytest.mark.parametrize("is_there", [False, True])
-def test_of_many_at_once_one_meets_a_condition(folder: S3Folder, is_there: bool) -> None:
-    """Through one folder, from several threads."""
+def test_one_of_many_concurrent_writers_wins(folder: S3Folder, is_there: bool) -> None:
+    """Several threads share one folder."""
     for turn in range(10):
         name = f"a{turn}"
         etag = folder.put(name, b"old") if is_there else ""
@@ -149,7 +150,7 @@ def test_listings_have_pages_and_deletions_batches(folder: S3Folder) -> None:
 
 
 @pytest.mark.parametrize("prefix", ["", "run ä+%?#&<>'\"\n/x/"])
-def test_names_may_hold_anything(folder: S3Folder, prefix: str) -> None:
+def test_names_may_contain_anything(folder: S3Folder, prefix: str) -> None:
     folder = S3Folder(f"{folder.url}/{prefix}", QUICK)
     for name in HOSTILE:
         folder.put(name, name.encode())
@@ -157,7 +158,7 @@ def test_names_may_hold_anything(folder: S3Folder, prefix: str) -> None:
     for name in HOSTILE:
         assert folder.get(name) == name.encode()
         assert not folder.put_if_absent(name, b"")
-        found = folder.look(name)
+        found = folder.find_info(name)
         assert found is not None
         assert found[0] == len(name.encode())
     uploads = {(name, folder.begin_upload(name)) for name in HOSTILE}
@@ -202,7 +203,7 @@ def test_a_completion_can_be_repeated(folder: S3Folder, port: int) -> None:
     upload_id, etags = upload(folder, "a")
     for _ in range(3):
         folder.complete_upload("a", upload_id, etags)
-    # A service that keeps no memory of it has the object to look at.
+    # If the service has forgotten the upload, the object itself is checked.
     folder.complete_upload("a", "0" * len(upload_id), etags)
     with pytest.raises(LostUploadError, match="the upload is gone") as caught:
         folder.complete_upload("a", "0" * len(upload_id), etags[:2])
@@ -213,7 +214,7 @@ def test_a_completion_can_be_repeated(folder: S3Folder, port: int) -> None:
             folder.complete_upload(name, "0" * len(upload_id), parts)
 
 
-def test_an_upload_that_is_thrown_away_is_gone(folder: S3Folder) -> None:
+def test_an_aborted_upload_is_gone(folder: S3Folder) -> None:
     upload_id, etags = upload(folder, "a")
     folder.abort_upload("a", upload_id)
     folder.abort_upload("a", upload_id)
@@ -226,7 +227,7 @@ def test_an_upload_that_is_thrown_away_is_gone(folder: S3Folder) -> None:
 
 
 def test_a_listing_of_uploads_has_pages(folder: S3Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstok.storage.s3_folder._MAX_LISTED", 4)
+    monkeypatch.setattr("penstok.storage.s3_folder._PAGE_SIZE", 4)
     begun = {(f"a b/{idx // 2}", folder.begin_upload(f"a b/{idx // 2}")) for idx in range(18)}
     S3Folder(f"{folder.url}-other", QUICK).begin_upload("x")
     found = list(folder.iter_uploads())
@@ -240,13 +241,12 @@ def test_a_part_that_arrives_damaged_is_sent_again(
     from penstok.storage import s3_folder
 
     sent: list[bytes] = []
-    right = s3_folder._View
 
     def damage(data: bytes) -> object:
         sent.append(data)
-        return right(b"other" + data[5:] if len(sent) == 1 else data)
+        return BytesIO(b"other" + data[5:] if len(sent) == 1 else data)
 
-    monkeypatch.setattr(s3_folder, "_View", damage)
+    monkeypatch.setattr(s3_folder, "BytesIO", damage)
     upload_id, etags = upload(folder, "a")
     assert len(sent) == len(PARTS) + 1
     folder.complete_upload("a", upload_id, etags)
@@ -254,7 +254,7 @@ def test_a_part_that_arrives_damaged_is_sent_again(
 
 
 def every_request(folder: S3Folder, trouble: Callable[[], None]) -> None:
-    """Go through all requests, with trouble before each."""
+    """Make all kinds of requests, with `trouble` before each."""
 
     def troubled(method: str, *arguments: Any) -> Any:
         trouble()
@@ -263,10 +263,10 @@ def every_request(folder: S3Folder, trouble: Callable[[], None]) -> None:
 
     etag = troubled("put", "a", b"one")
     assert troubled("get", "a") == b"one"
-    assert troubled("look", "a") == (3, etag)
+    assert troubled("find_info", "a") == (3, etag)
     assert troubled("put_if_absent", "b", b"two")
     new = troubled("put_if_match", "a", b"three", etag)
-    assert folder.look("a") == (5, new)
+    assert folder.find_info("a") == (5, new)
     assert not troubled("put_if_absent", "b", b"other")
     assert troubled("put_if_match", "a", b"other", etag) is None
     assert troubled("iter_names") == [("a", 5), ("b", 3)]
@@ -285,13 +285,13 @@ def every_request(folder: S3Folder, trouble: Callable[[], None]) -> None:
     assert list(folder.iter_uploads()) == []
 
 
-def test_a_busy_service_is_asked_again(folder: S3Folder, line: Line) -> None:
+def test_a_busy_service_is_retried(folder: S3Folder, proxy: FaultyProxy) -> None:
     def trouble() -> None:
-        assert line.num_busy == 0
-        line.num_busy = 2
+        assert proxy.num_busy == 0
+        proxy.num_busy = 2
 
     every_request(folder, trouble)
-    line.num_busy = 1000
+    proxy.num_busy = 1000
     for request in (lambda: folder.put("x", b""), lambda: folder.put_if_absent("x", b"")):
         with pytest.raises(WriteError, match=r"cannot be written after 6 tries.*503") as caught:
             request()
@@ -303,42 +303,44 @@ def test_a_busy_service_is_asked_again(folder: S3Folder, line: Line) -> None:
         folder.get("x")
 
 
-def test_answers_may_be_lost(folder: S3Folder, line: Line) -> None:
-    """Each request arrives and does its work twice over; only the last is heard of."""
+def test_lost_responses_are_harmless(folder: S3Folder, proxy: FaultyProxy) -> None:
+    """Each request is carried out twice without a response, then once with one."""
 
     def trouble() -> None:
-        assert line.lose_answers == 0
-        line.lose_answers = 2
+        assert proxy.lose_answers == 0
+        proxy.lose_answers = 2
 
     every_request(folder, trouble)
 
 
 # In the status, a length, an ETag, a date, between headers, in the body.
 @pytest.mark.parametrize("after_bytes", [0, 10, 40, 54, 63, 80, 104, 120, 165, 182, 300, 400])
-def test_answers_may_be_cut(folder: S3Folder, line: Line, after_bytes: int) -> None:
-    line.cut_after_bytes = after_bytes
+def test_truncated_responses_are_retried(
+    folder: S3Folder, proxy: FaultyProxy, after_bytes: int
+) -> None:
+    proxy.cut_after_bytes = after_bytes
 
     def trouble() -> None:
-        line.num_cuts = 1
+        proxy.num_cuts = 1
 
     every_request(folder, trouble)
 
 
 @pytest.mark.parametrize("after_bytes", [0, 1000, 3 * MIB])
-def test_an_upload_is_cut_in_the_middle(folder: S3Folder, line: Line, after_bytes: int) -> None:
-    line.cut_uploads_after_bytes = after_bytes
+def test_a_broken_upload_is_retried(folder: S3Folder, proxy: FaultyProxy, after_bytes: int) -> None:
+    proxy.cut_uploads_after_bytes = after_bytes
     upload_id, etags = folder.begin_upload("a"), []
     for idx, part in enumerate(PARTS[:2], 1):
-        line.num_upload_cuts = 2
+        proxy.num_upload_cuts = 2
         etags.append(folder.upload_part("a", upload_id, idx, memoryview(part)))
-        assert line.num_upload_cuts == 0
-    line.num_upload_cuts = 2
+        assert proxy.num_upload_cuts == 0
+    proxy.num_upload_cuts = 2
     folder.put("plain", PARTS[0])
-    assert line.num_upload_cuts == 0
+    assert proxy.num_upload_cuts == 0
     folder.complete_upload("a", upload_id, etags)
     assert folder.get("a") == PARTS[0] + PARTS[1]
     assert folder.get("plain") == PARTS[0]
-    line.num_upload_cuts = 1000
+    proxy.num_upload_cuts = 1000
     with pytest.raises(WriteError, match=r"cannot be written after 6 tries") as caught:
         folder.upload_part("a", folder.begin_upload("b"), 7, PARTS[0])
     assert caught.value.where == f"{folder.url}/a, part 7"
@@ -348,6 +350,9 @@ def answers_in_turn(
     bodies: list[bytes], status: int = 200
 ) -> type[http.server.BaseHTTPRequestHandler]:
     class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.do_POST()
+
         def do_PUT(self) -> None:
             self.do_POST()
 
@@ -360,13 +365,13 @@ def answers_in_turn(
             self.wfile.write(body)
 
         def log_message(self, *arguments: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     return Handler
 
 
-def test_a_success_may_hold_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Amazon begins its answer to a completion with 200 before it knows."""
+def test_an_error_after_status_200_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Amazon starts the response to a completion with 200 before the result is known."""
     error = (
         b"<?xml version='1.0'?>\n  <Error><Code>InternalError</Code><Message>no</Message></Error>"
     )
@@ -383,6 +388,19 @@ def test_a_success_may_hold_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
         server.shutdown()
 
 
+def test_a_page_of_a_listing_without_the_next_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A listing must not end early and silently."""
+    shape = "<ListBucketResult><IsTruncated>{}</IsTruncated>{}</ListBucketResult>"
+    entry = "<Contents><Key>run/a</Key><Size>3</Size></Contents>"
+    bodies = [shape.format("true", entry).encode(), shape.format("false", entry).encode()]
+    with http.server.ThreadingHTTPServer((HOST, 0), answers_in_turn(bodies)) as server:
+        threading.Thread(target=server.serve_forever, args=(0.02,)).start()
+        use_s3(monkeypatch, server.server_address[1])
+        assert list(S3Folder("s3://tokens/run", QUICK).iter_names()) == [("a", 3)]
+        assert bodies == []
+        server.shutdown()
+
+
 def test_a_service_without_conditions_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     body = b"<Error><Code>NotImplemented</Code><Message>a header</Message></Error>"
     bodies = [body]
@@ -396,7 +414,7 @@ def test_a_service_without_conditions_is_named(monkeypatch: pytest.MonkeyPatch) 
         server.shutdown()
 
 
-def test_a_deletion_may_fail_for_some(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deletion_may_fail_for_some_objects(monkeypatch: pytest.MonkeyPatch) -> None:
     shape = "<DeleteResult><Error><Key>run/b</Key><Code>{}</Code></Error></DeleteResult>"
     codes = ["InternalError", "SlowDown", "NoSuchKey", "AccessDenied"]
     bodies = [shape.format(code).encode() for code in codes]
@@ -412,8 +430,8 @@ def test_a_deletion_may_fail_for_some(monkeypatch: pytest.MonkeyPatch) -> None:
         server.shutdown()
 
 
-def test_the_first_requests_may_come_at_once(folder: S3Folder) -> None:
-    """Nothing is made twice, and nothing is left open."""
+def test_the_first_requests_may_be_concurrent(folder: S3Folder) -> None:
+    """Only one client is made, and none is left open."""
     close_connections()
     with ThreadPoolExecutor(24) as pool:
         list(pool.map(lambda idx: folder.put(f"{idx}", b"x" * idx), range(96)))
@@ -483,7 +501,7 @@ def test_a_wrong_endpoint_is_named(monkeypatch: pytest.MonkeyPatch, address: str
     assert "AWS_ENDPOINT_URL" in caught.value.next_step
 
 
-def test_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_connection_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server((HOST, 0)) as free:
         use_s3(monkeypatch, free.getsockname()[1])
     with pytest.raises(WriteError, match="cannot be written after 6 tries"):

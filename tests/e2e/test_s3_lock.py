@@ -1,4 +1,4 @@
-"""The lock of an object folder, against a real S3: one holds it, and no dead one does."""
+"""The lock of an object folder against a real S3: one owner at a time, and a live one."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from remote_servers import line_to, s3_client, use_s3
+from remote_servers import faulty_proxy, s3_client, use_s3
 
 from penstok.errors import LockedError, WriteError
-from penstok.storage import Retries, close_connections
+from penstok.storage import RetryPolicy, close_connections
 from penstok.storage.s3_folder import S3Folder
 from penstok.storage.s3_lock import LOCK_NAME, S3Lock
 
-QUICK = Retries(num_tries=6, first_seconds=0.01, most_seconds=0.05)
+QUICK = RetryPolicy(max_tries=6, first_delay_seconds=0.01, max_delay_seconds=0.05)
 BEAT, STALE = 0.2, 10.0
 OWNER = f"pid {os.getpid()} on {socket.gethostname()}"
 ELSEWHERE = json.dumps({"owner": "pid 1 on elsewhere", "beat": 7, "pid": 1, "processes": "x"})
-# Holds the lock until a line comes, or ends on the spot.
+# Holds the lock until it reads a line, or exits at once.
 PROGRAM = """
 import os, sys
 from penstok.errors import LockedError
@@ -36,7 +36,8 @@ url, stale, then = sys.argv[1:]
 print("ready", flush=True)
 sys.stdin.readline()
 try:
-    with S3Lock(S3Folder(url), beat_seconds=0.2, stale_seconds=float(stale), poll_seconds=0.05):
+    times = {"heartbeat_seconds": 0.2, "stale_seconds": float(stale), "poll_seconds": 0.05}
+    with S3Lock(S3Folder(url), **times):
         print("won", flush=True)
         if then == "die":
             os._exit(9)
@@ -71,7 +72,7 @@ def folder(port: int, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRe
 
 
 def lock_of(folder: S3Folder, stale_seconds: float = STALE) -> S3Lock:
-    return S3Lock(folder, beat_seconds=BEAT, stale_seconds=stale_seconds, poll_seconds=0.05)
+    return S3Lock(folder, heartbeat_seconds=BEAT, stale_seconds=stale_seconds, poll_seconds=0.05)
 
 
 def content_of(folder: S3Folder) -> dict[str, Any]:
@@ -125,16 +126,16 @@ def test_a_lock_is_renewed_and_deleted(folder: S3Folder) -> None:
             assert content_of(folder)["owner"] == OWNER
             wait_for_beats(folder)
             assert not lock.is_lost
-        assert folder.look(LOCK_NAME) is None
+        assert folder.find_info(LOCK_NAME) is None
 
 
-def test_it_is_deleted_when_the_run_fails(folder: S3Folder) -> None:
+def test_a_lock_is_deleted_when_the_run_fails(folder: S3Folder) -> None:
     with pytest.raises(KeyError), lock_of(folder):
         raise KeyError
-    assert folder.look(LOCK_NAME) is None
+    assert folder.find_info(LOCK_NAME) is None
 
 
-def test_a_second_run_is_told_who_holds_it(folder: S3Folder) -> None:
+def test_a_second_run_learns_the_owner(folder: S3Folder) -> None:
     with lock_of(folder) as lock:
         began = time.monotonic()
         with pytest.raises(LockedError, match="another run is writing here") as caught:
@@ -143,10 +144,10 @@ def test_a_second_run_is_told_who_holds_it(folder: S3Folder) -> None:
         assert f"({OWNER})" in caught.value.what
         assert caught.value.where == folder.url
         assert not lock.is_lost
-    assert folder.look(LOCK_NAME) is None
+    assert folder.find_info(LOCK_NAME) is None
 
 
-def test_one_that_is_let_go_meanwhile_is_taken(folder: S3Folder) -> None:
+def test_a_lock_released_meanwhile_is_taken(folder: S3Folder) -> None:
     folder.put(LOCK_NAME, ELSEWHERE.encode())
     threading.Timer(0.5, folder.delete, [[LOCK_NAME]]).start()
     with lock_of(folder, stale_seconds=60):
@@ -174,8 +175,8 @@ def test_the_lock_of_a_dead_process_is_free_at_once(folder: S3Folder) -> None:
         assert time.monotonic() - began < 10
 
 
-def test_a_process_that_cannot_be_seen_is_not_taken_for_dead(folder: S3Folder) -> None:
-    """Containers may share a host's name; each has a process of the same number, or none."""
+def test_an_invisible_process_does_not_count_as_dead(folder: S3Folder) -> None:
+    """Containers may share a host name, but not each other's process ids."""
     process = start(folder, "die")
     say(process)
     end(process)
@@ -187,7 +188,7 @@ def test_a_process_that_cannot_be_seen_is_not_taken_for_dead(folder: S3Folder) -
 
 
 @pytest.mark.parametrize("state", ["free", "stale", "dead"])
-def test_of_many_threads_one_wins(folder: S3Folder, state: str) -> None:
+def test_one_of_many_threads_wins(folder: S3Folder, state: str) -> None:
     if state == "stale":
         folder.put(LOCK_NAME, ELSEWHERE.encode())
     if state == "dead":
@@ -212,10 +213,10 @@ def test_of_many_threads_one_wins(folder: S3Folder, state: str) -> None:
         results = [run.result() for run in runs]
     assert results.count("won") == 1
     assert results.count(f"another run is writing here ({OWNER})") == 5
-    assert folder.look(LOCK_NAME) is None
+    assert folder.find_info(LOCK_NAME) is None
 
 
-def test_of_many_processes_one_wins(folder: S3Folder) -> None:
+def test_one_of_many_processes_wins(folder: S3Folder) -> None:
     processes = [start(folder, "hold") for _ in range(4)]
     for process in processes:
         say(process)
@@ -225,7 +226,7 @@ def test_of_many_processes_one_wins(folder: S3Folder) -> None:
     assert sorted(heard) == sorted(["won", *[locked] * 3])
     for process in processes:
         end(process)
-    assert folder.look(LOCK_NAME) is None
+    assert folder.find_info(LOCK_NAME) is None
 
 
 def test_a_lock_that_was_taken_over_is_lost_and_left_alone(folder: S3Folder) -> None:
@@ -242,32 +243,32 @@ def test_a_lock_that_was_taken_over_is_lost_and_left_alone(folder: S3Folder) -> 
 def test_a_lock_that_cannot_be_renewed_may_be_lost(
     folder: S3Folder, port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with line_to(port) as line:
-        use_s3(monkeypatch, line.port)
+    with faulty_proxy(port) as proxy:
+        use_s3(monkeypatch, proxy.port)
         with lock_of(folder, stale_seconds=3) as lock:
-            line.num_busy = 1 << 30
+            proxy.num_busy = 1 << 30
             wait_for(lambda: lock.is_lost)
-            line.num_busy = 0
+            proxy.num_busy = 0
             wait_for(lambda: not lock.is_lost)
             wait_for_beats(folder)
-        assert folder.look(LOCK_NAME) is None
+        assert folder.find_info(LOCK_NAME) is None
 
 
-def test_answers_to_renewals_may_be_lost(
+def test_lost_responses_to_renewals_are_harmless(
     folder: S3Folder, port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In one series of tries, or in all of them."""
-    with line_to(port) as line:
-        use_s3(monkeypatch, line.port)
-        hasty = S3Folder(folder.url, Retries(num_tries=1))
+    """In some tries of a request, or in all of them."""
+    with faulty_proxy(port) as proxy:
+        use_s3(monkeypatch, proxy.port)
+        hasty = S3Folder(folder.url, RetryPolicy(max_tries=1))
         for each in (folder, hasty):
             with lock_of(each, stale_seconds=20) as lock:
                 for _ in range(4):
-                    line.lose_answers = 1
-                    wait_for(lambda: line.lose_answers == 0)
+                    proxy.lose_answers = 1
+                    wait_for(lambda: proxy.lose_answers == 0)
                 wait_for_beats(folder)
                 assert not lock.is_lost
-            assert folder.look(LOCK_NAME) is None
+            assert folder.find_info(LOCK_NAME) is None
 
 
 @pytest.mark.parametrize("method", ["put_if_absent", "put_if_match"])
@@ -281,4 +282,4 @@ def test_a_service_without_conditions_is_refused(
     monkeypatch.setattr(folder, method, put)
     with pytest.raises(WriteError, match="does not obey conditional writes"):
         lock_of(folder).__enter__()
-    assert folder.look(LOCK_NAME) is None
+    assert folder.find_info(LOCK_NAME) is None

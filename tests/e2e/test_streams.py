@@ -87,7 +87,7 @@ def test_frames_of_zstd_are_entered_by_all_workers(
     frames = [data[at : at + 70_001] for at in range(0, len(data), 70_001)]
     path.write_bytes(b"".join(compress(frame, "zstd") for frame in frames))
     job = ("tokenize", path, "-o", tmp_path / "out", *FLAGS)
-    assert run(*job, "-j", "2", fault="ledger on disk:2")[0] == -signal.SIGKILL
+    assert run(*job, "-j", "2", fault="journal on disk:2")[0] == -signal.SIGKILL
     exit_code, said = run(*job, "-j", "3")
     assert exit_code == 0, said
     assert contents(tmp_path / "out") == expected
@@ -149,7 +149,7 @@ def test_a_killed_run_goes_on_in_the_middle(
         kind: Compression = "zstd" if source.endswith(".zst") else "gzip"
         path = compressed(lines if "jsonl" in source else text, tmp_path, kind)
     job = ("tokenize", path, "-o", tmp_path / "out", *FLAGS)
-    for fault in ("ledger on disk:2", "ledger line torn:3", "tokens on disk:2"):
+    for fault in ("journal on disk:2", "journal line torn:3", "tokens on disk:2"):
         assert run(*job, fault=fault, stdin=stdin)[0] == -signal.SIGKILL
     exit_code, said = run(*job, stdin=stdin)
     assert exit_code == 0, said
@@ -159,7 +159,7 @@ def test_a_killed_run_goes_on_in_the_middle(
 
 def test_another_text_on_standard_input_is_a_conflict(text: Path, tmp_path: Path) -> None:
     job = ("tokenize", "-", "-o", tmp_path / "out", *FLAGS)
-    assert run(*job, fault="ledger on disk:2", stdin=text)[0] == -signal.SIGKILL
+    assert run(*job, fault="journal on disk:2", stdin=text)[0] == -signal.SIGKILL
     other = tmp_path / "other.txt"
     data = bytearray(text.read_bytes())
     data[8000] ^= 1
@@ -178,7 +178,7 @@ def test_a_worker_that_dies_is_replaced(
         *("tokenize", path, "-o", tmp_path / "out", "-j", "2", *FLAGS),
         stdin=text if source == "-" else None,
     )
-    ledger = tmp_path / "out" / ".penstok" / "ledger.jsonl"
+    ledger = tmp_path / "out" / ".penstok" / "tasks" / "00000.jsonl"
     wait_for(lambda: ledger.exists() and b'"unit"' in ledger.read_bytes())
     for worker in workers_of(process):
         worker.kill()
@@ -193,8 +193,8 @@ def test_damaged_tokens_are_made_anew_from_a_stream(
 ) -> None:
     path = compressed(lines, tmp_path)
     job = ("tokenize", path, "-o", tmp_path / "out", *FLAGS)
-    assert run(*job, fault="ledger on disk:3")[0] == -signal.SIGKILL
-    partial = tmp_path / "out" / ".penstok" / "train.bin.partial"
+    assert run(*job, fault="journal on disk:3")[0] == -signal.SIGKILL
+    partial = tmp_path / "out" / ".penstok" / "tasks" / "00000" / "train.bin.partial"
     flip(partial, 1000)
     exit_code, said = run(*job)
     assert exit_code == 0, said

@@ -114,7 +114,7 @@ def test_documents_by_line(penstok: RunPenstok, tmp_path: Path) -> None:
     (tmp_path / "lines.txt").write_bytes(b"one\r\n\r\ntwo\n\nthree")
     done = penstok("tokenize", "lines.txt", "--docs-by", "line", "--val-fraction", "0")
     assert read(tmp_path / "tokens" / "train.bin") == expected(["one", "two", "three"])["train"]
-    assert "2 empty documents were dropped" in done.stderr
+    assert "2 empty documents dropped" in done.stderr
 
 
 @pytest.mark.parametrize("eot", ["append", "prepend", "none"])
@@ -135,7 +135,7 @@ def test_special_text_is_counted_and_stays_ordinary(penstok: RunPenstok, tmp_pat
     ids = read(tmp_path / "tokens" / "train.bin")
     assert ids.count(EOT) == 3
     assert reference().decode(ids).count("<|endoftext|>") == 5
-    assert "2 documents hold the text `<|endoftext|>`" in done.stderr
+    assert "the text `<|endoftext|>` occurs in 2 documents" in done.stderr
 
 
 def test_the_manifest_adds_up(penstok: RunPenstok, corpus: Path, tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ def test_quiet_says_nothing(penstok: RunPenstok, corpus: Path) -> None:
 
 def test_dry_run_writes_nothing(penstok: RunPenstok, corpus: Path, tmp_path: Path) -> None:
     done = penstok("tokenize", corpus, "--dry-run")
-    assert "parted by '<|endoftext|>'" in done.stdout
+    assert "separated by '<|endoftext|>'" in done.stdout
     assert not (tmp_path / "tokens").exists()
 
 

@@ -88,7 +88,7 @@ def test_without_cache_and_network_it_says_which_file_goes_where(
     variables = {"TIKTOKEN_CACHE_DIR": str(empty), **NO_NETWORK}
     failed = tokenize(tmp_path, "-t", "cl100k_base", exit_code=2, **variables)
     place = empty / hashlib.sha1(ADDRESS.encode()).hexdigest()
-    assert "not in tiktoken's cache and cannot be fetched" in failed.stderr
+    assert "not in tiktoken's cache and cannot be downloaded" in failed.stderr
     assert ADDRESS in failed.stderr
     assert f"copy it to `{place}`" in failed.stderr
     # As it says, so it works.

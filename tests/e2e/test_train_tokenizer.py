@@ -189,7 +189,7 @@ def test_too_little_text_is_said_with_the_number_it_is_enough_for(tmp_path: Path
     assert done.returncode == 0
     size = tokenizers.Tokenizer.from_file(str(tmp_path / "my.json")).get_vocab_size()
     assert f"wrote my.json: {size} tokens" in done.stderr
-    assert f"warning: the text is enough for {size} of 32,000 tokens" in done.stderr
+    assert f"warning: the vocabulary has {size} tokens instead of 32,000" in done.stderr
 
 
 def test_bad_records_and_bytes_are_counted(tmp_path: Path) -> None:
@@ -202,8 +202,8 @@ def test_bad_records_and_bytes_are_counted(tmp_path: Path) -> None:
     assert "tokenizer.json" not in files_in(tmp_path)
     done = train(tmp_path, "corpus.jsonl", "--vocab-size", 500, "--on-error", "skip")
     assert done.returncode == 3, done.stderr
-    assert "note: 1 bad records were skipped" in done.stderr
-    assert "note: 1 invalid UTF-8 sequences" in done.stderr
+    assert "note: 1 bad record skipped" in done.stderr
+    assert "note: 1 invalid UTF-8 sequence" in done.stderr
 
 
 def test_standard_input_is_taken_from_its_beginning_and_that_is_said(tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ def test_standard_input_is_taken_from_its_beginning_and_that_is_said(tmp_path: P
         (["--vocab-size", "3M"], 2, "--vocab-size"),
         (["--pattern", "gpt5"], 2, "unknown pattern `gpt5`; known: gpt2, cl100k"),
         (["--special", "the"], 2, "`the` can be a token of ordinary text"),
-        (["--special", EOT, "--special", EOT], 2, "named twice"),
+        (["--special", EOT, "--special", EOT], 2, "is repeated or"),
         (["--special", "a\udcff b"], 2, "cannot be printed"),
         (["--sample", "much"], 2, "`much` is not a size"),
         (["-o", "my.bin"], 2, "does not end in `.json`"),

@@ -508,7 +508,7 @@ def test_folders_without_a_finished_job_never_pass(tmp_path: Path) -> None:
                 penstok.verify(tmp_path / name, repair=repair)
     assert list((tmp_path / "empty").iterdir()) == []
     (tmp_path / "foreign" / ".penstok").mkdir()
-    (tmp_path / "foreign" / ".penstok" / "ledger.jsonl").touch()
+    (tmp_path / "foreign" / ".penstok" / "job.jsonl").touch()
     with pytest.raises(DamageError, match="not finished"):
         penstok.verify(tmp_path / "foreign")
 

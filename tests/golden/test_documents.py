@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer.main
 from support import ROOT
 
-from penstok.cli import app
+from penstok.cli.app import Command
+from penstok.cli.commands import COMMANDS
+from penstok.cli.flags import GROUPS, Argument, Flag
 
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.md")])
 CLI_PAGE = ROOT / "docs" / "reference" / "cli.md"
@@ -18,29 +18,38 @@ CLI_PAGE = ROOT / "docs" / "reference" / "cli.md"
 
 def cli_reference() -> str:
     """Write the command line as a page."""
-    group: Any = typer.main.get_command(app)
     lines = ["# Command line", ""]
     lines += ["Generated from the program; `pytest tests/golden --update-golden` rewrites it.", ""]
     lines += ["Counts take K M G (powers of ten), sizes also KiB MiB GiB. Standard output is data,"]
-    lines += ["standard error is narration. The flags of `tokenize` can be set by the environment:"]
-    lines += ["`PENSTOK_VAL_FRACTION=0.01` is `--val-fraction 0.01`.", ""]
-    for name, command in group.commands.items():
-        purpose, _, examples = command.help.partition("\n\n")
-        lines += [f"## penstok {name}", "", purpose, ""]
-        commands = " ".join(examples.removeprefix("Examples:").split()).split(" · ")
-        lines += ["```", *(f"$ {one.strip()}" for one in commands), "```", ""]
-        lines += ["| flag | default | |", "|---|---|---|"]
-        for parameter in command.params:
-            names = ", ".join(f"`{flag}`" for flag in parameter.opts)
-            if parameter.param_type_name == "argument":
-                names = f"`{parameter.metavar}`"
-            default = parameter.default
-            unset = default is None or default is False or default is ...
-            shown = "" if unset else f"`{default}`"
-            text = " ".join((parameter.help or "").split()).replace("|", "\\|")
-            lines.append(f"| {names} | {shown} | {text} |")
-        lines += ["", command.epilog, ""]
+    lines += ["standard error is narration. Each flag can be set by an environment variable:"]
+    lines += ["`PENSTOK_VAL_FRACTION=0.01` is `--val-fraction 0.01`. `penstok --show-completion`"]
+    lines += ["`bash`, `zsh` or `fish` prints a completion script; `penstok --help` says where it"]
+    lines += ["goes.", ""]
+    for row in COMMANDS:
+        command = Command(row)
+        lines += [f"## penstok {row.name}", "", row.summary, ""]
+        lines += ["```", *(f"$ {example}" for example in command.examples), "```", ""]
+        arguments = [each for each in command.flags if isinstance(each, Argument)]
+        lines += ["| argument | |", "|---|---|"]
+        lines += [f"| `{each.metavar}` | {each.help} |" for each in arguments]
+        for group in GROUPS:
+            flags = [each for each in command.flags if isinstance(each, Flag)]
+            members = [each for each in flags if each.group == group]
+            if members:
+                lines += ["", f"| {group} | default | |", "|---|---|---|"]
+                lines += map(flag_row, members)
+        lines += ["", "| exit code | |", "|---|---|"]
+        lines += [f"| {code} | {text} |" for code, text in row.exit_codes.items()]
+        lines += [""]
     return "\n".join(lines)
+
+
+def flag_row(flag: Flag) -> str:
+    names = ", ".join(f"`{name}`" for name in flag.opts)
+    value = "" if flag.is_flag else f" {flag.metavar}"
+    default = "" if flag.default is None or flag.is_flag else f"`{flag.default}`"
+    text = (flag.help or "").replace(f" (default: {flag.default})", "").replace("|", "\\|")
+    return f"| {names}{value} | {default} | {text} |"
 
 
 def test_the_cli_reference_is_what_the_program_says(request: pytest.FixtureRequest) -> None:

@@ -1,4 +1,4 @@
-"""Texts that trip encoders, and the kernel next to tiktoken; shared by the kernel tests."""
+"""Difficult texts, and the kernel beside tiktoken; shared by the kernel tests."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def expected_ids(documents: list[str]) -> NDArray[np.uint16]:
 
 
 def hostile_document(rng: random.Random) -> str:
-    """A document of one to some hundred parts that do not belong together."""
+    """A document of one to some hundred unrelated parts."""
     return "".join(_part(rng) for _ in range(rng.choice((1, 2, 5, 20, 120))))
 
 

@@ -1,6 +1,6 @@
-"""Vocabularies with tokens that no merges make, and with merges of higher rank inside lower ones.
+"""Vocabularies with tokens that no merges produce, or with higher merges inside lower ones.
 
-Llama 3's has both; made-up ones have almost nothing else.
+Llama 3's has both; random ones have almost nothing else.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def check(encoders: list[Any], reference: tiktoken.Encoding, texts: list[str]) -
             pytest.fail("documents differ only when they are encoded together")
 
 
-# ---- made-up vocabularies ----
+# ---- random vocabularies ----
 
 ALPHABETS = ("abc", "ab", " ", " \n", "= ", "\u4e00\u4e01\u4e02", "a\u0430\u0431", "\u0e01\u0e31a")
 
@@ -91,7 +91,7 @@ def made_up(rng: random.Random, size: int) -> dict[bytes, int]:
         tokens.add(token[: len(token) - (rng.random() < 0.1)])
     ordered = sorted(tokens)
     rng.shuffle(ordered)
-    step = rng.choice((1, 7, 90))  # ids of 16 and of 32 bits
+    step = rng.choice((1, 7, 90))  # 16-bit and 32-bit ids
     return {token: step * rank for rank, token in enumerate(ordered)}
 
 
@@ -111,7 +111,7 @@ def made_up_texts(rng: random.Random, ranks: dict[bytes, int], count: int) -> li
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_made_up_vocabularies_have_the_ids_of_tiktoken(seed: int) -> None:
+def test_random_vocabularies_have_the_ids_of_tiktoken(seed: int) -> None:
     rng = random.Random(seed)
     ranks = made_up(rng, rng.choice((10, 100, 1000, 4000)))
     pattern = rng.choice(("gpt2", "cl100k", "qwen2"))
@@ -120,21 +120,21 @@ def test_made_up_vocabularies_have_the_ids_of_tiktoken(seed: int) -> None:
 
 
 def test_a_token_found_as_a_piece_is_merged_inside_a_longer_one() -> None:
-    # "abc" is no merge of tokens, so the second half of the Chinese piece, which is cut between the
-    # two characters, must not find what the piece before it left in the tables, nor the other way.
+    # No merge produces "abc", so the second half of the Chinese piece, which is divided between the
+    # two characters, must not find what the piece before it stored in the tables, nor vice versa.
     ranks = {bytes([byte]): byte for byte in range(256)}
     ranks |= {"\u4e00\u4e01".encode(): 300, "\u4e00".encode(): 301, b"abc": 302, b"   ": 303}
     texts = ["\u4e00\u4e01", "\u4e02\u4e00\u4e01", "\u4e00\u4e01", "\u4e02\u4e00\u4e01x"]
     texts += ["abc", "xabc", "\u4e02abc", "abc", "   x", "    x", "   ", "\n   ", "      "] * 3
     for pattern in ("gpt2", "cl100k"):
         encoders, reference = encoders_of(ranks, pattern), reference_of(ranks, pattern)
-        for text in texts:  # one by one: of a batch all are looked up before the first is stored
+        for text in texts:  # one by one: a batch is looked up before anything is stored
             check(encoders, reference, [text])
 
 
-def test_a_merge_that_makes_a_lower_one_possible_is_made_alone() -> None:
-    # "ab" comes after "aba": in "ababab…" every merge of a and b is followed at once by one with
-    # the next a, so that only every other pair is ever made.
+def test_a_merge_that_creates_a_lower_one_is_done_alone() -> None:
+    # "ab" has a higher rank than "aba": in "ababab…" every merge of a and b is followed at once by
+    # one with the next a, so that only every other pair is ever merged.
     ranks = {bytes([byte]): byte for byte in range(256)} | {b"ab": 400, b"aba": 300, b"bb": 500}
     texts = ["ab" * count for count in (1, 2, 16, 17, 40, 200, 3000)]
     texts += ["aab" * 50, "abb" * 50, "ba" * 3000, "abab" * 20 + "b" * 300]
@@ -169,7 +169,7 @@ def test_the_kernel_and_the_cuts_have_the_same_free_junctions() -> None:
     ranks = made_up(random.Random(5), 60)
     encoder, free = encoder_of(ranks, ISAS[-1], TINY_TABLE, "gpt2"), _free_junctions(ranks)
     for pair in range(1 << 16):
-        if pair >> 8 >= 0x80 and pair & 0xFF >= 0x80:  # cuts are made between such bytes only
+        if pair >> 8 >= 0x80 and pair & 0xFF >= 0x80:  # cuts are only between such bytes
             assert encoder.is_free_junction(pair >> 8, pair & 0xFF) == free[pair]
 
 
@@ -184,7 +184,7 @@ SCRIPTS = (
 
 
 def joined_tokens(rng: random.Random, letters: str) -> dict[bytes, int]:
-    """Tokens that merges make, many of which begin or end inside a character."""
+    """Tokens that merges produce, many of which begin or end inside a character."""
     parts = [bytes([byte]) for byte in f"{letters} ".encode()]
     made: list[bytes] = []
     for _ in range(rng.choice((20, 100, 600))):
@@ -194,7 +194,7 @@ def joined_tokens(rng: random.Random, letters: str) -> dict[bytes, int]:
         if 1 < len(token) < 40 and token not in made:
             made.append(token)
             parts.append(token)
-    for _ in range(rng.choice((0, 0, 1, 20))):  # some come before what they are made of
+    for _ in range(rng.choice((0, 0, 1, 20))):  # some rank before their parts
         first, second = rng.randrange(len(made)), rng.randrange(len(made))
         made[first], made[second] = made[second], made[first]
     return {bytes([byte]): byte for byte in range(256)} | {
@@ -210,12 +210,12 @@ def test_characters_are_merged_as_their_bytes_are(seed: int) -> None:
     lengths = (1, 2, 3, 5, 8, 12, 20, 30, 40, 90, 400)
     texts = ["".join(rng.choices(f"{letters} ", k=rng.choice(lengths))) for _ in range(150)]
     texts += ["".join(rng.choices(letters, k=rng.choice(lengths))) for _ in range(150)]
-    # An end-of-text id that needs 32 bits makes all of them wide.
+    # An end-of-text id that needs 32 bits makes all ids 32 bits wide.
     encoders = [_kernel.Encoder(ranks, 1 << 17, "none", 1 << 12, isa, pattern) for isa in ISAS]
     check(encoders, reference_of(ranks, pattern), texts)
 
 
-# ---- the merges that make tokens ----
+# ---- the merges that produce tokens ----
 
 
 def merged_plainly(ranks: dict[bytes, int]) -> dict[bytes, tuple[bytes, bytes] | None]:
@@ -240,7 +240,7 @@ def test_last_merges_of_cl100k_are_those_found_in_python() -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_last_merges_of_made_up_vocabularies(seed: int) -> None:
+def test_last_merges_of_random_vocabularies(seed: int) -> None:
     ranks = made_up(random.Random(seed), 800)
     found = last_merges(ranks)
     assert list(found.items()) == list(merged_plainly(ranks).items())
@@ -282,7 +282,7 @@ def llama3() -> dict[bytes, int]:
 
 
 def repetitive_text(rng: random.Random) -> str:
-    """Runs and periodic strings, where ties between equal merges are many."""
+    """Runs and periodic strings, with many ties between equal merges."""
     letters = rng.choice(("ab", "=- ", " ", "\n ", "aA", "01", "*/", "haHA"))
     unit = "".join(rng.choices(letters, k=rng.randrange(1, 5)))
     filler = "".join(rng.choices("ab=- x\u4e00\u00e9", k=rng.randrange(3)))
@@ -297,7 +297,7 @@ def test_llama3_has_the_ids_of_tiktoken_and_of_its_own_file() -> None:
     texts += [repetitive_text(rng) for _ in range(3000)]
     known = [token.decode() for token in ranks if token.decode(errors="ignore").encode() == token]
     texts += known
-    # Tokens inside longer pieces, where those that no merges make must be merged.
+    # Tokens inside longer pieces, where those that no merges produce must be merged.
     texts += ["".join(rng.choices(known, k=3)) for _ in range(20_000)]
     reference = reference_of(ranks)
     check([encoder_of(ranks, isa, 1 << 24, "cl100k") for isa in ISAS], reference, texts)
@@ -310,10 +310,10 @@ def test_llama3_has_the_ids_of_tiktoken_and_of_its_own_file() -> None:
 
 
 @pytest.mark.slow
-def test_llama3_has_tokens_that_no_merges_make() -> None:
+def test_llama3_has_tokens_that_no_merges_produce() -> None:
     merges = last_merges(llama3())
     assert sum(pair is None for pair in merges.values()) == 588
-    # Its file lists every way to make a token; the one that counts stands among them.
+    # Its file lists every way to produce a token, including the one that applies.
     listed = json.loads(llama3_file().read_text(encoding="utf-8"))["model"]["merges"]
     byte_of = {character: byte for byte, character in BYTE_SPELLING.items()}
     ways = {tuple(bytes(byte_of[c] for c in half) for half in merge.split(" ")) for merge in listed}

@@ -1,4 +1,4 @@
-"""Each engine gives the ids of tiktoken, for every input that was thought of."""
+"""Each engine gives the ids of tiktoken on real, random and hostile text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from support import EOT, EXAMPLES, HOSTILE_CHARACTERS, ROOT, reference, rounds
 
 from penstok.engines import load_engine
 from penstok.engines.base import Engine
-from penstok.engines.respelled import huggingface_json
+from penstok.engines.tokenizer_json import format_tokenizer_json
 from penstok.tokenizers import ByteLevel, load_tokenizer
 from penstok.tokenizers.vocabulary import GPT2_PATTERN
 from penstok.types import Block
@@ -39,7 +39,7 @@ def _fast() -> Engine:
 
 
 def block_of(texts: list[str]) -> Block:
-    """Put documents side by side, with something between them that no engine may look at."""
+    """Put documents side by side, with a byte between them that no engine may read."""
     raw = [text.encode() for text in texts]
     ends = np.cumsum([len(text) + 1 for text in raw]) - 1
     starts = ends - [len(text) for text in raw]
@@ -130,11 +130,11 @@ def test_invalid_utf8_is_refused(engine: Engine) -> None:
 
 def test_vocabulary_json_has_the_merges_of_gpt2() -> None:
     ranks = load_tokenizer("gpt2").ranks
-    model = json.loads(huggingface_json(ByteLevel(ranks, GPT2_PATTERN)))["model"]
+    model = json.loads(format_tokenizer_json(ByteLevel(ranks, GPT2_PATTERN)))["model"]
     assert len(model["vocab"]) == 50256
     assert len(model["merges"]) == 50000
     assert model["merges"][:3] == [["Ġ", "t"], ["Ġ", "a"], ["h", "e"]]
-    # A merge makes the token whose rank is its place behind the 256 bytes.
+    # The n-th merge produces the token of rank 256 + n.
     assert all(
         model["vocab"][left + right] == place + 256
         for place, (left, right) in enumerate(model["merges"])

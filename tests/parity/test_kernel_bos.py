@@ -1,4 +1,4 @@
-"""The kernel writes a begin-of-text id before what begins, beside any end-of-text ids."""
+"""The kernel writes a begin-of-text id before each document, next to any end-of-text ids."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def find_cuts(data: bytes) -> list[int]:
 
 
 def encode_divided(isa: str, table_bytes: int, data: bytes, cuts: list[int]) -> list[int]:
-    """Encode the pieces between cuts, each alone, as parts of one document."""
+    """Encode the text between cuts separately, as parts of one document."""
     edges = np.array([0, *cuts, len(data)], np.int64)
     inside = np.zeros(len(edges) - 1, np.bool_)
     block = Block(memoryview(data), edges[:-1], edges[1:], inside, inside, edges[1:])
@@ -34,7 +34,7 @@ def encode_divided(isa: str, table_bytes: int, data: bytes, cuts: list[int]) -> 
 
 
 def check_every_cut(data: bytes, rng: random.Random) -> int:
-    """Divide at every cut, then at random ones, with every engine; return how many there are."""
+    """Divide at every cut, then at random ones, with every engine; return the number of cuts."""
     cuts = find_cuts(data)
     some = [[cut for cut in cuts if rng.random() < share] for share in (0.5, 0.05)]
     for isa in ISAS:

@@ -1,4 +1,4 @@
-"""The kernel engine keeps its contract: end-of-text, UTF-8, other vocabularies, clear refusals."""
+"""The contract of the kernel engine: end-of-text, UTF-8, other vocabularies, clear errors."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ from support import reference, rounds
 
 from penstok.engines import kernel
 from penstok.engines.base import most_tokens
-from penstok.engines.kernel import ISA_VARIABLE, KernelEngine, KernelUnavailableError
+from penstok.engines.kernel import ISA_VARIABLE, KernelEngine
 from penstok.errors import UsageError
+from penstok.kernel import KernelUnavailableError
 from penstok.tokenizers import ByteLevel, Tokenizer
 
 DOCUMENTS = ["first one", "", "\u4f60\u597d, it's", " ", "last"]
@@ -141,7 +142,7 @@ def test_dtype_is_uint16_while_every_id_fits(eot_id: int, dtype: type) -> None:
 @pytest.mark.parametrize("isa", ISAS)
 def test_other_vocabularies_match(isa: str) -> None:
     rng = random.Random(6)
-    byte_ids = rng.sample(range(1000), 256)  # ids of bytes need not come first, nor in order
+    byte_ids = rng.sample(range(1000), 256)  # ids of bytes need not be first or in order
     ranks = {bytes([byte]): byte_id for byte, byte_id in enumerate(byte_ids)}
     tokens = ("th", "the", " the", "\u00e9", "aa", "aaaa", "\u00e9\u00e8")
     ranks |= {token.encode(): rank for rank, token in enumerate(tokens, 1000)}
@@ -160,7 +161,7 @@ def test_other_vocabularies_match(isa: str) -> None:
 
 
 def reachable_only(ranks: dict[bytes, int]) -> dict[bytes, int]:
-    """Drop tokens whose halves are no tokens, as a trained vocabulary would never have them."""
+    """Drop tokens whose halves are not tokens, which a trained vocabulary never has."""
     return {
         token: rank
         for token, rank in ranks.items()
@@ -194,7 +195,7 @@ def test_the_environment_chooses_the_instruction_set(monkeypatch: pytest.MonkeyP
         KernelEngine(gpt2(), "append")
 
 
-def test_a_machine_that_disagrees_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_ids_on_a_machine_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel, "SELF_TEST_IDS", [1, 2, 3])
     with pytest.raises(KernelUnavailableError, match="wrong ids on this machine"):
         KernelEngine(gpt2(), "append")
@@ -246,19 +247,19 @@ def test_one_engine_refuses_two_threads_at_once() -> None:
 
     with ThreadPoolExecutor(2) as pool:
         outcomes = set(pool.map(outcome, range(200)))
-    refused = "the encoder is at work in another thread"
+    refused = "the encoder is in use by another thread"
     assert outcomes <= {str(expected_ids([document]).size), refused}
 
 
 @pytest.mark.parametrize("isa", ISAS)
-def test_ids_are_written_where_the_caller_wants_them(isa: str) -> None:
+def test_ids_are_written_to_the_array_of_the_caller(isa: str) -> None:
     subject, block = engine(isa), block_of([b"hello there", b"", b"x" * 5000])
-    room = np.full(most_tokens(block) + 10, 7, np.uint16)
-    ids = subject.encode(block, room)
-    assert np.shares_memory(ids, room)
+    out = np.full(most_tokens(block) + 10, 7, np.uint16)
+    ids = subject.encode(block, out)
+    assert np.shares_memory(ids, out)
     assert ids.tolist() == subject.encode(block).tolist()
-    assert room[-10:].tolist() == [7] * 10
-    # Of another type they stand elsewhere; too little room is refused.
-    assert not np.shares_memory(subject.encode(block, room.astype(np.uint32)), room)
-    with pytest.raises(ValueError, match="no room for the ids"):
-        subject.encode(block, room[:100])
+    assert out[-10:].tolist() == [7] * 10
+    # An array of another type is not used; one that is too small is refused.
+    assert not np.shares_memory(subject.encode(block, out.astype(np.uint32)), out)
+    with pytest.raises(ValueError, match="out is too small"):
+        subject.encode(block, out[:100])

@@ -1,4 +1,4 @@
-"""The kernel gives tiktoken's ids: every code point, hostile strings, every size and place."""
+"""The kernel gives tiktoken's ids: every code point, hostile strings, every size and offset."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_hostile_documents_match(isa: str, table_bytes: int) -> None:
 
 
 @pytest.mark.parametrize("isa", ISAS)
-def test_snippets_match_at_every_place_in_a_64_byte_block(isa: str) -> None:
+def test_snippets_match_at_every_offset_in_64_bytes(isa: str) -> None:
     documents = [
         "x" * shift + first + second + "y"
         for shift in range(58, 68)

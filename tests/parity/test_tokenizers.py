@@ -15,7 +15,8 @@ from parity.kernel_cases import block_of
 from parity.tokenizer_cases import CASES, Case, corpus_texts, documents_for, load_case, reference_of
 from support import ROOT
 
-from penstok.engines import PROVED_SHAPES, choose_engine, load_engine
+from penstok.engines import choose_engine, load_engine
+from penstok.engines.fastokens import PROVED_SHAPES
 from penstok.tokenizers import LibraryModel
 
 PAGE = ROOT / "docs" / "reference" / "tokenizers.md"
@@ -67,7 +68,7 @@ def test_ids_are_those_of_its_own_library(
 
 
 def measure(tokenizer: object, engine_name: str) -> float:
-    """Return MB of text per CPU second, cold, in blocks, on real text that was not seen before."""
+    """Return MB of text per CPU second, in blocks, on real text that the engine has not seen."""
     texts = [text.encode() for text in corpus_texts(3)]
     engine = load_engine(engine_name, tokenizer, "none")  # type: ignore[arg-type]
     blocks, block, size = [], [], 0

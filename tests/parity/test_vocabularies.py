@@ -69,7 +69,7 @@ def test_every_engine_gives_the_ids_of_the_reference(folder: Path, size: int) ->
 def test_the_ids_are_those_of_the_library_that_made_the_file(folder: Path, size: int) -> None:
     tokenizer, library = load(folder, size), train(size)
     texts = documents(size + 1)
-    # There the special token counts wherever it stands; with Penstok text is always text.
+    # The library finds special tokens in text; Penstok never does.
     texts = [text.replace(tokenizer.eot_text, "") for text in texts]
     expected = [i for text in texts for i in (*library.encode(text).ids, tokenizer.eot_id)]
     assert ids_of(KernelEngine(tokenizer, "append"), texts).tolist() == expected

@@ -93,7 +93,7 @@ CASES = [
 
 
 def reference_of(name: str, tokenizer: Tokenizer) -> Encode:
-    """Return what the tokenizer's makers would run, made without Penstok's reading of files."""
+    """Return the encoder of the tokenizer's makers, made without Penstok's file reading."""
     path = Path(name)
     if path.is_dir():
         library = load_library_model("tokenizers", (path / "tokenizer.json").read_bytes())
@@ -102,7 +102,7 @@ def reference_of(name: str, tokenizer: Tokenizer) -> Encode:
         pieces: Any = load_library_model("sentencepiece", path.read_bytes())
         return lambda text: list(pieces.EncodeAsIds(text))
     if name == "gpt2":
-        # tiktoken would fetch its own files for it; the ranks are the same, by their digest.
+        # tiktoken would download its own files; the ranks are the same, by their digest.
         return tiktoken.Encoding(
             name, pat_str=tokenizer.pattern, mergeable_ranks=tokenizer.ranks, special_tokens={}
         ).encode_ordinary
@@ -111,7 +111,7 @@ def reference_of(name: str, tokenizer: Tokenizer) -> Encode:
 
 @functools.cache
 def corpus_texts(step: int) -> list[str]:
-    """Real text: the examples, and every so many documents of the corpora if they are there."""
+    """Real text: the examples, and every n-th document of the corpora if they are present."""
     texts = [path.read_text(encoding="utf-8") for path in sorted(EXAMPLES.glob("*.txt"))]
     for name in ("web", "multi", "code"):
         path = CORPUS / f"{name}.jsonl.zst"
@@ -125,7 +125,7 @@ def corpus_texts(step: int) -> list[str]:
 
 
 def iter_code_points(step: int) -> Iterator[str]:
-    """Every code point in many places; of those that stand for nothing only some."""
+    """Every code point in many contexts; only some of the unassigned ones."""
     for code in range(1, 0x110000):
         if 0xD800 <= code < 0xE000:
             continue
@@ -135,7 +135,7 @@ def iter_code_points(step: int) -> Iterator[str]:
 
 
 def special_texts(tokenizer: Tokenizer) -> list[str]:
-    """What looks like special tokens, in words, in lines, broken off."""
+    """Text that looks like special tokens, in words, in lines, cut off."""
     names = [*list(tokenizer.special)[:12], "<|endoftext|>", "<s>", "</s>", "<tool_call>"]
     return [
         text
@@ -145,7 +145,7 @@ def special_texts(tokenizer: Tokenizer) -> list[str]:
 
 
 UNUSUAL = [
-    # Not in normal form, or in another one.
+    # Not in NFC, or in another normal form.
     *("e\u0301" * 3, "\u1100\u1161\u11a8\u11a8", "a\u0328\u0301 a\u0301\u0328"),
     *("\u212b\u2126\u212a", "\u304b\u3099\u306f\u309a", "\u0958\u0915\u093c", "\ufb01\ufb03"),
     "q\u0307\u0323\u0323\u0307",
@@ -153,7 +153,7 @@ UNUSUAL = [
     # Digits and contractions.
     *("1" * length for length in range(1, 12)),
     *(f"it{mark}{end}" for mark in "'\u2019\u02bc`\uff07" for end in ("s", "S", "ll", "\u017f")),
-    # Long runs, and text without blanks.
+    # Long runs, and text without spaces.
     *("a" * 3000, " " * 3000, "\n" * 500, "\u4e00" * 2000, "=-" * 1500, "\u0e01" * 1500),
     "".join(chr(0x4E00 + 37 * number % 20000) for number in range(3000)),
     "aGVsbG8gd29ybGQ/IT09+/8" * 200,
@@ -162,7 +162,7 @@ UNUSUAL = [
 
 
 def documents_for(tokenizer: Tokenizer, *, slow: bool, full: bool) -> list[str]:
-    """Return what a tokenizer is compared on; all of it only where that was asked for."""
+    """Return the texts to compare on; all of them only in thorough runs."""
     rng = random.Random(11)
     scale = 1 if full else 12 if slow else 4
     texts = [*corpus_texts(3 if full else 40 * (2 if slow else 1)), *UNUSUAL]

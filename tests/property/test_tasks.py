@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from support import rounds
 
 from penstok.errors import UsageError
-from penstok.jobs.plan import Plan, Start
+from penstok.jobs.plan import Plan
 from penstok.jobs.tasks import Task, choose_task_bytes, divide_tasks, plan_of_task, tasks_of_part
+from penstok.output.ledger.reader import Start
 from penstok.readers.probe import find_sources
 from penstok.types import DocumentRule, Source
 
@@ -73,13 +74,9 @@ def places(plan: Plan, lengths: dict[int, int]) -> list[Place]:
 
 def places_of_task(plan: Plan, task: Task, lengths: dict[int, int]) -> list[Place]:
     """List the units that the one finds who does a task, as they stand in the plan."""
-    first = task.first_source
-    own = {idx - first: length for idx, length in lengths.items() if idx >= first}
-    units = plan_of_task(plan, task).iter_units(Start(position=task.start), own, task.stop)
-    return [
-        (first + unit.source_idx, unit.start, unit.end, min(unit.source_end, _FAR))
-        for unit in units
-    ]
+    start = Start(source_idx=task.first_source, position=task.start)
+    units = plan_of_task(plan, task).iter_units(start, lengths, task.stop)
+    return [(unit.source_idx, unit.start, unit.end, min(unit.source_end, _FAR)) for unit in units]
 
 
 @settings(max_examples=rounds(150))

@@ -16,7 +16,6 @@ import pytest
 import xxhash
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from penstok.output.store.local import Store
 from specs import worker_spec
 from support import HOSTILE_CHARACTERS, ROOT, make_worker, rounds
 
@@ -26,6 +25,7 @@ from penstok.jobs.plan import make_plan
 from penstok.jobs.settings import JobSettings
 from penstok.output.layout import Layout
 from penstok.output.offsets import Offsets
+from penstok.output.store.folder import FolderStore
 from penstok.types import SPLITS, Finished, Receipt
 from penstok.verification.findings import Report
 
@@ -100,18 +100,19 @@ def test_a_unit_cut_short_is_a_prefix_in_each_split(
 def _check_prefixes(job: JobSettings, cut: float) -> None:
     layout = Layout(str(job.output), 2, job.shard_tokens)
     worker, offsets, done = make_worker(worker_spec(job)), Offsets(), []
-    with Store(layout) as store:
+    store = FolderStore(layout.folder)
+    with store.lock():
         for unit in make_plan(job).iter_units():
             encoded = worker.encode(unit)
             grant = offsets.grant(unit, encoded)
             done.append(Finished(unit, encoded, grant, worker.write(grant)))
-        files = [
-            (split, shard)
+        sizes = {
+            layout.file_name(split, shard): num_tokens * layout.token_bytes
             for split in SPLITS
-            for shard in range(layout.num_shards(split, offsets.tokens[split]))
-        ]
+            for shard, num_tokens in layout.iter_shards(split, offsets.tokens[split])
+        }
         store.take_aside([])
-        store.put_back(files, offsets.tokens)
+        store.put_back(sizes)
     comparer = make_worker(worker_spec(job, sink="compare"))
     for finished in done:
         unit = finished.unit

@@ -1,9 +1,10 @@
-"""Fuzz the kernel against tiktoken for as long as asked, then compare whole files if given.
+"""Fuzz the kernel against tiktoken for some minutes, then compare whole files if given.
 
     python tests/soak/fuzz_kernel.py --minutes 60 corpus/*.txt
 
 Every instruction set, a large and a tiny table, and random blocks: hostile documents, flags and
-gaps. Files are cut at `<|endoftext|>`. Exits with 1 at the first difference and prints the seed.
+gaps. Files are divided at `<|endoftext|>`. Exits with 1 at the first difference and prints its
+seed.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ FILE_BLOCK = 200
 
 
 def agree(documents: list[str], gap: bytes, what: str) -> bool:
-    """Encode with every engine; tell which one differs from tiktoken."""
+    """Encode with every engine; print which one differs from tiktoken."""
     expected = expected_ids(documents)
     block = block_of([document.encode() for document in documents], gap)
     for isa in ISAS:
@@ -45,7 +46,7 @@ def agree(documents: list[str], gap: bytes, what: str) -> bool:
 
 
 def fuzz(minutes: float, seed: int) -> bool:
-    """Try random blocks until the time is over."""
+    """Encode random blocks until the time is over."""
     end = time.monotonic() + 60 * minutes
     first, num_documents = seed, 0
     while time.monotonic() < end:

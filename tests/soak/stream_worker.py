@@ -2,9 +2,9 @@
 
     python tests/soak/stream_worker.py --gb 10
 
-The text is that of the examples and of Python's own library, with other letters in every copy, so
-that hardly a word comes again and everything that could remember words would fill. It is written a
-round at a time by another process, whose memory is not counted. Exits with 1 if memory grew.
+The text is that of the examples and of Python's own library, with the letters permuted in every
+copy, so that words hardly repeat and every cache of words fills up. It is written one round at a
+time by another process, whose memory is not counted. Exits with 1 if memory grew.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import sysconfig
 import tempfile
 import time
 from pathlib import Path
-from typing import cast
 
 import psutil
 
@@ -30,20 +29,19 @@ from specs import worker_spec
 from penstok.jobs.plan import make_plan
 from penstok.jobs.settings import JobSettings
 from penstok.output.offsets import Offsets
-from penstok.output.segments import SegmentWriter
-from penstok.output.store.local import Store
+from penstok.output.store import FolderStore
 from penstok.worker.worker import Worker
 
 EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples" / "corpus"
 SEPARATOR = b"<|endoftext|>"
 ROUND_COPIES, COPY_BYTES = 4, 16 << 20
-FIRST_LOOK_BYTES = 100 * 10**6
+FIRST_SAMPLE_BYTES = 100 * 10**6
 MAX_GROWTH = 1.05
 MAX_WORKER_MIB = 130.0
 
 
 def write_round(number: int, path: Path) -> None:
-    """Write about 64 MB of text that no other round has; the first finds what the others change."""
+    """Write about 64 MB of text that no other round has; the first collects the text to permute."""
     found = path.with_name("found.txt")
     if number == 0:
         texts = [*EXAMPLES.glob("*.txt"), *Path(sysconfig.get_path("stdlib")).glob("**/*.py")]
@@ -72,14 +70,15 @@ class Streamer:
         job = JobSettings(inputs=(str(path),), output=self._output)
         plan = make_plan(job)
         spec = worker_spec(job, "kernel")
-        # One worker for all rounds: its tables and buffers are what is watched.
+        # One worker for all rounds: its tables and buffers are what is measured.
         self._worker = worker = self._worker or Worker(spec)
         offsets = Offsets()
-        with Store(spec.layout):
-            for unit in plan.iter_units():
-                worker.write(offsets.grant(unit, worker.encode(unit)))
-            # The next round writes to new files.
-            cast("SegmentWriter", worker._sink).close()
+        # Each round writes to new files.
+        files = FolderStore(str(self._output)).begin_task(spec.layout, 0, None)
+        worker.write_to(files.layout)
+        for unit in plan.iter_units():
+            worker.write(offsets.grant(unit, worker.encode(unit)))
+        files.discard()
         return plan.input_bytes
 
 
@@ -97,7 +96,7 @@ def main() -> int:
 
 
 def watch(folder: Path, num_bytes: int) -> int:
-    """Stream so many bytes; compare the memory after the first 100 MB with the most after it."""
+    """Stream so many bytes; compare the memory after the first 100 MB with the maximum after it."""
     streamer, path = Streamer(folder), folder / "text.txt"
     done, number, early, late = 0, 0, 0, 0
     started = time.monotonic()
@@ -106,7 +105,7 @@ def watch(folder: Path, num_bytes: int) -> int:
         subprocess.run(command, check=True)
         done, number = done + streamer.run(path), number + 1
         resident = psutil.Process().memory_info().rss
-        if done <= FIRST_LOOK_BYTES + ROUND_COPIES * COPY_BYTES:
+        if done <= FIRST_SAMPLE_BYTES + ROUND_COPIES * COPY_BYTES:
             early = resident
         else:
             late = max(late, resident)

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from penstok.cli import app
 
-NOTHING = ("nothing was changed", "it begins anew")
-KEPT = ("what is finished is kept", "it continues")
+NOTHING = ("nothing was changed", "it starts over")
+KEPT = ("finished work is kept", "it continues")
 
 
 def interrupt(*_: Any, **__: Any) -> None:
@@ -43,7 +43,7 @@ def test_an_interrupted_command_says_what_became_of_the_output(
         "penstok.verification.restore.repair_output",
         "penstok.output.manifest.Manifest.load",
         "penstok.jobs.run.run_job",
-        "penstok.training.training.train_tokenizer",
+        "penstok.training.train.train_tokenizer",
     ):
         monkeypatch.setattr(name, interrupt)
     done = CliRunner().invoke(app, arguments)

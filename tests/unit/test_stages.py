@@ -9,9 +9,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from penstok.engines.kernel import find_kernel_function
-from penstok.engines.separators import Separators
+from penstok.engines.boundary_ids import BoundaryIds
 from penstok.errors import InputError, PenstokError, UsageError
+from penstok.kernel import find_kernel_function
 from penstok.output.offsets import Offsets
 from penstok.readers.buffer import UnitBuffer
 from penstok.tokenizers import load_tokenizer
@@ -20,7 +20,7 @@ from penstok.worker.memory import divide_memory
 from penstok.worker.repair import repair_block
 from penstok.worker.splits import CARRIED, Splitter
 
-NEEDS = MemoryNeeds(least_bytes=400 << 20, block_bytes=100 << 20)
+NEEDS = MemoryNeeds(worker_bytes=400 << 20, block_bytes=100 << 20)
 UNIT = Unit(0, 0, Source("text.txt", 9, 0, ""), 0, 9, 9)
 
 
@@ -49,7 +49,7 @@ def test_ids_between_documents_are_placed(
     block = block_of(b"ab", b"", b"c")
     block.closes[2] = False
     tokenizer = replace(load_tokenizer("gpt2"), eot_id=9, bos_id=bos_id)
-    ids = Separators(tokenizer, eot).place(
+    ids = BoundaryIds(tokenizer, eot).insert(
         np.array([1, 2, 3], np.uint32), np.array([2, 2, 3]), block
     )
     assert ids.tolist() == expected

@@ -11,11 +11,13 @@ import xxhash
 from penstok.errors import ConflictError, LockedError, WriteError
 from penstok.output.layout import Layout
 from penstok.output.segments import SegmentReader, SegmentWriter
-from penstok.output.store.local import Store
+from penstok.output.store.base import LostShardError
+from penstok.output.store.folder import FolderStore
 
 
-def open_store(folder: Path) -> Store:
-    return Store(Layout(str(folder), 2, None))
+def open_layout(folder: Path, shard_tokens: int | None = None) -> Layout:
+    """Return where a task that can be resumed writes."""
+    return FolderStore(str(folder)).begin_task(Layout(str(folder), 2, shard_tokens), 0, None).layout
 
 
 def test_a_run_is_divided_at_shard_borders() -> None:
@@ -35,50 +37,43 @@ def test_shards_have_names_and_sizes() -> None:
 
 
 def test_segments_carry_the_checksum_of_their_bytes(tmp_path: Path) -> None:
-    layout = Layout(str(tmp_path), 2, 4)
-    with open_store(tmp_path):
-        writer = SegmentWriter(layout)
-        tokens = np.arange(6, dtype=np.uint16)
-        segments = writer.write("train", 2, tokens)
-        writer.close()
-        assert [(s.shard, s.offset_tokens, s.num_tokens) for s in segments] == [
-            (0, 2, 2),
-            (1, 0, 4),
-        ]
-        assert segments[1].digest == xxhash.xxh3_128_hexdigest(tokens[2:].tobytes())
-        written = layout.partial_path("train", 1).read_bytes()
-        assert written == tokens[2:].tobytes()
-        reader = SegmentReader(layout.partial_path, 2)
-        assert all(map(reader.is_whole, segments))
-        layout.partial_path("train", 1).write_bytes(b"\0" * 8)
-        assert [reader.is_whole(segment) for segment in segments] == [True, False]
-        reader.close()
+    layout = open_layout(tmp_path, 4)
+    writer = SegmentWriter(layout)
+    tokens = np.arange(6, dtype=np.uint16)
+    segments = writer.write("train", 2, tokens)
+    writer.close()
+    assert [(s.shard, s.offset_tokens, s.num_tokens) for s in segments] == [(0, 2, 2), (1, 0, 4)]
+    assert segments[1].digest == xxhash.xxh3_128_hexdigest(tokens[2:].tobytes())
+    written = layout.partial_path("train", 1).read_bytes()
+    assert written == tokens[2:].tobytes()
+    reader = SegmentReader(layout.partial_path, 2)
+    assert all(map(reader.is_whole, segments))
+    layout.partial_path("train", 1).write_bytes(b"\0" * 8)
+    assert [reader.is_whole(segment) for segment in segments] == [True, False]
+    reader.close()
 
 
 def test_a_planted_link_leads_no_write_out_of_the_folder(tmp_path: Path) -> None:
-    layout = Layout(str(tmp_path / "out"), 2, None)
+    layout = open_layout(tmp_path / "out")
     victim = tmp_path / "victim"
     victim.write_text("mine")
-    with open_store(tmp_path / "out"):
-        layout.partial_path("train", 0).symlink_to(victim)
-        with pytest.raises(WriteError):
-            SegmentWriter(layout).write("train", 0, np.arange(3, dtype=np.uint16))
+    layout.partial_path("train", 0).symlink_to(victim)
+    with pytest.raises(WriteError):
+        SegmentWriter(layout).write("train", 0, np.arange(3, dtype=np.uint16))
     assert victim.read_text() == "mine"
 
 
 def test_many_shards_do_not_need_many_open_files(tmp_path: Path) -> None:
-    layout = Layout(str(tmp_path), 2, 1)
-    with open_store(tmp_path):
-        writer = SegmentWriter(layout)
-        assert len(writer.write("val", 0, np.arange(3000, dtype=np.uint16))) == 3000
-        writer.close()
+    writer = SegmentWriter(open_layout(tmp_path, 1))
+    assert len(writer.write("val", 0, np.arange(3000, dtype=np.uint16))) == 3000
+    writer.close()
 
 
 def test_one_job_at_a_time(tmp_path: Path) -> None:
     with (
-        open_store(tmp_path / "out"),
+        FolderStore(str(tmp_path / "out")).lock(),
         pytest.raises(LockedError, match="another run"),
-        open_store(tmp_path / "out"),
+        FolderStore(str(tmp_path / "out")).lock(),
     ):
         pass
     assert not (tmp_path / "out").exists()
@@ -87,31 +82,52 @@ def test_one_job_at_a_time(tmp_path: Path) -> None:
 def test_a_lock_nobody_holds_is_free(tmp_path: Path) -> None:
     (tmp_path / ".penstok").mkdir()
     (tmp_path / ".penstok" / "lock").write_text("pid 1 on elsewhere")
-    with open_store(tmp_path):
+    with FolderStore(str(tmp_path)).lock():
         assert "elsewhere" not in (tmp_path / ".penstok" / "lock").read_text()
     assert tmp_path.exists()
 
 
-def test_files_of_somebody_else_are_refused(tmp_path: Path) -> None:
+def test_a_folder_that_was_locked_for_nothing_is_left_as_it_was(tmp_path: Path) -> None:
     (tmp_path / "notes.md").touch()
-    with open_store(tmp_path) as store:
-        store.refuse_foreign_files(overwrite=False)
-        (tmp_path / "val_shard_00000.bin").touch()
-        with pytest.raises(ConflictError, match="val_shard_00000"):
-            store.refuse_foreign_files(overwrite=False)
+    with FolderStore(str(tmp_path)).lock():
+        assert (tmp_path / ".penstok" / "lock").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.md"]
+
+
+def test_what_is_not_a_regular_file_is_never_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "train.bin").touch()
+    store = FolderStore(str(tmp_path))
+    store.refuse_irregular(["train.bin"])
+    (tmp_path / "val_shard_00000.bin").symlink_to(tmp_path / "train.bin")
+    with pytest.raises(ConflictError, match="val_shard_00000"):
+        store.refuse_irregular(["train.bin", "val_shard_00000.bin"])
+
+
+def test_files_are_published_once_and_a_lost_one_is_noticed(tmp_path: Path) -> None:
+    store = FolderStore(str(tmp_path))
+    (tmp_path / "old.bin").write_bytes(b"old")
+    staged = store.stage_lines("old.bin", [b"a\n", b"b\n"])
+    store.publish([staged], is_retry=False)
+    assert (tmp_path / "old.bin").read_bytes() == b"a\nb\n"
+    store.publish([staged], is_retry=True)
+    assert store.find_lost([staged]) == set()
+    with pytest.raises(LostShardError, match=r"old\.bin"):
+        store.publish([staged], is_retry=False)
+    (tmp_path / "old.bin").unlink()
+    assert store.find_lost([staged]) == {"old.bin"}
 
 
 def test_too_little_disk_is_said_before_the_start(tmp_path: Path) -> None:
-    with open_store(tmp_path) as store:
-        store.check_room(1)
+    store = FolderStore(str(tmp_path))
+    store.check_room(1)
+    with pytest.raises(WriteError, match="too little disk"):
+        store.check_room(1 << 60)
+
+
+def test_a_finished_job_that_is_extended_needs_no_room_again(tmp_path: Path) -> None:
+    store = FolderStore(str(tmp_path))
+    (tmp_path / "train.bin").write_bytes(b"\0" * (8 << 20))
+    with mock.patch("shutil.disk_usage", return_value=SimpleNamespace(free=0)):
+        store.check_room(8 << 20, ["train.bin"])
         with pytest.raises(WriteError, match="too little disk"):
-            store.check_room(1 << 60)
-
-
-def test_a_finished_job_that_is_added_to_needs_no_room_again(tmp_path: Path) -> None:
-    with open_store(tmp_path) as store:
-        (tmp_path / "train.bin").write_bytes(b"\0" * (8 << 20))
-        with mock.patch("shutil.disk_usage", return_value=SimpleNamespace(free=0)):
-            store.check_room(8 << 20, adds=True)
-            with pytest.raises(WriteError, match="too little disk"):
-                store.check_room(8 << 20)
+            store.check_room(8 << 20)

@@ -1,4 +1,4 @@
-"""Tokenizers from files: what is read, what is proved, what is refused and how it says so."""
+"""Tokenizers from files: what is read, what is proved, what is refused with which error."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from vocabularies import EOT_TEXT, gpt2_json, train, write_json
 
-from penstok.engines import choose_engine, name_reference
+from penstok.engines import EngineChoice, choose_engine, engine_needs, name_reference
+from penstok.engines.registry import ENGINES
 from penstok.errors import UsageError
 from penstok.tokenizers import (
     ByteLevel,
@@ -24,7 +25,7 @@ from penstok.tokenizers import (
     load_tokenizer,
 )
 from penstok.tokenizers.vocabulary import GPT2_PATTERN, format_ranks, parse_ranks
-from penstok.types import TokenizerRecord
+from penstok.types import MemoryNeeds, TokenizerRecord
 
 Edit = Callable[[dict[str, Any]], Any]
 
@@ -48,6 +49,23 @@ def record_of(tokenizer: Tokenizer) -> TokenizerRecord:
         tokenizer.eot_id,
         tokenizer.fingerprint,
         tokenizer.bos_id,
+    )
+
+
+def test_every_engine_has_a_row_with_a_class_of_its_name() -> None:
+    assert get_args(EngineChoice) == ("auto", *(engine.name for engine in ENGINES))
+    for engine in ENGINES:
+        assert engine.load_class().name == engine.name
+    with pytest.raises(UsageError, match="unknown engine `fast`; known: auto, kernel"):
+        choose_engine("fast", load_tokenizer("gpt2"))
+
+
+def test_memory_needs_add_up() -> None:
+    needs = engine_needs("kernel", load_tokenizer("gpt2"))
+    more = MemoryNeeds(parent_bytes=1, worker_bytes=2)
+    assert needs.parent_bytes == 0
+    assert needs + more == MemoryNeeds(
+        parent_bytes=1, worker_bytes=needs.worker_bytes + 2, block_bytes=needs.block_bytes
     )
 
 
@@ -131,14 +149,14 @@ def finds_in_text(text: str, **flags: bool) -> Edit:
 
 
 ADDED_FLAGS = {"lstrip": False, "rstrip": False, "single_word": False}
-# What ranks cannot stand for is left to the file's own library, and says why.
+# Models that are not equal to ranks are left to the file's own library, with the reason.
 LEFT: list[tuple[Edit, str]] = [
     (set_at("model", "end_of_word_suffix", to="</w>"), "`end_of_word_suffix`"),
     (set_at("model", "byte_fallback", to=True), "`byte_fallback`"),
-    (set_at("normalizer", to={"type": "NFKC"}), "a normalizer of its own"),
+    (set_at("normalizer", to={"type": "NFKC"}), "its normalizer is not NFC"),
     (set_at("pre_tokenizer", to=None), "its pre-tokenizer is None"),
-    (set_at("pre_tokenizer", "add_prefix_space", to=True), "adds a blank"),
-    (set_at("pre_tokenizer", "use_regex", to=False), "no pattern, or by two"),
+    (set_at("pre_tokenizer", "add_prefix_space", to=True), "adds a space"),
+    (set_at("pre_tokenizer", "use_regex", to=False), "no pattern, or two"),
     (
         set_at(
             "pre_tokenizer",
@@ -155,7 +173,7 @@ LEFT: list[tuple[Edit, str]] = [
                 ],
             },
         ),
-        "a pattern of its own",
+        "an unknown pattern",
     ),
     (finds_in_text("two words"), "it finds 'two words' in text"),
     (finds_in_text("caf\u00e9"), "it finds 'caf\u00e9' in text"),
@@ -163,27 +181,27 @@ LEFT: list[tuple[Edit, str]] = [
     (finds_in_text("word", normalized=True), "it finds 'word' in normalized text"),
     (finds_in_text("<|end"), "can be a part of a special token"),
     (finds_in_text("text|>x"), "can be a part of a special token"),
-    (set_at("model", "ignore_merges", to=True), "special tokens among them"),
+    (set_at("model", "ignore_merges", to=True), "including special tokens"),
     (set_at("model", "vocab", "\u65e5", to=9999), "not spelled in bytes"),
-    (set_at("model", "vocab", "qzqzqz", to=9999), "is made by no merges"),
+    (set_at("model", "vocab", "qzqzqz", to=9999), "no merges produce"),
     (swap_merges, "not in order of id"),
     (swap_ids, "not in order of id"),
     (share_an_id, "share the id|not in order of id"),
-    (lambda content: content["model"]["merges"].pop(), "do not make .* as its ids do"),
+    (lambda content: content["model"]["merges"].pop(), "do not produce .* as its ids require"),
 ]
 
 
 @pytest.mark.parametrize(("edit", "why"), LEFT, ids=[why for _, why in LEFT])
-def test_what_ranks_cannot_stand_for_is_left_to_the_library(
+def test_models_not_equal_to_ranks_are_left_to_the_library(
     edit: Edit, why: str, tmp_path: Path
 ) -> None:
     path = write_json(tmp_path, edited(edit))
     found = load_tokenizer(path)
     assert isinstance(found.model, LibraryModel)
     assert re.search(why, found.model.why)
-    engine, told = choose_engine("auto", found)
+    engine, why_not_faster = choose_engine("auto", found)
     assert engine == name_reference(found) == "tokenizers"
-    assert found.model.why in told
+    assert found.model.why in why_not_faster
     for other in ("kernel", "tiktoken", "fastokens", "sentencepiece"):
         with pytest.raises(UsageError, match=f"engine `{other}` cannot encode"):
             choose_engine(other, found)
@@ -192,8 +210,8 @@ def test_what_ranks_cannot_stand_for_is_left_to_the_library(
 
 REFUSED: list[tuple[Edit, str]] = [
     (set_at("model", "type", to="Unigram"), "`tokenizers` cannot read it"),
-    (set_at("model", "dropout", to=0.1), "other ids each time"),
-    (set_at("post_processor", to={"type": "TemplateProcessing"}), "no `tokenizer.json`"),
+    (set_at("model", "dropout", to=0.1), "its ids are random"),
+    (set_at("post_processor", to={"type": "TemplateProcessing"}), "not a `tokenizer.json`"),
     (
         set_at(
             "post_processor",
@@ -206,21 +224,21 @@ REFUSED: list[tuple[Edit, str]] = [
                 ],
             },
         ),
-        "its template puts '<a>', '<b>' around each text",
+        "its template adds '<a>', '<b>' to each text",
     ),
     (set_at("added_tokens", 0, "id", to=1 << 40), "has the id|cannot read it"),
     (set_at("added_tokens", 0, "id", to=5), "has the id 5; its library gives 0"),
-    (set_at("model", "vocab", "zz", to=-5), "ids that are not from 0"),
+    (set_at("model", "vocab", "zz", to=-5), "ids outside 0"),
     (set_at("post_processor", to={"type": "Odd"}), "its post-processor is `Odd`"),
-    (set_at("model", "vocab", "a", to=1.5), "ids that are not from 0"),
+    (set_at("model", "vocab", "a", to=1.5), "ids outside 0"),
     (set_at("model", "vocab", to={}), "cannot read it"),
     (merge_another_way, "cannot read it"),
-    (lambda content: content.pop("model"), "no `tokenizer.json`"),
+    (lambda content: content.pop("model"), "not a `tokenizer.json`"),
 ]
 
 
 @pytest.mark.parametrize(("edit", "why"), REFUSED, ids=[why for _, why in REFUSED])
-def test_what_cannot_be_used_is_refused(edit: Edit, why: str, tmp_path: Path) -> None:
+def test_unusable_tokenizer_json_is_refused(edit: Edit, why: str, tmp_path: Path) -> None:
     path = write_json(tmp_path, edited(edit))
     with pytest.raises(UsageError, match=why) as raised:
         load_tokenizer(path)
@@ -228,13 +246,13 @@ def test_what_cannot_be_used_is_refused(edit: Edit, why: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", "[" * 100_000, '{"model": 3}', '"\ud800"'])
-def test_what_is_no_tokenizer_is_refused(text: str, tmp_path: Path) -> None:
+def test_other_json_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_bytes(text.encode(errors="surrogatepass"))
-    with pytest.raises(UsageError, match=r"no `tokenizer\.json`"):
+    with pytest.raises(UsageError, match=r"not a `tokenizer\.json`"):
         load_tokenizer(str(tmp_path))
 
 
-def test_a_normal_form_and_simple_added_tokens_go_with_ranks(tmp_path: Path) -> None:
+def test_nfc_and_simple_added_tokens_are_supported_with_ranks(tmp_path: Path) -> None:
     content = edited(finds_in_text("<tool>"))
     content["normalizer"] = {"type": "Sequence", "normalizers": [{"type": "NFC"}]}
     found = load_tokenizer(write_json(tmp_path, content))
@@ -278,18 +296,18 @@ NAMED = {"X": {"id": "X", "ids": [0], "tokens": ["<s>"]}}
             {"eos_token": {"content": "<e>"}, "bos_token": "<s>", "add_bos_token": True},
             ("<e>", "<s>"),
         ),
-        # An instruction model's end of turn ends no text.
+        # The end of a turn in a chat model does not end a text.
         (
             ["<|end_of_text|>", "<|eot_id|>"],
             None,
             {"eos_token": "<|eot_id|>"},
             ("<|end_of_text|>", None),
         ),
-        # One token for both stands once.
+        # One token for both is written once.
         (["<|endoftext|>"], template("<|endoftext|>", "A"), None, ("<|endoftext|>", None)),
     ],
 )  # fmt: skip
-def test_what_parts_documents_is_what_the_tokenizer_says(
+def test_ids_between_documents_are_those_the_tokenizer_names(
     special: list[str],
     processor: dict[str, Any] | None,
     config: dict[str, Any] | None,
@@ -310,14 +328,14 @@ def test_what_parts_documents_is_what_the_tokenizer_says(
     assert (without.fingerprint == found.fingerprint) == (bos is None)
 
 
-def test_begin_of_text_is_asked_for_by_text_or_id(tmp_path: Path) -> None:
+def test_begin_of_text_is_given_by_text_or_id(tmp_path: Path) -> None:
     path = write_json(tmp_path, train(400, "<s>", "</s>").to_str())
     assert load_tokenizer(path, bos="<s>") == load_tokenizer(path, bos="0")
     assert load_tokenizer(path, bos="0").bos_id == 0
     for asked, why in (
         ("<x>", r"no special token `<x>`; its special tokens are `<s>` \(0\), `</s>` \(1\)"),
-        ("</s>", "ends documents already"),
-        ("5", "cannot stand between documents: .* which text has"),
+        ("</s>", "already ends documents"),
+        ("5", "cannot separate documents: .* which occurs in text"),
         ("1" * 5000, "no special token"),
     ):
         with pytest.raises(UsageError, match=why) as raised:
@@ -332,16 +350,16 @@ def with_line(line: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (b"", "byte 0 is no token"),
-        (with_line(b"AAA= 300\n")[7:], "byte 0 is no token"),
-        (with_line(b"no-base64! 300\n"), "line 257 is no token"),
-        (with_line(b"YWI= many\n"), "line 257 is no token"),
-        (with_line(b"YQ== 300\n"), "line 257 has a token that an earlier line has"),
+        (b"", "byte 0 is not a token"),
+        (with_line(b"AAA= 300\n")[7:], "byte 0 is not a token"),
+        (with_line(b"no-base64! 300\n"), "line 257 is not a base64 token"),
+        (with_line(b"YWI= many\n"), "line 257 is not a base64 token"),
+        (with_line(b"YQ== 300\n"), "line 257 repeats a token"),
         (with_line(b"YWI= 97\n"), "share the id 97"),
-        (with_line(b"YWI= 2097152\n"), "0 to 2097151 can be"),
+        (with_line(b"YWI= 2097152\n"), "must be from 0 to 2097151"),
     ],
 )
-def test_ranks_that_cannot_be_are_refused(content: bytes, why: str, tmp_path: Path) -> None:
+def test_invalid_ranks_are_refused(content: bytes, why: str, tmp_path: Path) -> None:
     path = tmp_path / "ranks.tiktoken"
     path.write_bytes(content)
     with pytest.raises(UsageError, match=why):
@@ -353,16 +371,16 @@ def test_ranks_are_written_as_they_are_read() -> None:
     assert format_ranks(parse_ranks(content)) == content
 
 
-def test_a_file_of_ranks_says_neither_pattern_nor_end_of_text(tmp_path: Path) -> None:
+def test_a_file_of_ranks_needs_a_pattern_and_end_of_text(tmp_path: Path) -> None:
     path = tmp_path / "ranks.tiktoken"
     path.write_bytes(with_line(b""))
     for given, why in (
-        ({"eot_token": "256"}, "does not say by which pattern"),
-        ({"pattern": "gpt2"}, "does not say which token ends a text; it has no special ones"),
+        ({"eot_token": "256"}, "does not contain the pattern"),
+        ({"pattern": "gpt2"}, "does not say which token ends a text; it has no special tokens"),
         ({"pattern": "gpt9", "eot_token": "256"}, "unknown pattern `gpt9`; known: gpt2"),
         (
             {"pattern": "gpt2", "eot_token": "97"},
-            "97 cannot stand between documents: .*b'a', which text has",
+            "97 cannot separate documents: .*b'a', which occurs in text",
         ),
         ({"pattern": "gpt2", "eot_token": "2097152"}, "above 2097151"),
         ({"pattern": "gpt2", "eot_token": "<s>"}, "no special token `<s>`"),
@@ -373,7 +391,7 @@ def test_a_file_of_ranks_says_neither_pattern_nor_end_of_text(tmp_path: Path) ->
     assert (found.eot_text, found.eot_id, found.vocab_size) == (EOT_TEXT, 300, 301)
 
 
-def test_end_of_text_is_found_or_asked_for_by_text_or_id(tmp_path: Path) -> None:
+def test_end_of_text_is_found_or_given_by_text_or_id(tmp_path: Path) -> None:
     path = write_json(tmp_path, train(400, "<a>", "<b>").to_str())
     with pytest.raises(UsageError, match=r"its special tokens are `<a>` \(0\), `<b>` \(1\)"):
         load_tokenizer(path)
@@ -385,7 +403,7 @@ def test_end_of_text_is_found_or_asked_for_by_text_or_id(tmp_path: Path) -> None
     assert load_tokenizer(path, eot_token="0").fingerprint != by_text.fingerprint
 
 
-def test_a_file_that_names_its_pattern_is_asked_for_no_other(tmp_path: Path) -> None:
+def test_the_pattern_of_a_file_may_be_repeated(tmp_path: Path) -> None:
     path = write_json(tmp_path, small_json())
     assert load_tokenizer(path, pattern="gpt2") == load_tokenizer(path)
 
@@ -400,11 +418,11 @@ def test_a_file_that_names_its_pattern_is_asked_for_no_other(tmp_path: Path) -> 
         ("llama.model", "`sentencepiece` cannot read it"),
         ("llama.bin", "cannot be read from a `.bin` file"),
         ("empty.model", "it is empty"),
-        ("zero.json", "this is no file, or one of more than"),
-        ("pipe.json", "this is no file, or one of more than"),
+        ("zero.json", "not a regular file, or larger than"),
+        ("pipe.json", "not a regular file, or larger than"),
     ],
 )
-def test_what_is_no_tokenizer_file_is_told(
+def test_other_files_are_refused_with_the_reason(
     name: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -418,9 +436,7 @@ def test_what_is_no_tokenizer_file_is_told(
         load_tokenizer(name)
 
 
-def test_a_name_of_the_package_wins_over_a_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_known_name_wins_over_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "gpt2").mkdir()
     write_json(tmp_path / "gpt2", small_json())
@@ -428,7 +444,7 @@ def test_a_name_of_the_package_wins_over_a_file(
     assert load_tokenizer("./gpt2").vocab_size == 400
 
 
-def test_a_recorded_tokenizer_must_be_what_it_was(tmp_path: Path) -> None:
+def test_a_recorded_tokenizer_must_be_unchanged(tmp_path: Path) -> None:
     ranks = tmp_path / "ranks.tiktoken"
     ranks.write_bytes(with_line(b"YWI= 300\n"))
     made = load_tokenizer(str(ranks), eot_token="500", pattern="gpt2")
@@ -463,15 +479,17 @@ def test_ids_of_a_model_that_lists_its_tokens_are_all_counted(tmp_path: Path) ->
     assert found.vocab_size == 80_001
 
 
-def test_a_token_that_text_gets_cannot_end_documents(tmp_path: Path) -> None:
+def test_a_token_that_text_can_get_cannot_end_documents(tmp_path: Path) -> None:
     path = write_json(tmp_path, unigram(100))
-    with pytest.raises(UsageError, match=r"1 cannot stand between .* holds `</s>` gets it too"):
+    with pytest.raises(
+        UsageError, match=r"1 cannot separate documents: .* contains `</s>` gets it too"
+    ):
         load_tokenizer(path)
 
 
-def test_a_config_that_is_none_is_named(tmp_path: Path) -> None:
+def test_an_invalid_config_is_named(tmp_path: Path) -> None:
     write_json(tmp_path, small_json())
     for text in ("{bad", "[]"):
         (tmp_path / "tokenizer_config.json").write_text(text)
-        with pytest.raises(UsageError, match=r"`tokenizer_config\.json` beside it is no JSON"):
+        with pytest.raises(UsageError, match=r"`tokenizer_config\.json` beside it is not"):
             load_tokenizer(str(tmp_path))

@@ -1,4 +1,4 @@
-"""The sample is spread evenly, and what is handed to the library is short."""
+"""The sample is spread evenly, and the texts for the library are short."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 
 from penstok.jobs.plan import make_plan
 from penstok.jobs.settings import JobSettings
-from penstok.output.store.local import write_file
-from penstok.training.sampling import Sample
+from penstok.output.store.folder import write_file
+from penstok.training.sample import Sample
 from penstok.training.trainer import _divide
 
 

@@ -1,45 +1,43 @@
-"""`penstok info`: what a finished output is."""
+"""`penstok info`: what a finished output is.
+
+It reads the manifest and the first and last tokens of each split, through `data`, and checks
+nothing: that is `verify`.
+"""
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from penstok.cli._report import errors_reported, escape
+from penstok.cli.flags import OUT, switch
+from penstok.cli.messages import ErrorReporter, escape, plural, print_data
 
 if TYPE_CHECKING:
     from penstok.data.dataset import Dataset
     from penstok.types import Split
 
-__all__ = ["info"]
+__all__ = ["EXAMPLES", "FLAGS", "run"]
 
+EXAMPLES = ("penstok info tokens/", "penstok info s3://bucket/run --json")
+FLAGS = (
+    OUT,
+    switch("--json", "as_json", group="Output", text="Print the manifest as JSON.", is_eager=True),
+)
 _SHOWN_TOKENS = 12
 
 
-def info(
-    output: Annotated[
-        str,
-        typer.Argument(metavar="OUT", help="A finished output: a folder, or s3://BUCKET/NAME."),
-    ],
-    as_json: Annotated[bool, typer.Option("--json", help="Print the manifest as JSON.")] = False,
-) -> None:
-    """Show counts, sizes and the first and last tokens of an output.
-
-    Examples:  penstok info tokens/   ·   penstok info tokens/ --json   ·   penstok info
-    s3://bucket/run
-    """
-    with errors_reported(as_json=as_json, reads_only=True):
+def run(*, output: str, as_json: bool) -> int:
+    """Print what an output is."""
+    with ErrorReporter(as_json=as_json, reads_only=True):
         from penstok.data.dataset import open_dataset
 
         dataset = open_dataset(output)
         if as_json:
-            content = asdict(dataset.manifest)
-            typer.echo(json.dumps({"type": "summary", **content}))
+            print_data(json.dumps({"type": "summary", **asdict(dataset.manifest)}))
         else:
-            typer.echo("\n".join(_lines(dataset)))
+            print_data("\n".join(_lines(dataset)))
+        return 0
 
 
 def _lines(dataset: Dataset) -> list[str]:
@@ -49,8 +47,9 @@ def _lines(dataset: Dataset) -> list[str]:
     manifest = dataset.manifest
     counts, tokenizer = manifest.counts, manifest.tokenizer
     lines = [
-        f"{dataset.folder}/: {counts['tokens']:,} tokens of {counts['documents']:,} documents "
-        f"from {len(manifest.inputs):,} inputs ({format_bytes(counts['input_bytes'])})",
+        f"{dataset.folder}/: {plural(counts['tokens'], 'token')} in "
+        f"{plural(counts['documents'], 'document')} from {plural(len(manifest.inputs), 'input')} "
+        f"({format_bytes(counts['input_bytes'])})",
         f"  tokenizer  {tokenizer.name}, {tokenizer.vocab_size:,} ids, "
         + ("" if tokenizer.bos_id is None else f"begin-of-text {tokenizer.bos_id}, ")
         + f"end-of-text {tokenizer.eot_id}, {manifest.dtype}",
@@ -61,8 +60,8 @@ def _lines(dataset: Dataset) -> list[str]:
         record = manifest.splits[split]
         size = format_bytes(sum(file.bytes for file in record.files))
         lines.append(
-            f"  {split:5}  {record.tokens:,} tokens, {record.documents:,} documents, {size} in "
-            f"{len(record.files)} file{'' if len(record.files) == 1 else 's'}"
+            f"  {split:5}  {plural(record.tokens, 'token')}, "
+            f"{plural(record.documents, 'document')}, {size} in {plural(len(record.files), 'file')}"
         )
         if record.tokens:
             lines += [

@@ -1,17 +1,17 @@
-"""`penstok plan`: what `penstok tokenize` would do, with the same flags."""
+"""`penstok plan`: what `penstok tokenize` would do with the same flags.
+
+It writes nothing. `jobs` reads the inputs and encodes a sample; this module words what it found.
+"""
 
 from __future__ import annotations
 
-import inspect
 import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-import typer
-
-from penstok.cli._report import escape
-from penstok.cli._summary import describe_rule
-from penstok.cli.tokenize import tokenize
+from penstok.cli.job_flags import JOB_FLAGS, make_job_settings
+from penstok.cli.job_summary import document_rule
+from penstok.cli.messages import ErrorReporter, one_line, plural, print_data
 from penstok.quantities import format_bytes, format_count, format_seconds
 
 if TYPE_CHECKING:
@@ -19,25 +19,22 @@ if TYPE_CHECKING:
     from penstok.jobs.preview import Preview, ShownDocument
     from penstok.jobs.settings import JobSettings
 
-__all__ = ["plan", "print_plan"]
+__all__ = ["EXAMPLES", "FLAGS", "print_plan", "run"]
 
+EXAMPLES = (
+    "penstok plan corpus/",
+    "penstok plan 'web/*.parquet' --text-key content --val-fraction 0.01",
+)
+FLAGS = JOB_FLAGS
 _MAX_LISTED = 5
 _SHOWN_CHARACTERS = 60
 
 
-def plan(**options: Any) -> None:
-    """Say what tokenize would do: inputs, first documents and ids, an estimate from a sample.
-
-    Examples:  penstok plan corpus/   ·   penstok plan 'web/*.parquet' --text-key content
-    """
-    tokenize(**options, dry_run=True)
-
-
-# The flags of `tokenize`, less the one that makes it this command.
-_signature = inspect.signature(tokenize, eval_str=True)
-_kept = [each for name, each in _signature.parameters.items() if name != "dry_run"]
-plan.__signature__ = _signature.replace(parameters=_kept)  # type: ignore[attr-defined]
-plan.__annotations__ = {each.name: each.annotation for each in _kept}
+def run(*, as_json: bool, quiet: bool, verbose: bool, no_progress: bool, **job: Any) -> int:
+    """Print the plan; `quiet` and `no_progress` are those of `tokenize`, and change nothing."""
+    with ErrorReporter(as_json=as_json, verbose=verbose, reads_only=True):
+        print_plan(make_job_settings(job), as_json=as_json)
+        return 0
 
 
 def print_plan(settings: JobSettings, *, as_json: bool) -> None:
@@ -45,7 +42,7 @@ def print_plan(settings: JobSettings, *, as_json: bool) -> None:
     from penstok.jobs.preview import make_preview
 
     preview = make_preview(settings)
-    typer.echo(json.dumps(_as_json(preview)) if as_json else "\n".join(_lines(preview)))
+    print_data(json.dumps(_as_json(preview)) if as_json else "\n".join(_lines(preview)))
 
 
 def _as_json(preview: Preview) -> dict[str, Any]:
@@ -81,32 +78,33 @@ def _as_json(preview: Preview) -> dict[str, Any]:
 def _lines(preview: Preview) -> list[str]:
     job, settings = preview.job, preview.job.settings
     paths = [source.path for source in job.plan.sources]
-    names = ", ".join(map(_one_line, paths[:_MAX_LISTED]))
+    names = ", ".join(map(one_line, paths[:_MAX_LISTED]))
     formats = [kind.format for kind in preview.kinds]
     return [
-        f"inputs:     {len(paths)} file{'' if len(paths) == 1 else 's'}, "
-        f"{_size(job.plan.input_bytes)}: {_kinds(preview)}",
+        f"inputs:     {plural(len(paths), 'file')}, {_size(job.plan.input_bytes)}: "
+        f"{_kinds(preview)}",
         f"            {names}{', ...' if len(paths) > _MAX_LISTED else ''}",
-        f"documents:  {describe_rule(job.record.settings, formats)}",
+        f"documents:  {document_rule(job.record.settings, formats)}",
         *(
             line
             for number, shown in enumerate(preview.documents, 1)
             for line in _show(number, shown)
         ),
         *_estimate(preview),
-        f"tokenizer:  {job.tokenizer.name}, {job.tokenizer.vocab_size:,} ids, {_separators(job)}",
+        f"tokenizer:  {job.tokenizer.name}, {job.tokenizer.vocab_size:,} ids, "
+        f"{_special_tokens(job)}",
         f"output:     {settings.output}/, {job.record.dtype}, "
-        f"val fraction {settings.val_fraction}{_room(preview)}",
-        f"memory:     {format_bytes(settings.memory_bytes)} for all, "
+        f"val fraction {settings.val_fraction}{_free_disk(preview)}",
+        f"memory:     {format_bytes(settings.memory_bytes)} in total, "
         f"{format_bytes(job.share.limit_bytes)} for each of {job.num_workers} x {job.engine}",
-        *(f"skipped:    {_one_line(path)}: {why}" for path, why in job.plan.skipped.items()),
+        *(f"skipped:    {one_line(path)}: {why}" for path, why in job.plan.skipped.items()),
         *(f"warning:    {warning}" for warning in preview.warnings),
         *(f"hint:       {hint}" for hint in job.hints),
     ]
 
 
-def _room(preview: Preview) -> str:
-    """Say how much room there is, and how many shards there will be where tasks make them."""
+def _free_disk(preview: Preview) -> str:
+    """Say how much disk is free and, if the job is divided into tasks, how many there are."""
     free = "" if preview.free_bytes is None else f"; {format_bytes(preview.free_bytes)} free"
     task_bytes = preview.job.record.settings.get("task_bytes")
     if task_bytes is None:
@@ -114,26 +112,26 @@ def _room(preview: Preview) -> str:
     from penstok.jobs.tasks import divide_tasks
 
     num_tasks = len(divide_tasks(preview.job.plan, task_bytes))
-    return f"{free}; {num_tasks:,} tasks of at most {format_bytes(task_bytes)}, a shard of each"
+    return f"{free}; {num_tasks:,} tasks of at most {format_bytes(task_bytes)}, one shard per task"
 
 
-def _separators(job: Job) -> str:
-    """Say what stands between documents."""
+def _special_tokens(job: Job) -> str:
+    """Say which tokens begin and end a document."""
     tokenizer, eot = job.tokenizer, job.settings.eot
     names = {token_id: text for text, token_id in tokenizer.special.items()}
-    name = _one_line(tokenizer.eot_text)
-    end = f"end-of-text {name} ({tokenizer.eot_id}) {eot}" if eot != "none" else "no end-of-text"
+    name = one_line(tokenizer.eot_text)
+    end = f"end-of-text {name} ({tokenizer.eot_id}) {eot}ed" if eot != "none" else "no end-of-text"
     if tokenizer.bos_id is None:
         return end
-    begin = _one_line(names.get(tokenizer.bos_id, ""))
+    begin = one_line(names.get(tokenizer.bos_id, ""))
     return f"begin-of-text {begin} ({tokenizer.bos_id}), {end}"
 
 
 def _kinds(preview: Preview) -> str:
-    return ", ".join(
+    return "; ".join(
         f"{kind.num_inputs} {kind.format}"
-        + (f" in {kind.compression}" if kind.compression else "")
-        + (f" ({_size(kind.num_bytes)})" if len(preview.kinds) > 1 else "")
+        + (f" ({kind.compression})" if kind.compression else "")
+        + (f", {_size(kind.num_bytes)}" if len(preview.kinds) > 1 else "")
         for kind in preview.kinds
     )
 
@@ -143,40 +141,35 @@ def _size(num_bytes: int) -> str:
 
 
 def _show(number: int, document: ShownDocument) -> list[str]:
-    """Show a document's ends, as text and as ids with the text of each."""
-    spell = [
-        "  ".join(f"{one} {_quoted(text)}" for one, text in ids)
-        for ids in (document.first_ids, document.last_ids)
+    """Show the start and the end of a document, as text and as ids with their text."""
+    ids = [
+        "  ".join(f"{one} {_quoted(text)}" for one, text in some)
+        for some in (document.first_ids, document.last_ids)
     ]
     head, tail = document.head[:_SHOWN_CHARACTERS], document.tail[-_SHOWN_CHARACTERS:]
     is_short = document.num_tokens <= len(document.first_ids)
     return [
         f"  {number}. {document.num_bytes:,} bytes, {document.num_tokens:,} tokens",
         f"     {_quoted(head)}" + ("" if is_short else f" ... {_quoted(tail)}"),
-        f"     {spell[0]}" + ("" if is_short else f"  ...  {spell[1]}"),
+        f"     {ids[0]}" + ("" if is_short else f"  ...  {ids[1]}"),
     ]
 
 
 def _estimate(preview: Preview) -> list[str]:
     job, sample, estimate = preview.job, preview.sample, preview.estimate
-    seen = (
-        f"{format_bytes(sample.counts.input_bytes)} of text were encoded at "
-        f"{format_count(sample.ids_per_second)} ids a second"
+    rate = (
+        f"a sample of {format_bytes(sample.counts.input_bytes)} was encoded at "
+        f"{format_count(sample.ids_per_second)} tokens/s"
     )
     if estimate is None:
-        return [f"estimate:   none: the size of the input is not known; {seen}"]
+        return [f"estimate:   none, since the size of the input is unknown; {rate}"]
     return [
         f"estimate:   about {format_count(estimate.documents)} documents, "
         f"{format_count(estimate.tokens)} tokens, {format_bytes(estimate.output_bytes)} of output",
-        f"            in {format_seconds(estimate.seconds)} with {job.num_workers} x {job.engine}: "
-        f"{seen}",
+        f"            in {format_seconds(estimate.seconds)} with {job.num_workers} x {job.engine}; "
+        f"{rate}",
     ]
 
 
 def _quoted(text: str) -> str:
-    return "'" + _one_line(text) + "'"
-
-
-def _one_line(text: str) -> str:
-    """Write text in one line, whatever it holds."""
-    return escape(text).replace("\n", "\\n")
+    return "'" + one_line(text) + "'"

@@ -1,31 +1,55 @@
-"""`penstok show`: tokens as text."""
+"""`penstok show`: tokens of an output as text.
+
+It reads only the tokens it prints, through `data`; `info` shows an output as a whole.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+from functools import partial
+from typing import TYPE_CHECKING
 
-import typer
+from penstok.cli.flags import OUT, flag, switch
+from penstok.cli.messages import ErrorReporter, escape, print_data
+from penstok.quantities import parse_integer
 
-from penstok.cli._report import errors_reported, escape
+if TYPE_CHECKING:
+    from penstok.types import Split
 
-__all__ = ["show"]
+__all__ = ["EXAMPLES", "FLAGS", "run"]
+
+EXAMPLES = ("penstok show tokens/", "penstok show tokens/ --split val --at 1000 --tokens 50")
+FLAGS = (
+    OUT,
+    flag(
+        "--split",
+        group="Input",
+        metavar="SPLIT",
+        default="train",
+        text="Split to read: train or val.",
+    ),
+    flag(
+        "--at",
+        group="Input",
+        metavar="NUMBER",
+        default=0,
+        parse=partial(parse_integer, least=0),
+        text="First token to print, counted from 0.",
+    ),
+    flag(
+        "--tokens",
+        group="Input",
+        metavar="COUNT",
+        default=200,
+        parse=partial(parse_integer, least=1),
+        text="How many tokens to print.",
+    ),
+    switch("--ids", group="Output", text="Print ids instead of text."),
+)
 
 
-def show(
-    output: Annotated[
-        str,
-        typer.Argument(metavar="OUT", help="A finished output: a folder, or s3://BUCKET/NAME."),
-    ],
-    split: Annotated[str, typer.Option("--split", help="train or val.")] = "train",
-    at: Annotated[int, typer.Option("--at", min=0, help="The first token shown.")] = 0,
-    tokens: Annotated[int, typer.Option("--tokens", min=1, help="How many.")] = 200,
-    ids: Annotated[bool, typer.Option("--ids", help="Show the ids instead of text.")] = False,
-) -> None:
-    """Show a stretch of tokens as text; control characters are spelled out.
-
-    Examples:  penstok show tokens/   ·   penstok show tokens/ --split val --at 0 --tokens 200
-    """
-    with errors_reported(reads_only=True):
+def run(*, output: str, split: Split, at: int, tokens: int, ids: bool) -> int:
+    """Print tokens."""
+    with ErrorReporter(reads_only=True):
         from penstok.data.dataset import open_dataset
         from penstok.errors import UsageError
         from penstok.tokenizers import load_recorded_tokenizer
@@ -38,17 +62,17 @@ def show(
                 next_step="pass `--split train`",
             )
         dataset = open_dataset(output)
-        chosen = split
-        total = dataset.manifest.splits[chosen].tokens
+        total = dataset.manifest.splits[split].tokens
         if at >= total:
             raise UsageError(
-                f"the {split} split has {total} tokens",
+                f"the {split} split has only {total:,} tokens",
                 where=f"--at {at}",
                 next_step=f"pass `--at` from 0 to {max(total - 1, 0)}, or another `--split`",
             )
-        found = dataset.read(chosen, at, tokens).tolist()
+        found = dataset.read(split, at, tokens).tolist()
         if ids:
-            typer.echo(" ".join(map(str, found)))
-            return
-        text = load_recorded_tokenizer(dataset.manifest.tokenizer).decode_bytes(found)
-        typer.echo(escape(text.decode(errors="replace")))
+            print_data(" ".join(map(str, found)))
+        else:
+            text = load_recorded_tokenizer(dataset.manifest.tokenizer).decode_bytes(found)
+            print_data(escape(text.decode(errors="replace")))
+        return 0

@@ -1,94 +1,109 @@
-"""`penstok verify`: is an output what its job made?"""
+"""`penstok verify`: is an output what its job wrote?
+
+It checks and repairs nothing itself: `verification` does, and this module words its report.
+"""
 
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from penstok.cli._report import errors_reported, escape, say
-from penstok.cli.tokenize import choose_progress
+from penstok.cli.flags import JSON, NO_PROGRESS, OUT, QUIET, VERBOSE, flag, switch
+from penstok.cli.messages import ErrorReporter, escape, plural, print_data, say
+from penstok.quantities import format_bytes, parse_bytes, parse_integer
 
 if TYPE_CHECKING:
     from penstok.verification.findings import Finding, Report
 
-__all__ = ["verify"]
+__all__ = ["EXAMPLES", "FLAGS", "run"]
 
+EXAMPLES = (
+    "penstok verify tokens/",
+    "penstok verify tokens/ --full --source",
+    "penstok verify tokens/ --repair",
+)
+FLAGS = (
+    OUT,
+    switch(
+        "--full",
+        group="Check",
+        text="Read every token, not a sample; with --source, re-encode every document.",
+    ),
+    switch(
+        "--source",
+        group="Check",
+        text="Re-encode documents of the inputs with the reference tokenizer, and compare.",
+    ),
+    switch(
+        "--repair",
+        group="Check",
+        text="Re-encode damaged units from the inputs; only for an output in a folder.",
+    ),
+    flag(
+        "--seed",
+        group="Check",
+        metavar="NUMBER",
+        parse=partial(parse_integer, least=0),
+        text="Seed of the sample, to repeat an earlier check (default: random).",
+    ),
+    flag(
+        "-j",
+        "--workers",
+        group="Run",
+        metavar="COUNT",
+        parse=parse_integer,
+        text="Worker count (default: all cores).",
+    ),
+    flag(
+        "--memory",
+        "memory_bytes",
+        group="Run",
+        metavar="SIZE",
+        default="1GiB",
+        parse=parse_bytes,
+        text="Memory limit for --source and --repair.",
+    ),
+    JSON,
+    QUIET,
+    VERBOSE,
+    NO_PROGRESS,
+)
 _EXIT_DAMAGED = 6
 _MAX_LISTED = 20
 
 
-def verify(
-    output: Annotated[
-        str,
-        typer.Argument(metavar="OUT", help="A finished output: a folder, or s3://BUCKET/NAME."),
-    ],
-    full: Annotated[
-        bool, typer.Option("--full", help="Read every token; with --source, prove every document.")
-    ] = False,
-    source: Annotated[
-        bool,
-        typer.Option("--source", help="Read the inputs too, and compare with the reference."),
-    ] = False,
-    repair: Annotated[
-        bool,
-        typer.Option(
-            "--repair", help="Make what is damaged anew from the inputs; in folders only."
-        ),
-    ] = False,
-    workers: Annotated[
-        int | None, typer.Option("-j", "--workers", help="Threads, and processes; default: cores.")
-    ] = None,
-    memory: Annotated[
-        str, typer.Option("--memory", help="For the processes of --source and --repair.")
-    ] = "1GiB",
-    seed: Annotated[
-        int | None, typer.Option("--seed", min=0, help="Look at the sample of an earlier run.")
-    ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Write JSON lines to standard output.")
-    ] = False,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Only errors.")] = False,
-    verbose: Annotated[
-        bool, typer.Option("-v", "--verbose", help="Tracebacks with errors.")
-    ] = False,
-    no_progress: Annotated[bool, typer.Option("--no-progress", help="No progress line.")] = False,
-) -> None:
-    """Check that an output is whole: in seconds, or every token, or against its inputs.
-
-    Examples:  penstok verify tokens/   ·   penstok verify tokens/ --full   ·   penstok verify
-    tokens/ --source   ·   penstok verify tokens/ --repair   ·   penstok verify s3://bucket/run
-    """
-    with errors_reported(as_json=as_json, verbose=verbose, reads_only=not repair):
-        from penstok.quantities import parse_bytes
+def run(
+    *,
+    output: str,
+    repair: bool,
+    as_json: bool,
+    quiet: bool,
+    verbose: bool,
+    no_progress: bool,
+    **check: Any,
+) -> int:
+    """Verify; what is in `check` are the settings of the check."""
+    with ErrorReporter(as_json=as_json, verbose=verbose, reads_only=not repair):
+        from penstok.cli.progress import choose_progress
         from penstok.storage.object_paths import output_path
         from penstok.verification import VerifySettings, verify_output
         from penstok.verification.restore import repair_output
 
-        settings = VerifySettings(
-            output=output_path(output),
-            full=full,
-            source=source,
-            workers=workers,
-            memory_bytes=parse_bytes(memory, "--memory"),
-            seed=seed,
-        )
+        settings = VerifySettings(output=output_path(output), **check)
         silent = no_progress or (quiet and not as_json)
-        progress = choose_progress(as_json, silent, "verifying")
+        progress = choose_progress(as_json=as_json, silent=silent, title="verifying")
         report = (repair_output if repair else verify_output)(settings, progress)
-    if as_json:
-        _print_json(report)
-    if not quiet or not report.is_whole:
-        say("\n".join(_lines(report, full=full, source=source)))
-    if not report.is_whole:
-        raise typer.Exit(_EXIT_DAMAGED)
+        if as_json:
+            print_data("\n".join(json.dumps(line) for line in _json_lines(report)))
+        if not quiet or not report.is_whole:
+            say("\n".join(_lines(report, full=settings.full, source=settings.source)))
+        return 0 if report.is_whole else _EXIT_DAMAGED
 
 
-def _print_json(report: Report) -> None:
-    lines: list[dict[str, Any]] = [
+def _json_lines(report: Report) -> list[dict[str, Any]]:
+    return [
         *({"type": "repaired", **asdict(finding)} for finding in report.mended),
         *({"type": "finding", **asdict(finding)} for finding in report.findings),
         {
@@ -113,8 +128,6 @@ def _print_json(report: Report) -> None:
             "exit_code": 0 if report.is_whole else _EXIT_DAMAGED,
         },
     ]
-    sys.stdout.write("".join(json.dumps(line) + "\n" for line in lines))
-    sys.stdout.flush()
 
 
 def _lines(report: Report, *, full: bool, source: bool) -> list[str]:
@@ -122,64 +135,62 @@ def _lines(report: Report, *, full: bool, source: bool) -> list[str]:
     lines = [f"  repaired: {_located(finding)}" for finding in report.mended[:_MAX_LISTED]]
     if report.repaired:
         names = ", ".join(report.repaired[:_MAX_LISTED])
-        lines.append(f"  made whole: {names} (units encoded again: {report.units_repaired})")
+        lines.append(
+            f"  repaired files: {names} ({plural(report.units_repaired, 'unit')} re-encoded)"
+        )
     if not report.is_whole:
         return [f"error: {folder} is damaged", *lines, *_damage(report, folder)]
     tokens, documents = sum(report.tokens.values()), sum(report.documents.values())
-    whole = f"{folder} is whole: {tokens:,} tokens of {documents:,} documents"
-    lines = [whole, *lines, f"  {_looked_at(report, full=full)}"]
+    whole = f"{folder} is whole: {plural(tokens, 'token')} in {plural(documents, 'document')}"
+    lines = [whole, *lines, f"  {_checked(report, full=full)}"]
     if source:
-        lines.append(f"  {_proved(report)}")
+        lines.append(f"  {_compared(report)}")
     lines += [f"  note: {note}" for note in report.notes]
     if not full:
-        lines.append(f"next: penstok verify {folder} --full reads every token")
+        lines.append(f"next: to check every token, run penstok verify {folder} --full")
     return lines
 
 
-def _looked_at(report: Report, *, full: bool) -> str:
-    from penstok.quantities import format_bytes
-
+def _checked(report: Report, *, full: bool) -> str:
     size = format_bytes(report.bytes_read)
     if full:
-        return f"every token was read ({size}): checksums, ids, end-of-text ids"
+        return f"checked checksums, ids and end-of-text ids of every token ({size})"
     return (
-        f"records and sizes fit; {report.units_read:,} of {report.num_units:,} units were read "
-        f"({size}); `--seed {report.seed}` chooses the same again"
+        f"checked all records and sizes, and {report.units_read:,} of "
+        f"{plural(report.num_units, 'unit')} ({size}); `--seed {report.seed}` repeats this sample"
     )
 
 
-def _proved(report: Report) -> str:
-    from penstok.quantities import format_bytes
-
-    which = "all" if report.is_all_proved else "a sample"
+def _compared(report: Report) -> str:
+    which = "all" if report.is_all_proved else "a sample of"
     return (
-        f"{report.documents_proved:,} documents ({which}, {format_bytes(report.text_proved)} of "
-        "text) were encoded again with the reference: every id is in its place"
+        f"re-encoded {which} {plural(report.documents_proved, 'document')} "
+        f"({format_bytes(report.text_proved)}) with the reference tokenizer: all ids are the same"
     )
 
 
 def _damage(report: Report, folder: str) -> list[str]:
-    from penstok.storage.object_paths import ObjectPath, mending_step
+    from penstok.storage.object_paths import ObjectPath, repair_step
 
     lines = [f"  {_located(finding)}" for finding in report.findings[:_MAX_LISTED]]
     if report.num_findings > _MAX_LISTED:
         lines.append(f"  and {report.num_findings - _MAX_LISTED:,} more")
     lines += [f"  note: {note}" for note in report.notes]
     if report.is_repairable and isinstance(report.folder, ObjectPath):
-        return [*lines, f"  next:  {escape(mending_step(report.folder))}"]
+        return [*lines, f"  next:  {escape(repair_step(report.folder))}"]
     if report.is_repairable and not report.mended:
         return [*lines, f"  next:  penstok verify {folder} --repair"]
     again = f"penstok tokenize INPUT... -o {folder} --overwrite"
-    return [*lines, f"  next:  what cannot be repaired must be made anew: {again}"]
+    return [*lines, f"  next:  this cannot be repaired; tokenize again: {again}"]
 
 
 def _located(finding: Finding) -> str:
-    place = finding.file
+    where = finding.file
     if finding.start is not None:
-        place += f", byte {finding.start} to {finding.end}"
-    text = f"{place}: {finding.what}"
+        where += f", byte {finding.start} to {finding.end}"
+    text = f"{where}: {finding.what}"
     if finding.unit is not None:
-        text += f"\n    unit {finding.unit}, made from {finding.input}, "
+        text += f"\n    unit {finding.unit}, from {finding.input}, "
         if finding.input_in_rows:
             text += f"rows {finding.input_start} to {(finding.input_end or 0) - 1}"
         else:

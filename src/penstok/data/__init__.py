@@ -1,1 +1,4 @@
-"""Reading finished tokens back."""
+"""Reading the tokens of a finished job back.
+
+It writes and checks nothing. `dataset` opens an output; `remote_tokens` reads one in S3.
+"""

@@ -1,7 +1,8 @@
-"""Read the tokens of a finished job back, without copying them into memory.
+"""Read the tokens of a finished job back, without loading them into memory.
 
-Files are mapped, objects in S3 are read in ranges. It checks sizes, not contents (that is
-`verify`'s work), and writes nothing. Training scripts and the commands `info` and `show` use it.
+It checks the sizes of files, not their contents (`verification` does), and writes nothing. Files
+are memory-mapped, objects in S3 are read in ranges by `remote_tokens`; `api`, `info` and `show`
+use it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from penstok.data.remote_tokens import RemoteTokens
 from penstok.errors import DamageError, UsageError
 from penstok.output.manifest import Manifest
-from penstok.storage.object_paths import ObjectPath, mending_step, output_path
+from penstok.storage.object_paths import ObjectPath, output_path, repair_step
 
 if TYPE_CHECKING:
     import os
@@ -30,10 +31,10 @@ Tokens: TypeAlias = NDArray[np.unsignedinteger[Any]] | RemoteTokens
 
 
 class Dataset:
-    """The splits of a finished job as read-only arrays, of which only what is used is read.
+    """The splits of a finished job as read-only arrays; only what is used is read.
 
-    Of a folder they are memory maps; of an object store `RemoteTokens`, of which a slice is a
-    request.
+    The arrays of a folder are memory maps. Those of an object store are `RemoteTokens`, where each
+    slice is a request.
     """
 
     def __init__(self, folder: OutputPath, manifest: Manifest) -> None:
@@ -57,7 +58,7 @@ class Dataset:
         return [self._open(file) for file in self.manifest.splits[split].files]
 
     def read(self, split: Split, start: int, num_tokens: int) -> NDArray[np.unsignedinteger[Any]]:
-        """Copy tokens from `start` on, across shards; fewer where the split ends."""
+        """Copy tokens from `start` on, across shards; fewer at the end of the split."""
         pieces = []
         for file in self.manifest.splits[split].files:
             if start < file.tokens and num_tokens > 0:
@@ -71,7 +72,7 @@ class Dataset:
         files = self.manifest.splits[split].files
         if len(files) != 1:
             raise UsageError(
-                f"the {split} split has {len(files)} shards, which are no single array",
+                f"the {split} split has {len(files)} shards and cannot be opened as one array",
                 where=str(self.folder),
                 next_step=f'use `.shards("{split}")`, or `.read("{split}", start, num_tokens)`',
             )
@@ -80,19 +81,19 @@ class Dataset:
     def _open(self, file: FileRecord) -> Tokens:
         if isinstance(self.folder, ObjectPath):
             if file.path not in self._remote:
-                self._remote[file.path] = self._look(self.folder / file.path, file)
+                self._remote[file.path] = self._open_remote(self.folder / file.path, file)
             return self._remote[file.path]
         return self._map(self.folder / file.path, file)
 
-    def _look(self, path: ObjectPath, file: FileRecord) -> RemoteTokens:
-        """Ask for an object's size and version, once; what is read later is that version."""
+    def _open_remote(self, path: ObjectPath, file: FileRecord) -> RemoteTokens:
+        """Get an object's size and version, once; all later reads are of that version."""
         try:
-            facts = path.look()
+            info = path.get_info()
         except FileNotFoundError as error:
             raise _missing(path) from error
-        if facts.num_bytes != file.bytes:
-            raise _other_size(path, facts.num_bytes, file)
-        return RemoteTokens(path, self.dtype, facts)
+        if info.num_bytes != file.bytes:
+            raise _wrong_size(path, info.num_bytes, file)
+        return RemoteTokens(path, self.dtype, info)
 
     def _map(self, path: Path, file: FileRecord) -> NDArray[np.unsignedinteger[Any]]:
         try:
@@ -100,7 +101,7 @@ class Dataset:
         except OSError as error:
             raise _missing(path) from error
         if size != file.bytes:
-            raise _other_size(path, size, file)
+            raise _wrong_size(path, size, file)
         if file.tokens == 0:
             # An empty file cannot be mapped.
             empty = np.empty(0, self.dtype)
@@ -124,9 +125,9 @@ def _missing(path: OutputPath) -> DamageError:
     return _damage(f"`{path.name}` is missing", path)
 
 
-def _other_size(path: OutputPath, size: int | None, file: FileRecord) -> DamageError:
-    return _damage(f"`{path.name}` has {size} bytes where {file.bytes} belong", path)
+def _wrong_size(path: OutputPath, size: int | None, file: FileRecord) -> DamageError:
+    return _damage(f"`{path.name}` has {size} bytes instead of {file.bytes}", path)
 
 
 def _damage(what: str, path: OutputPath) -> DamageError:
-    return DamageError(what, where=str(path), next_step=mending_step(path.parent))
+    return DamageError(what, where=str(path), next_step=repair_step(path.parent))

@@ -1,7 +1,7 @@
-"""The tokens of one file in an object store, as an array that is read where it is asked for.
+"""The tokens of one object in an object store, as an array that reads only what is indexed.
 
-It holds no tokens and writes nothing: every index or slice is one ranged request. `dataset` gives
-it out where it would give a memory map of a file.
+It caches and writes nothing: every index or slice is one range request. `dataset` returns it where
+it would return a memory map of a file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike, NDArray
 
-    from penstok.storage import RemoteFacts
+    from penstok.storage import ObjectInfo
     from penstok.storage.object_paths import ObjectPath
 
 __all__ = ["RemoteTokens"]
@@ -26,32 +26,32 @@ _ITER_TOKENS = 1 << 19
 
 
 class RemoteTokens:
-    """Read-only tokens of an object, as it was when it was looked at.
+    """Read-only tokens of an object, in the version it had when it was opened.
 
-    Take slices: `tokens[start:end]` is an array in memory, by one request. A process that is forked
-    off or that unpickles it can read it too, and so can several threads.
+    Use slices: `tokens[start:end]` is an array in memory, read by one request. It can be used by
+    several threads, after a fork and after pickling.
 
     Attributes:
         path: The object.
-        dtype: Of one token.
+        dtype: The type of a token.
     """
 
     ndim = 1
 
-    def __init__(self, path: ObjectPath, dtype: np.dtype[Any], facts: RemoteFacts) -> None:
+    def __init__(self, path: ObjectPath, dtype: np.dtype[Any], info: ObjectInfo) -> None:
         self.path = path
         self.dtype = dtype
-        self._facts = facts
+        self._info = info
 
     def __len__(self) -> int:
-        return (self._facts.num_bytes or 0) // self.dtype.itemsize
+        return (self._info.num_bytes or 0) // self.dtype.itemsize
 
     def __repr__(self) -> str:
         return f"RemoteTokens({str(self.path)!r}, {len(self)} of {self.dtype})"
 
     @property
     def shape(self) -> tuple[int]:
-        """The number of tokens, as arrays tell it."""
+        """The number of tokens, as in numpy."""
         return (len(self),)
 
     @property
@@ -66,36 +66,36 @@ class RemoteTokens:
     def __getitem__(
         self, key: int | slice
     ) -> np.unsignedinteger[Any] | NDArray[np.unsignedinteger[Any]]:
-        """Read one token, or a slice; a step is applied to the range that it spans."""
+        """Read one token, or a slice; with a step, the whole range is read."""
         if isinstance(key, slice):
-            places = range(*key.indices(len(self)))
-            if not places:
+            wanted = range(*key.indices(len(self)))
+            if not wanted:
                 return np.empty(0, self.dtype)
-            first, last = min(places[0], places[-1]), max(places[0], places[-1])
-            return self._read(first, last + 1)[:: places.step]
-        place = range(len(self))[key]
-        token: np.unsignedinteger[Any] = self._read(place, place + 1)[0]
+            first, last = min(wanted[0], wanted[-1]), max(wanted[0], wanted[-1])
+            return self._read(first, last + 1)[:: wanted.step]
+        idx = range(len(self))[key]
+        token: np.unsignedinteger[Any] = self._read(idx, idx + 1)[0]
         return token
 
     def __iter__(self) -> Iterator[np.unsignedinteger[Any]]:
-        """Yield token by token, read in long pieces."""
+        """Yield token by token; each request reads many."""
         for start in range(0, len(self), _ITER_TOKENS):
             yield from self[start : start + _ITER_TOKENS]
 
     def __array__(
         self, dtype: DTypeLike | None = None, *, copy: bool | None = None
     ) -> NDArray[Any]:
-        """Read all of it into memory."""
+        """Read all tokens into memory."""
         if copy is False:
-            raise ValueError(f"{self.path} is not in memory: an array of it is a copy")
+            raise ValueError(f"`{self.path}` is not in memory, so an array of it is always a copy")
         return self[:].astype(dtype or self.dtype, copy=False)
 
     def tolist(self) -> list[int]:
-        """Read all of it into a list."""
+        """Read all tokens into a list."""
         return [int(token) for token in self[:].tolist()]
 
     def _read(self, start: int, end: int) -> NDArray[np.unsignedinteger[Any]]:
         tokens: NDArray[np.unsignedinteger[Any]] = np.empty(end - start, self.dtype)
-        with RemoteFile(self.path.url, self._facts) as file:
+        with RemoteFile(self.path.url, self._info) as file:
             file.fetch_into(tokens.view(np.uint8).data, start * self.dtype.itemsize)
         return tokens

@@ -1,29 +1,41 @@
-"""The engine interface: the pieces of a block in, flat ids with end-of-text ids in place out."""
+"""The engine interface: the documents of a block in, flat ids with end-of-text ids in place out.
+
+It encodes nothing and knows no engine by name. `registry` lists the engines; the worker calls them.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from penstok.errors import UsageError
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from penstok.types import Block
+    from penstok.tokenizers import Tokenizer
+    from penstok.types import Block, EotPlace
 
-__all__ = ["ENGINES", "Engine", "most_tokens"]
+__all__ = ["Engine", "EngineClass", "cannot_encode", "most_tokens"]
 
-# By the names that `--engine` takes; the last two are the libraries of tokenizer files.
-ENGINES = ("kernel", "fastokens", "tiktoken", "tokenizers", "sentencepiece")
-
-# What the kernel may write past the last id.
+# The kernel may overwrite this many ids after the last one.
 _SLACK_TOKENS = 128
 
 
 def most_tokens(block: Block) -> int:
-    """Return how many places the ids of a block can take: one a byte, and two a document."""
+    """Return how many ids an array for a block must hold: one per byte and two per document."""
     if not len(block.starts):
         return _SLACK_TOKENS
     return int(block.ends[-1] - block.starts[0]) + 2 * len(block.starts) + _SLACK_TOKENS
+
+
+def cannot_encode(name: str, tokenizer: Tokenizer, why: str) -> UsageError:
+    """Return the error for an engine that would not give the ids of a tokenizer."""
+    return UsageError(
+        f"engine `{name}` cannot encode with `{tokenizer.name}` exactly: {why}",
+        where="--engine",
+        next_step="pass `--engine auto`",
+    )
 
 
 class Engine(Protocol):
@@ -31,16 +43,38 @@ class Engine(Protocol):
 
     @property
     def name(self) -> str:
-        """What `--engine` calls it."""
+        """The name that `--engine` takes."""
         ...
 
     def encode(
-        self, block: Block, room: NDArray[np.unsignedinteger[Any]] | None = None
+        self, block: Block, out: NDArray[np.unsignedinteger[Any]] | None = None
     ) -> NDArray[np.unsignedinteger[Any]]:
-        """Return the ids of all pieces, with the end-of-text ids in place.
+        """Return the ids of all documents, with the end-of-text ids in place.
 
-        An engine that can writes them to the start of `room`, which holds `most_tokens(block)`, and
-        returns that part of it. Else the result is valid until the next call. Text that is not
-        valid UTF-8 raises `UnicodeDecodeError`; the worker repairs it and asks again.
+        An engine that can do so writes them to the start of `out`, which holds
+        `most_tokens(block)`, and returns that part of it. Otherwise the result is valid until the
+        next call. Text that is not valid UTF-8 raises `UnicodeDecodeError`; the worker repairs it
+        and encodes it again.
         """
+        ...
+
+
+class EngineClass(Protocol):
+    """What the registry needs of an engine's class."""
+
+    @property
+    def name(self) -> str:
+        """The name that `--engine` takes."""
+        ...
+
+    def __call__(self, tokenizer: Tokenizer, eot: EotPlace) -> Engine:
+        """Make the engine."""
+        ...
+
+    def find_obstacle(self, tokenizer: Tokenizer) -> UsageError | None:
+        """Return why the engine cannot give the ids of a tokenizer; None if it can."""
+        ...
+
+    def is_reference(self, tokenizer: Tokenizer) -> bool:
+        """Tell whether the ids of this engine are correct by definition."""
         ...

@@ -1,8 +1,8 @@
-"""The kernel engine: our own C++ encoder for byte-level vocabularies with a pattern it knows.
+"""The kernel engine: Penstok's own C++ encoder for byte-level vocabularies with a known pattern.
 
-It refuses tokenizers the kernel was not proved for and machines on which it disagrees with stored
-ids, by a `KernelUnavailableError` that lets `auto` take another engine. It never repairs text.
-The encoding itself is in `penstok/kernel/`; `docs/concepts/kernel.md` explains it.
+It refuses tokenizers for which the kernel is not proved and machines on which it does not give the
+stored ids, with a `KernelUnavailableError` that makes `auto` use another engine. The encoder itself
+is in `penstok/kernel/`; `docs/concepts/kernel.md` explains it.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from penstok.engines.base import most_tokens
+from penstok.engines.base import cannot_encode, most_tokens
 from penstok.errors import EngineError, UsageError
+from penstok.kernel import KernelUnavailableError, load_kernel
+from penstok.tokenizers import ByteLevel
 from penstok.tokenizers.vocabulary import CL100K_PATTERN, GPT2_PATTERN, QWEN2_PATTERN
 from penstok.types import Block
 
@@ -25,20 +27,15 @@ if TYPE_CHECKING:
     from penstok.tokenizers import Tokenizer
     from penstok.types import EotPlace
 
-__all__ = [
-    "ISA_VARIABLE",
-    "KernelEngine",
-    "KernelUnavailableError",
-    "available_isas",
-    "find_kernel_function",
-]
+__all__ = ["ISA_VARIABLE", "KernelEngine", "available_isas"]
 
 ISA_VARIABLE = "PENSTOK_KERNEL_ISA"
 DEFAULT_TABLE_BYTES = 16 << 20
 
-# The kernel's names of the patterns it was proved for, by their spelling. Of GPT-2's there are two
-# more, tiktoken's, that match alike. (tiktoken's newer one of cl100k does not: it takes all white
-# space at the end of a text at once. With the tokens of cl100k_base that gives the same ids.)
+# The kernel's names of the patterns for which it is proved. GPT-2's pattern has two more spellings,
+# from tiktoken, that match the same pieces. (tiktoken's newer pattern for cl100k does not: it takes
+# all white space at the end of a text as one piece. With the tokens of cl100k_base the ids are the
+# same.)
 KERNEL_PATTERNS = {
     GPT2_PATTERN: "gpt2",
     r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+": "gpt2",
@@ -48,29 +45,17 @@ KERNEL_PATTERNS = {
 }
 
 
-class KernelUnavailableError(UsageError):
-    """The kernel cannot be used here: not built, another tokenizer, or a machine that disagrees."""
-
-
 def available_isas() -> list[str]:
-    """Return the instruction sets the kernel can use on this machine, the fastest first."""
-    names: list[str] = _import_kernel().available_isas()
+    """Return the instruction sets that the kernel can use on this machine, the fastest first."""
+    names: list[str] = load_kernel().available_isas()
     return names
-
-
-def find_kernel_function(name: str) -> Any:
-    """Return a function of the kernel that other stages use; None where it is not built."""
-    try:
-        return getattr(_import_kernel(), name)
-    except KernelUnavailableError:
-        return None
 
 
 class KernelEngine:
     """Encodes with the kernel, on one core, in a fixed amount of memory (about 30 MB).
 
-    Without `room`, what `encode` returns is a view of a buffer that the next call overwrites. One
-    engine serves one thread at a time; there may be as many engines as one likes.
+    Without `out`, `encode` returns a view of a buffer that the next call overwrites. One engine
+    serves one thread at a time; there may be any number of engines.
     """
 
     name: ClassVar[str] = "kernel"
@@ -88,9 +73,9 @@ class KernelEngine:
         Args:
             tokenizer: Must be byte-level, with one of `KERNEL_PATTERNS`.
             eot: Where end-of-text ids go.
-            isa: `avx512`, `avx2`, `neon` or `portable`; by default what `PENSTOK_KERNEL_ISA` says,
-                else the fastest the machine has.
-            table_bytes: Size of the piece table. More than 16 MiB stops helping.
+            isa: `avx512`, `avx2`, `neon` or `portable`; default: `PENSTOK_KERNEL_ISA`, otherwise
+                the fastest of this machine.
+            table_bytes: Size of the piece table. More than 16 MiB does not help.
         """
         pattern = KERNEL_PATTERNS.get(tokenizer.pattern)
         if pattern is None:
@@ -99,7 +84,7 @@ class KernelEngine:
                 where="--engine",
                 next_step="pass `--engine auto`",
             )
-        kernel = _import_kernel()
+        kernel = load_kernel()
         ranks, eot_id = tokenizer.ranks, tokenizer.eot_id
         bos_id: int | None = tokenizer.bos_id
         chosen = _check_isa(kernel, os.environ.get(ISA_VARIABLE, "") if isa is None else isa)
@@ -116,6 +101,22 @@ class KernelEngine:
         self._out = np.empty(0, np.dtype(f"u{self._encoder.id_bytes}"))
         _check_stored_ids(self, ranks, pattern)
 
+    @staticmethod
+    def find_obstacle(tokenizer: Tokenizer) -> UsageError | None:
+        """Return why the kernel cannot be used, which includes a failed self-test."""
+        if not isinstance(tokenizer.model, ByteLevel):
+            return cannot_encode("kernel", tokenizer, tokenizer.model.why)
+        try:
+            KernelEngine(tokenizer, "append", table_bytes=1 << 16)
+        except KernelUnavailableError as error:
+            return error
+        return None
+
+    @staticmethod
+    def is_reference(tokenizer: Tokenizer) -> bool:
+        """Return False: the kernel is compared with other engines."""
+        return False
+
     @property
     def isa(self) -> str:
         """The instruction set in use."""
@@ -123,43 +124,32 @@ class KernelEngine:
         return isa
 
     def encode(
-        self, block: Block, room: NDArray[np.unsignedinteger[Any]] | None = None
+        self, block: Block, out: NDArray[np.unsignedinteger[Any]] | None = None
     ) -> NDArray[np.unsignedinteger[Any]]:
-        """Return the ids of all pieces, with the end-of-text ids in place.
+        """Return the ids of all documents, with the end-of-text ids in place.
 
-        They stand in `room` if it has the type that the kernel writes.
+        They are written to `out` if it has the type that the kernel writes.
         """
         text, starts, ends = block.text, block.starts, block.ends
-        out = self._own_room(block) if room is None or room.dtype != self._out.dtype else room
+        if out is None or out.dtype != self._out.dtype:
+            out = self._reserve(block)
         count = self._encoder.encode(
             np.frombuffer(text, np.uint8), starts, ends, block.begins, block.closes, out
         )
         if count < 0:
-            piece = -1 - count
-            raise _decode_error(text[int(starts[piece]) : int(ends[piece])])
+            malformed = -1 - count
+            raise _decode_error(text[int(starts[malformed]) : int(ends[malformed])])
         return out[:count].astype(self._dtype, copy=False)
 
-    def _own_room(self, block: Block) -> NDArray[np.unsignedinteger[Any]]:
+    def _reserve(self, block: Block) -> NDArray[np.unsignedinteger[Any]]:
         needed = most_tokens(block)
         if len(self._out) < needed:
             self._out = np.empty(needed, self._out.dtype)
         return self._out
 
 
-def _import_kernel() -> ModuleType:
-    try:
-        from penstok import _kernel
-    except ImportError as error:
-        raise KernelUnavailableError(
-            "the kernel is not part of this installation (no C++ compiler when it was made?)",
-            where="--engine",
-            next_step="pass `--engine auto`, or `pip install --force-reinstall penstok` with g++",
-        ) from error
-    return _kernel
-
-
 def _check_isa(kernel: ModuleType, isa: str) -> str:
-    """Refuse an instruction set the machine lacks; one that is asked for is never replaced."""
+    """Refuse an instruction set that the machine lacks; a requested one is never replaced."""
     available: list[str] = kernel.available_isas()
     if isa and isa not in available:
         raise UsageError(
@@ -170,21 +160,21 @@ def _check_isa(kernel: ModuleType, isa: str) -> str:
     return isa
 
 
-def _decode_error(piece: memoryview) -> UnicodeDecodeError | EngineError:
-    """Let Python say what is wrong with text the kernel refused."""
+def _decode_error(text: memoryview) -> UnicodeDecodeError | EngineError:
+    """Let Python say what is wrong with text that the kernel refused."""
     try:
-        str(piece, "utf-8")
+        str(text, "utf-8")
     except UnicodeDecodeError as error:
         return error
     return EngineError(
-        "the kernel took valid UTF-8 for invalid",
+        "the kernel refused valid UTF-8",
         where="penstok._kernel",
         next_step="pass `--engine fastokens`, and report this with the text",
     )
 
 
-# A little of everything the kernel does: words, contractions, numbers, runs of white space, eleven
-# scripts, emoji, one long word, rulers. The ids are tiktoken's with GPT-2's ranks.
+# Some of everything that the kernel handles: words, contractions, numbers, runs of white space,
+# eleven scripts, emoji, one long word, rulers. The ids are those of tiktoken with GPT-2's ranks.
 SELF_TEST_TEXT = (
     "Hello, world! It's 2024: we'll see what they've said \u2014 na\u00efve caf\u00e9s.\n\n"
     "\tdef f(x):\n            return x  # 3.14159\r\n"
@@ -213,9 +203,9 @@ _GPT2_TOKENS = {b"!": 0, b" the": 262, b" gazed": 50255}
 
 
 def _check_stored_ids(engine: KernelEngine, ranks: dict[bytes, int], pattern: str) -> None:
-    """Turn the kernel off where a broken build or machine gives wrong ids.
+    """Refuse to run if a broken build or machine gives wrong ids.
 
-    For other vocabularies and patterns no ids are stored; then they must at least spell the text.
+    For other vocabularies and patterns no ids are stored; then the ids must decode to the text.
     """
     text = SELF_TEST_TEXT.encode()
     inside = np.zeros(1, np.bool_)  # the middle of a document: no end-of-text id
@@ -232,6 +222,6 @@ def _check_stored_ids(engine: KernelEngine, ranks: dict[bytes, int], pattern: st
     if not agrees:
         raise KernelUnavailableError(
             f"the kernel gives wrong ids on this machine (instruction set `{engine.isa}`)",
-            where="start-up self-test",
+            where="startup self-test",
             next_step=f"set `{ISA_VARIABLE}=portable`, or pass `--engine fastokens`; report this",
         )

@@ -1,18 +1,24 @@
-"""The tiktoken engine: the reference for ranks. Its ids are the right ones; it is slow."""
+"""The tiktoken engine: the reference for ranks.
+
+Its ids are correct by definition, and it is slow. It only encodes with ranks and a pattern; added
+tokens and normalization are done by the engines that wrap it.
+"""
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from penstok.engines.separators import Separators, decode_pieces
+from penstok.engines.base import cannot_encode
+from penstok.engines.boundary_ids import BoundaryIds, decode_texts
 from penstok.errors import EngineError
+from penstok.tokenizers import ByteLevel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from penstok.errors import UsageError
     from penstok.tokenizers import Tokenizer
     from penstok.types import Block, EotPlace
 
@@ -27,7 +33,7 @@ class TiktokenEngine:
     def __init__(self, tokenizer: Tokenizer, eot: EotPlace) -> None:
         import tiktoken
 
-        self._separators = Separators(tokenizer, eot)
+        self._boundary_ids = BoundaryIds(tokenizer, eot)
         self._encoding = tiktoken.Encoding(
             name=tokenizer.name,
             pat_str=tokenizer.pattern,
@@ -35,23 +41,34 @@ class TiktokenEngine:
             special_tokens={},
         )
 
-    def encode(self, block: Block, room: object = None) -> NDArray[np.uint32]:
-        """Return the ids of all pieces, with those between documents in place."""
-        pieces = [self._encode_text(text) for text in decode_pieces(block)]
-        ends = np.cumsum([len(piece) for piece in pieces])
-        ids = np.fromiter(chain.from_iterable(pieces), np.uint32, int(ends[-1]))
-        return self._separators.place(ids, ends, block)
+    @staticmethod
+    def find_obstacle(tokenizer: Tokenizer) -> UsageError | None:
+        """Return an error unless the ids follow from ranks."""
+        model = tokenizer.model
+        if isinstance(model, ByteLevel):
+            return None
+        return cannot_encode("tiktoken", tokenizer, model.why)
 
-    def _encode_text(self, text: str) -> list[int]:
+    @staticmethod
+    def is_reference(tokenizer: Tokenizer) -> bool:
+        """Tell whether the ids follow from ranks and a pattern alone."""
+        return isinstance(tokenizer.model, ByteLevel) and tokenizer.model.is_plain
+
+    def encode(self, block: Block, out: object = None) -> NDArray[np.uint32]:
+        """Return the ids of all documents, with those at boundaries in place."""
+        return self._boundary_ids.join(list(map(self.encode_text, decode_texts(block))), block)
+
+    def encode_text(self, text: str) -> NDArray[np.uint32]:
+        """Return the ids of one text."""
         try:
-            return self._encoding.encode_ordinary(text)
+            return np.array(self._encoding.encode_ordinary(text), np.uint32)
         except BaseException as error:
-            # Its regular expressions give up on some million white spaces, by a Rust panic, which
-            # is no Exception and has no importable type.
+            # Its regular expressions fail on a million white spaces in a row, with a Rust panic,
+            # which is not an Exception and has no importable type.
             if type(error).__name__ != "PanicException":
                 raise
             raise EngineError(
                 "tiktoken cannot encode this text (a very long run of white space?)",
-                where=f"a piece of {len(text)} characters that begins with {text[:40]!r}",
+                where=f"a text of {len(text)} characters that begins with {text[:40]!r}",
                 next_step="pass `--engine auto`",
             ) from error

@@ -60,9 +60,9 @@ def make_feed(
 def feed_needs(sources: Sequence[Source], unit_bytes: int) -> MemoryNeeds:
     """Return the memory a feed takes: two units per worker, one longest window, and a decoder."""
     if not any(source.is_stream for source in sources):
-        return MemoryNeeds(0, 0)
+        return MemoryNeeds()
     shared_bytes = LONGEST_WINDOW_BYTES - unit_bytes + _window_bytes(sources)
-    return MemoryNeeds(shared_bytes, 2 * unit_bytes)
+    return MemoryNeeds(parent_bytes=shared_bytes, worker_bytes=2 * unit_bytes)
 
 
 def _window_bytes(sources: Sequence[Source]) -> int:

@@ -14,7 +14,7 @@ from penstok.errors import InputError
 from penstok.inputs.compression import FramedContent, find_frames
 from penstok.inputs.streams import count_lines
 from penstok.resources import Resource
-from penstok.storage import RemoteFacts, RemoteFile, is_url
+from penstok.storage import ObjectInfo, RemoteFile, is_url
 
 if TYPE_CHECKING:
     from penstok.inputs.base import OpenInput
@@ -119,8 +119,8 @@ class _WindowInput(_SeekableInput):
 
 @lru_cache(maxsize=16)
 def _fetch_head(source: Source) -> bytes:
-    facts = RemoteFacts(source.num_bytes, source.version, is_ranged=True)
-    with RemoteFile(source.path, facts) as file:
+    info = ObjectInfo(source.num_bytes, source.version, has_ranges=True)
+    with RemoteFile(source.path, info) as file:
         file.prefetch(0, _HEAD_BYTES)
         return file.read_at(0, _HEAD_BYTES)
 
@@ -131,8 +131,8 @@ class _RemoteInput(_SeekableInput):
     def __init__(self, unit: Unit) -> None:
         self.source = source = unit.source
         self.size = source.num_bytes
-        facts = RemoteFacts(source.num_bytes, source.version, is_ranged=True)
-        self._file = RemoteFile(source.path, facts)
+        info = ObjectInfo(source.num_bytes, source.version, has_ranges=True)
+        self._file = RemoteFile(source.path, info)
         self._file.prefetch(unit.start - _BEHIND_BYTES, unit.end + _AHEAD_BYTES)
         self._start = unit.start - _BEHIND_BYTES
 

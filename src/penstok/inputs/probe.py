@@ -23,7 +23,7 @@ from penstok.inputs.compression import (
 )
 from penstok.inputs.files import SourceFile
 from penstok.inputs.streams import STANDARD_INPUT, read_head
-from penstok.storage import RemoteFile, is_url, look_at_url, open_stream
+from penstok.storage import RemoteFile, get_object_info, is_url, open_stream
 from penstok.types import Source
 
 __all__ = ["probe_content", "probe_stored"]
@@ -92,17 +92,17 @@ def _probe_file(path: str) -> tuple[Source, bytes]:
 
 def _probe_url(url: str) -> tuple[Source, bytes]:
     """Probe a remote file; its server's version is used for its time and last bytes."""
-    facts = look_at_url(url)
-    if facts.is_ranged:
-        with RemoteFile(url, facts) as file:
+    info = get_object_info(url)
+    if info.has_ranges:
+        with RemoteFile(url, info) as file:
             file.prefetch(0, _EDGE_BYTES)
             head = file.read_at(0, _EDGE_BYTES)
     else:
-        with open_stream(url, facts) as stream:
+        with open_stream(url, info) as stream:
             head = stream.read(_EDGE_BYTES)
-    edges = xxhash.xxh3_64_hexdigest(facts.version.encode() + head)
+    edges = xxhash.xxh3_64_hexdigest(info.version.encode() + head)
     source = Source(
-        url, facts.num_bytes or 0, 0, edges, is_stream=not facts.is_ranged, version=facts.version
+        url, info.num_bytes or 0, 0, edges, is_stream=not info.has_ranges, version=info.version
     )
     return source, head
 

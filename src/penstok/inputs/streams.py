@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from penstok.errors import InputError
 from penstok.inputs.compression import MAX_WINDOW_BYTES, DecompressedStream
 from penstok.resources import Resource
-from penstok.storage import changed, is_url, look_at_url, open_stream
+from penstok.storage import changed_error, get_object_info, is_url, open_stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -214,12 +214,12 @@ _stdin = _StandardInput()
 
 def _open_remote(source: Source) -> RemoteStream:
     """Open a remote file from its start; refuse it if it changed since it was planned."""
-    facts = look_at_url(source.path)
-    if (facts.num_bytes or 0, facts.version) != (source.num_bytes, source.version):
-        planned = replace(facts, num_bytes=source.num_bytes, version=source.version)
-        answer = f"{facts.num_bytes} bytes, version {facts.version!r} now"
-        raise changed(source.path, planned, answer)
-    return open_stream(source.path, facts)
+    info = get_object_info(source.path)
+    if (info.num_bytes or 0, info.version) != (source.num_bytes, source.version):
+        planned = replace(info, num_bytes=source.num_bytes, version=source.version)
+        answer = f"{info.num_bytes} bytes, version {info.version!r} now"
+        raise changed_error(source.path, planned, answer)
+    return open_stream(source.path, info)
 
 
 def _open(path: str) -> int:

@@ -33,7 +33,13 @@ from penstok.output.ledger.lines import (
 from penstok.output.ledger.reader import list_skipped, list_skipped_inputs
 from penstok.output.manifest import Manifest, make_manifest
 from penstok.output.offsets import Offsets
-from penstok.output.store.base import INTENT, TASKS, LostShardError, journal_name
+from penstok.output.store.base import (
+    INTENT,
+    TASKS,
+    LostShardError,
+    StagedFile,
+    journal_name,
+)
 from penstok.types import SPLITS
 
 if TYPE_CHECKING:
@@ -41,7 +47,7 @@ if TYPE_CHECKING:
 
     from penstok.output.ledger.journal import FinishedJournal, TaskRecord
     from penstok.output.manifest import KnowsDigests
-    from penstok.output.store.base import OutputStore, StagedFile
+    from penstok.output.store.base import OutputStore
     from penstok.types import Source, Split
 
 __all__ = ["JobTotals", "commit_job", "reopen_job", "roll_forward", "tidy_finished"]
@@ -189,7 +195,10 @@ def commit_job(
 
 
 def roll_forward(store: OutputStore) -> Manifest | None:
-    """Complete what a run was killed in the middle of; return the manifest if it was a commit."""
+    """Complete what a run was killed in the middle of; return the manifest if it was a commit.
+
+    If tokens were lost meanwhile, the job is unfinished again, and nothing is returned.
+    """
     data = store.read(INTENT)
     if data is None:
         return None
@@ -201,8 +210,11 @@ def roll_forward(store: OutputStore) -> Manifest | None:
     if job is None:
         # It was killed while it tidied up.
         store.tidy()
-    else:
+        return manifest
+    try:
         _publish(store, job, intent, manifest, is_retry=True)
+    except LostShardError:
+        return None
     return manifest
 
 
@@ -244,6 +256,8 @@ def _publish(
     if store.read(MANIFEST) != text:
         own = {*manifest.files(), *(name for name, _, _ in intent.staged)}
         names = [name for name in store.iter_names("") if is_final_name(name)]
+        # Without an older job here, a file under its final name is one that was published before.
+        is_retry = is_retry or MANIFEST not in names
         store.delete([MANIFEST] if MANIFEST in names else [])
         try:
             store.publish(_iter_shards(store, job, manifest), is_retry=is_retry)

@@ -125,9 +125,9 @@ def _needs_beside(settings: JobSettings, plan: Plan) -> list[MemoryNeeds]:
     if not settings.is_by_task:
         return needs
     # Every task has a feed of its own, and a place to upload from.
-    needs = [MemoryNeeds(0, each.least_bytes + each.block_bytes) for each in needs]
+    needs = [MemoryNeeds(worker_bytes=each.parent_bytes + each.worker_bytes) for each in needs]
     if isinstance(settings.output, str):
-        needs.append(MemoryNeeds(REMOTE_BYTES, UPLOAD_BYTES))
+        needs.append(MemoryNeeds(parent_bytes=REMOTE_BYTES, worker_bytes=UPLOAD_BYTES))
     return needs
 
 

@@ -192,8 +192,12 @@ def input_needs(sources: Sequence[Source], unit_bytes: int) -> list[MemoryNeeds]
     return [
         feed_needs(sources, unit_bytes),
         *format_needs(sources),
-        *([MemoryNeeds(0, 3 * MAX_FRAME_BYTES)] if has_frames else []),
-        *([MemoryNeeds(REMOTE_BYTES, REMOTE_BYTES + unit_bytes)] if is_remote else []),
+        *([MemoryNeeds(worker_bytes=3 * MAX_FRAME_BYTES)] if has_frames else []),
+        *(
+            [MemoryNeeds(parent_bytes=REMOTE_BYTES, worker_bytes=REMOTE_BYTES + unit_bytes)]
+            if is_remote
+            else []
+        ),
     ]
 
 

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from penstok.executors.base import TaskExecutor
     from penstok.jobs.commit import JobTotals
     from penstok.jobs.job import Job
+    from penstok.jobs.plan import Plan
     from penstok.jobs.progress import Progress
     from penstok.jobs.settings import JobSettings
     from penstok.jobs.tasks import Task
@@ -292,9 +293,7 @@ def _run_tasks(
     if todo:
         works = (TaskWork(task, plan_of_task(plan, task), resume) for task in todo)
         with progress, executor:
-            samples = plan.samples()
-            small = replace(plan, sources=[unit.source for unit in samples], skipped={})
-            checked = executor.check(Check(samples, small), plan.sources)
+            checked = executor.check(_make_check(plan, is_one=resume is not None), plan.sources)
             tokens = plan.estimate_tokens(*checked)
             reused = [] if extended is None else extended.files()
             store.check_room(tokens * job.layout.token_bytes, reused)
@@ -308,6 +307,14 @@ def _run_tasks(
                 run.records[:] = [task_record]
             watch.tick(executor, now=True)
     return run
+
+
+def _make_check(plan: Plan, *, is_one: bool) -> Check:
+    """Choose samples; where there are many tasks only their inputs are sent to other machines."""
+    samples = plan.samples()
+    if is_one:
+        return Check(samples, plan)
+    return Check(samples, replace(plan, sources=[unit.source for unit in samples], skipped={}))
 
 
 def _find_extended(store: OutputStore, job: Job) -> Manifest | None:
@@ -327,7 +334,11 @@ def _find_resume_state(store: OutputStore, job: Job, *, is_extended: bool) -> Re
     if not path.exists():
         return ResumeState()
     layout = replace(layout, work=journal_name(0, None).removesuffix(".jsonl"))
-    return read_finished_units(path, layout.partial_path, layout.token_bytes, num_threads)
+    try:
+        return read_finished_units(path, layout.partial_path, layout.token_bytes, num_threads)
+    except DamageError:
+        # Its first line is torn: nothing behind it can be trusted.
+        return ResumeState(problem="its first line is damaged")
 
 
 def _make_executor(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from penstok.engines import EngineChoice
 from penstok.errors import UsageError
 from penstok.storage import is_url
 from penstok.types import (
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["JobSettings", "parse_output", "parse_part", "settings_differences"]
 
 DocsBy = Literal["auto", "separator", "line", "file"]
-EngineChoice = Literal["auto", "kernel", "fastokens", "tiktoken", "tokenizers", "sentencepiece"]
 FormatChoice = Literal["auto", InputFormat]
 Dtype = Literal["auto", "uint16", "uint32"]
 ExecutorChoice = Literal["local", "ray"]

@@ -105,8 +105,10 @@ class TaskRunner(Resource):
         self._node = node
         self._store = open_store(spec.output)
         self._executor: ProcessExecutor | None = None
+        self._plan: Plan | None = None
         self._has_feed = False
         self._peak_bytes = 0
+        self._num_replaced = 0
 
     def close(self) -> None:
         """Stop the workers."""
@@ -138,9 +140,9 @@ class TaskRunner(Resource):
         started = time.monotonic()
         attempt = new_attempt() if work.resume is None else None
         files = self._store.begin_task(self._spec.worker.layout, work.number, attempt)
+        journal: Journal | None = None
         try:
             executor = self._prepare(work.plan)
-            num_replaced = executor.num_replaced
             executor.write_to(files.layout)
             state = work.resume or _start_of_task(executor, work)
 
@@ -152,7 +154,8 @@ class TaskRunner(Resource):
             tick()
             _redo_damaged(state, files, executor, tick)
             counter = _CarriedSpecial()
-            with self._open_journal(work, attempt, files, state) as journal:
+            journal = self._open_journal(work, attempt, files, state)
+            with journal:
                 units = work.plan.iter_units(state.start, executor.lengths, work.task.stop)
                 for finished in executor.run(units, state.offsets, tick):
                     journal.append(finished)
@@ -176,12 +179,13 @@ class TaskRunner(Resource):
                     node=self._node,
                     seconds=round(time.monotonic() - started, 3),
                     peak_bytes=self._peak_bytes,
-                    num_replaced=executor.num_replaced - num_replaced,
+                    num_replaced=executor.num_replaced - self._num_replaced,
                 )
                 journal.finish(record.to_line() if is_split else b"")
+                self._num_replaced = executor.num_replaced
         except BaseException:
             self.close()
-            if attempt is not None:
+            if attempt is not None and not (journal is not None and journal.is_complete):
                 files.discard()
             raise
         return record
@@ -206,11 +210,14 @@ class TaskRunner(Resource):
         )
 
     def _prepare(self, plan: Plan) -> ProcessExecutor:
-        """Return the workers of the last task; a feed serves one task only."""
+        """Return the workers of the last task; what feeds them streams serves one plan only."""
         spec = self._spec.worker
-        if self._executor is not None and not plan.has_streams and not self._has_feed:
+        is_fed = plan.has_streams or self._has_feed
+        if self._executor is not None and (not is_fed or plan is self._plan):
             return self._executor
         self.close()
+        self._plan = plan
+        self._num_replaced = 0
         feed = make_feed(
             plan.sources,
             self._spec.num_workers,

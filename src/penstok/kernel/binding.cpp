@@ -9,13 +9,13 @@
 #include <atomic>
 #include <stdexcept>
 
-#include "content_hash.hpp"
-#include "csv_records.hpp"
-#include "csv_scan.hpp"
-#include "encoder.hpp"
-#include "find.hpp"
-#include "json_lines.hpp"
-#include "nfc.hpp"
+#include "bpe/encoder.hpp"
+#include "text/content_hash.hpp"
+#include "text/csv_records.hpp"
+#include "text/csv_scan.hpp"
+#include "text/find.hpp"
+#include "text/json_lines.hpp"
+#include "text/nfc.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -26,9 +26,9 @@ namespace {
 using Flags = nb::ndarray<const bool, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Positions = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Text = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Places = nb::ndarray<int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Bytes = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Room = nb::ndarray<nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using PositionsOut = nb::ndarray<int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using BytesOut = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using IdsOut = nb::ndarray<nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 EotMode eot_mode_from(const std::string& name) {
   if (name == "append") return EotMode::append;
@@ -55,11 +55,11 @@ std::vector<Token> tokens_from(const nb::dict& ranks) {
   return tokens;
 }
 
-// Two threads in one encoder would spoil its tables; the second one is told.
+// Two threads in one encoder would corrupt its tables; the second one gets an error.
 class OneAtATime {
  public:
   explicit OneAtATime(std::atomic<bool>& busy) : busy_(busy) {
-    if (busy_.exchange(true)) throw std::runtime_error("the encoder is at work in another thread");
+    if (busy_.exchange(true)) throw std::runtime_error("the encoder is in use by another thread");
   }
   ~OneAtATime() { busy_ = false; }
   OneAtATime(const OneAtATime&) = delete;
@@ -69,7 +69,7 @@ class OneAtATime {
   std::atomic<bool>& busy_;
 };
 
-// A thin shell that checks what Python hands over and lets go of the GIL around the work.
+// Checks what Python passes and releases the GIL while it encodes.
 class PyEncoder {
  public:
   PyEncoder(const nb::dict& ranks, uint32_t eot_id, const std::string& eot, size_t table_bytes,
@@ -84,7 +84,7 @@ class PyEncoder {
   }
 
   int64_t encode(const Text& text, const Positions& starts, const Positions& ends,
-                 const Flags& begins, const Flags& closes, const Room& out) {
+                 const Flags& begins, const Flags& closes, const IdsOut& out) {
     const size_t count = starts.size();
     if (ends.size() != count || begins.size() != count || closes.size() != count) {
       throw std::invalid_argument("starts, ends, begins and closes differ in length");
@@ -95,7 +95,7 @@ class PyEncoder {
       throw std::invalid_argument("out must hold unsigned integers of " +
                                   std::to_string(encoder_.id_bytes()) + " bytes");
     }
-    const Documents documents{starts.data(), ends.data(), begins.data(), closes.data(), count};
+    const DocumentParts documents{starts.data(), ends.data(), begins.data(), closes.data(), count};
     const OneAtATime alone(busy_);
     const nb::gil_scoped_release released;
     const Outcome outcome =
@@ -112,14 +112,14 @@ class PyEncoder {
 };
 
 void choose_splits_of(const Text& text, const Positions& starts, const Positions& heads,
-                      uint64_t seed, uint64_t threshold, const Bytes& out) {
+                      uint64_t seed, uint64_t threshold, const BytesOut& out) {
   if (heads.size() != starts.size() || out.size() != starts.size()) {
     throw std::invalid_argument("starts, heads and out differ in length");
   }
   for (size_t i = 0; i < starts.size(); ++i) {
     const int64_t start = starts.data()[i], head = heads.data()[i];
     if (start < 0 || head < start || static_cast<size_t>(head) > text.size()) {
-      throw std::invalid_argument("a document lies outside the text");
+      throw std::invalid_argument("a document is outside the text");
     }
   }
   const nb::gil_scoped_release released;
@@ -128,8 +128,8 @@ void choose_splits_of(const Text& text, const Positions& starts, const Positions
 }
 
 size_t find_all_of(const Text& text, size_t start, size_t end, const nb::bytes& wanted,
-                   const Places& out) {
-  if (end > text.size()) throw std::invalid_argument("the end lies outside the text");
+                   const PositionsOut& out) {
+  if (end > text.size()) throw std::invalid_argument("the end is outside the text");
   const auto* bytes = reinterpret_cast<const uint8_t*>(wanted.c_str());
   const size_t wanted_bytes = wanted.size();
   const nb::gil_scoped_release released;
@@ -146,9 +146,9 @@ nb::ndarray<nb::numpy, Number, nb::ndim<1>> array_from(std::vector<Number>&& num
 }
 
 nb::tuple extract_json_lines_of(const Text& json, size_t stop, const nb::bytes& key,
-                                const Bytes& out) {
+                                const BytesOut& out) {
   if (out.size() < json.size()) {
-    throw std::invalid_argument("out must have room for as many bytes as the JSON has");
+    throw std::invalid_argument("out must hold as many bytes as the JSON has");
   }
   const JsonPath path(std::string(key.c_str(), key.size()));
   JsonRecords records;
@@ -164,9 +164,9 @@ nb::tuple extract_json_lines_of(const Text& json, size_t stop, const nb::bytes& 
 }
 
 nb::tuple extract_csv_records_of(const Text& csv, size_t stop, uint8_t delimiter, size_t column,
-                                 size_t num_columns, const Bytes& out) {
+                                 size_t num_columns, const BytesOut& out) {
   if (out.size() < csv.size()) {
-    throw std::invalid_argument("out must have room for as many bytes as the CSV has");
+    throw std::invalid_argument("out must hold as many bytes as the CSV has");
   }
   CsvRecords records;
   {
@@ -182,7 +182,7 @@ nb::tuple extract_csv_records_of(const Text& csv, size_t stop, uint8_t delimiter
 
 nb::tuple scan_csv_of(const Text& csv, size_t stop, uint8_t delimiter, uint8_t state) {
   if (state > static_cast<uint8_t>(CsvState::quote)) {
-    throw std::invalid_argument("no such state: " + std::to_string(state));
+    throw std::invalid_argument("unknown scan state: " + std::to_string(state));
   }
   CsvState reached = static_cast<CsvState>(state);
   int64_t found = -1;
@@ -198,14 +198,14 @@ nb::tuple scan_csv_of(const Text& csv, size_t stop, uint8_t delimiter, uint8_t s
 }
 
 void surely_nfc_of(const Text& text, const Positions& starts, const Positions& ends,
-                   const Bytes& out) {
+                   const BytesOut& out) {
   if (ends.size() != starts.size() || out.size() != starts.size()) {
     throw std::invalid_argument("starts, ends and out differ in length");
   }
   for (size_t i = 0; i < starts.size(); ++i) {
     const int64_t start = starts.data()[i], end = ends.data()[i];
     if (start < 0 || end < start || static_cast<size_t>(end) > text.size()) {
-      throw std::invalid_argument("a document lies outside the text");
+      throw std::invalid_argument("a document is outside the text");
     }
   }
   const nb::gil_scoped_release released;
@@ -241,37 +241,36 @@ std::vector<std::string> names_of_available_isas() {
 }  // namespace
 
 NB_MODULE(_kernel, module) {
-  module.doc() = "Byte-level BPE in C++; use it through penstok.engines.native.";
+  module.doc() = "Byte-level BPE and text functions in C++; load it with penstok.kernel.";
   module.def("available_isas", names_of_available_isas,
              "Instruction sets this build contains and this machine runs, the fastest first.");
   module.def(
       "isa", [] { return std::string(name_of(choose_isa(""))); },
-      "The instruction set an encoder uses unless told otherwise.");
+      "The instruction set that an encoder uses by default.");
   module.def("room_for", &Encoder::room_for, "text_bytes"_a, "num_documents"_a,
-             "How many ids the array given to `encode` must have room for; `text_bytes` is from the "
-             "first document to the last.");
+             "How many ids the array passed to `encode` must hold; `text_bytes` is from the first "
+             "document's start to the last one's end.");
   module.def("choose_splits", choose_splits_of, "text"_a, "starts"_a, "heads"_a, "seed"_a,
              "threshold"_a, "out"_a,
-             "Set out[i] to 1 where xxh3_64(text[starts[i]:heads[i]], seed) is below the threshold.");
+             "Set out[i] to 1 if xxh3_64(text[starts[i]:heads[i]], seed) is below the threshold.");
   module.def("find_all", find_all_of, "text"_a, "start"_a, "end"_a, "wanted"_a, "out"_a,
-             "Write the places of `wanted` inside text[start:end] to `out` until it is full, and "
+             "Write the offsets of `wanted` inside text[start:end] to `out` until it is full, and "
              "return their number.");
   module.def("extract_json_lines", extract_json_lines_of, "json"_a, "stop"_a, "key"_a, "out"_a,
-             "Write the text of field `key` of the lines that begin before `stop` to `out`; use it "
-             "through penstok.json_lines, which names what is returned.");
+             "Write the text of field `key` of the lines that begin before `stop` to `out`; "
+             "penstok.readers.jsonl names what is returned.");
   module.def("extract_csv_records", extract_csv_records_of, "csv"_a, "stop"_a, "delimiter"_a,
              "column"_a, "num_columns"_a, "out"_a,
-             "Write the text of one column of the records that begin before `stop` to `out`; use it "
-             "through penstok.csv_records, which names what is returned.");
+             "Write the text of one column of the records that begin before `stop` to `out`; "
+             "penstok.readers.csv names what is returned.");
   module.def("scan_csv", scan_csv_of, "csv"_a, "stop"_a, "delimiter"_a, "state"_a,
-             "Return where the first record behind `stop` begins, or -1, and the state there; use "
-             "it through penstok.csv_records.");
+             "Return where the first record after `stop` begins, or -1, and the state there.");
   module.def("surely_nfc", surely_nfc_of, "text"_a, "starts"_a, "ends"_a, "out"_a,
-             "Set out[i] to 1 where text[starts[i]:ends[i]] is UTF-8 in normal form C by the quick "
-             "check, to 0 where it may not be.");
+             "Set out[i] to 1 if text[starts[i]:ends[i]] is UTF-8 in NFC by the quick check, to 0 "
+             "if it may not be.");
   module.def("last_merges", last_merges_of, "ranks"_a,
              "Return the ids of all tokens of more than one byte, in order, and of the two tokens "
-             "that are merged into each; 0xFFFFFFFF twice where no merges make it.");
+             "that are merged into each; 0xFFFFFFFF twice if no merges produce it.");
   nb::class_<PyEncoder>(module, "Encoder")
       .def(nb::init<const nb::dict&, uint32_t, const std::string&, size_t, const std::string&,
                     const std::string&, std::optional<uint32_t>>(),
@@ -284,7 +283,7 @@ NB_MODULE(_kernel, module) {
            "Whether text may be divided between the two bytes.")
       .def("encode", &PyEncoder::encode, "text"_a, "starts"_a, "ends"_a, "begins"_a, "closes"_a,
            "out"_a,
-           "Write the ids to `out` and return their number, or -1 - i if document i is no UTF-8.");
+           "Write the ids to `out` and return their number, or -1 - i if document i is not UTF-8.");
 }
 
 }  // namespace penstok::kernel

@@ -1,4 +1,4 @@
-// Loads, bit tricks and the two macros every other file of the kernel leans on.
+// Loads, bit operations and the macros that every other file of the kernel uses.
 #pragma once
 
 #include <cstddef>
@@ -6,15 +6,15 @@
 #include <cstring>
 
 // The hot files are compiled once per instruction set. A shared inline function that the compiler
-// chose not to inline would end up in the library once, built for whichever set the linker met
-// first, and crash older machines. Always inlining leaves nothing for the linker to choose.
+// does not inline ends up in the library once, compiled for whichever set the linker sees first,
+// and crashes on older machines. With forced inlining the linker has nothing to choose from.
 #define PENSTOK_INLINE inline __attribute__((always_inline))
 
 #define PENSTOK_LIKELY(x) __builtin_expect(!!(x), 1)
 #define PENSTOK_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "the kernel reads several bytes at once and was only written for little-endian machines"
+#error "the kernel reads several bytes at once and supports only little-endian machines"
 #endif
 
 namespace penstok::kernel {
@@ -25,11 +25,11 @@ using std::uint32_t;
 using std::uint64_t;
 using std::uint8_t;
 
-// How far past the end of a piece the hot loops may read (never write). The encoder sees to it that
+// How far past the end of a piece the hot loops may read (never write). The encoder makes sure that
 // those bytes exist: pieces near the end of the caller's buffer are moved to a padded copy.
 constexpr size_t kReadSlack = 64;
 
-// How many ids past the last one the hot loops may write; the caller's buffer has that much room.
+// How many ids past the last one the hot loops may write; the caller's buffer is that much larger.
 constexpr size_t kWriteSlack = 64;
 
 PENSTOK_INLINE uint64_t load64(const void* from) {

@@ -17,7 +17,7 @@ import xxhash
 
 from penstok.errors import DamageError, WriteError
 from penstok.faults import fault_point
-from penstok.storage.object_paths import ObjectPath, OpenObjects, mending_step
+from penstok.storage.object_paths import ObjectPath, OpenObjects, repair_step
 from penstok.types import Segment
 
 if TYPE_CHECKING:
@@ -313,7 +313,7 @@ class SegmentReader:
 
 
 def _unreadable(what: str, path: OutputPath, position: int) -> DamageError:
-    return DamageError(what, where=f"{path}, byte {position}", next_step=mending_step(path.parent))
+    return DamageError(what, where=f"{path}, byte {position}", next_step=repair_step(path.parent))
 
 
 @contextlib.contextmanager

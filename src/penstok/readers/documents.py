@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstok.errors import InputError
+from penstok.kernel import find_kernel_function
 from penstok.readers.borders import refuse_long_document
 from penstok.readers.buffer import UnitBuffer
 from penstok.readers.extraction import GOOD
@@ -45,7 +46,7 @@ class RecordReader:
     def __init__(self, cuts: CutRule, options: ReaderOptions) -> None:
         self._cuts = cuts
         self._options = options
-        self._text = UnitBuffer(options.find_all)
+        self._text = UnitBuffer(find_kernel_function("find_all"))
         self._counts = Counts()
         self._skipped: list[SkippedRecord] = []
 

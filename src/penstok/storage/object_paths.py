@@ -1,8 +1,7 @@
-"""Where an output lies: in a folder of this machine, or in an object store.
+"""Paths of outputs: a local folder, or `ObjectPath`, the part of `pathlib.Path` that readers need.
 
-An `ObjectPath` is the little of `pathlib.Path` that reading an output needs, by requests to S3. It
-writes nothing and caches no answer. Whatever reads finished outputs takes an `OutputPath`, which is
-either; `remote` makes the requests.
+It writes nothing and caches no response. Everything that reads finished outputs takes an
+`OutputPath`, which is either; the rest of `storage` makes the requests.
 """
 
 from __future__ import annotations
@@ -16,51 +15,47 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 from penstok.errors import UsageError
-from penstok.storage import (
-    MissingError,
-    RemoteFile,
-    is_url,
-    list_folder,
-    look_at_url,
-    open_seekable,
-)
+from penstok.storage.base import ObjectMissingError
+from penstok.storage.files import RemoteFile, open_seekable
+from penstok.storage.s3 import iter_keys
+from penstok.storage.urls import get_object_info, is_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstok.storage import RemoteFacts
+    from penstok.storage.base import ObjectInfo
 
 __all__ = [
     "OPEN_OBJECT_BYTES",
     "ObjectPath",
-    "ObjectStatus",
+    "ObjectStat",
     "OpenObjects",
     "OutputPath",
-    "mending_step",
     "output_path",
+    "repair_step",
 ]
 
-# A split of each kind is read in turn.
+# One file of each split is read in turn.
 _MAX_OPEN_OBJECTS = 2
-# What one `OpenObjects` holds at the most: the windows of its files.
+# The most that one `OpenObjects` holds: the windows of its files.
 OPEN_OBJECT_BYTES = _MAX_OPEN_OBJECTS * (4 << 20)
-# Lines are read through it; the windows behind it are longer, so that a request is.
+# Lines are read through it; requests are as long as the windows behind it.
 _BUFFER_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class ObjectStatus:
-    """What `ObjectPath.stat` tells, under the name that `os.stat` has for it."""
+class ObjectStat:
+    """The result of `ObjectPath.stat`, with the field name of `os.stat`."""
 
     st_size: int
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectPath:
-    """An object in S3, or a folder of them: `s3://BUCKET/NAME`, without a slash at its end.
+    """An object in S3, or a folder of them: `s3://BUCKET/NAME`, without a trailing slash.
 
-    What is not there is a `FileNotFoundError`, as for files; a server that fails is tried again and
-    is an `InputError` in the end.
+    As for files, a missing object is a `FileNotFoundError`. Failed requests are retried, and are an
+    `InputError` in the end.
     """
 
     url: str
@@ -73,12 +68,12 @@ class ObjectPath:
 
     @property
     def name(self) -> str:
-        """The last part."""
+        """The last component."""
         return self.url.rpartition("/")[2]
 
     @property
     def parent(self) -> ObjectPath:
-        """The folder it lies in; a bucket lies in itself."""
+        """The folder that contains it; a bucket is its own parent."""
         scheme, _, path = self.url.partition("://")
         folder = path.rpartition("/")[0]
         return ObjectPath(f"{scheme}://{folder}") if folder else self
@@ -87,46 +82,50 @@ class ObjectPath:
         """Return the path itself: there are no links and no relative names."""
         return self
 
-    def look(self) -> RemoteFacts:
-        """Ask for size and version."""
+    def get_info(self) -> ObjectInfo:
+        """Request size and version."""
         with _missing_as_os_error(self):
-            return look_at_url(self.url)
+            return get_object_info(self.url)
 
-    def stat(self) -> ObjectStatus:
-        """Ask for the size."""
-        return ObjectStatus(self.look().num_bytes or 0)
+    def stat(self) -> ObjectStat:
+        """Request the size."""
+        return ObjectStat(self.get_info().num_bytes or 0)
 
     def exists(self) -> bool:
-        """Tell whether there is such an object; of folders only their objects exist."""
+        """Tell whether the object exists; folders do not, only the objects in them."""
         try:
-            self.look()
+            self.get_info()
         except FileNotFoundError:
             return False
         return True
 
     def is_file(self) -> bool:
-        """Tell whether there is such an object."""
+        """Tell whether the object exists."""
         return self.exists()
 
     def open(self, mode: Literal["rb"] = "rb") -> io.BufferedReader:
-        """Open it to be read at any place; what is read is that of one version."""
-        facts = self.look()
-        raw = cast("io.RawIOBase", open_seekable(self.url, facts))
+        """Open one version of the object for random access."""
+        raw = cast("io.RawIOBase", open_seekable(self.url, self.get_info()))
         return io.BufferedReader(raw, _BUFFER_BYTES)
 
     def read_bytes(self) -> bytes:
-        """Read all of it into memory."""
-        facts = self.look()
-        with _missing_as_os_error(self), RemoteFile(self.url, facts) as file:
+        """Read the whole object into memory."""
+        info = self.get_info()
+        with _missing_as_os_error(self), RemoteFile(self.url, info) as file:
             return file.read_at(0, file.num_bytes)
 
     def read_text(self, encoding: str = "utf-8") -> str:
-        """Read all of it into memory, as text."""
+        """Read the whole object into memory, as text."""
         return self.read_bytes().decode(encoding)
 
     def list_sizes(self) -> dict[str, int]:
-        """Return the names and sizes of the objects in this folder: a request for a thousand."""
-        return list_folder(self.url)
+        """Return name and size of the objects in this folder, with one request per thousand."""
+        folder = f"{self.url}/"
+        prefix = folder.partition("://")[2].partition("/")[2]
+        sizes = {key.removeprefix(prefix): size for key, size in iter_keys(folder, recursive=False)}
+        # Some tools mark a folder by an object with its name.
+        sizes.pop("", None)
+        return sizes
 
     def iterdir(self) -> Iterator[ObjectPath]:
         """Yield the objects in this folder."""
@@ -137,56 +136,56 @@ class ObjectPath:
 OutputPath: TypeAlias = Path | ObjectPath
 
 
-def output_path(place: str | os.PathLike[str] | ObjectPath) -> OutputPath:
-    """Say where an output lies: a folder, or a URL, which `Path` would spoil.
+def output_path(location: str | os.PathLike[str] | ObjectPath) -> OutputPath:
+    """Return the path of an output: a folder, or a URL, which `Path` would change.
 
     Raises:
-        UsageError: If it is a URL of another kind than `s3://`.
+        UsageError: If it is a URL with another scheme than `s3://`.
     """
-    if isinstance(place, ObjectPath):
-        return place
-    text = os.fspath(place)
+    if isinstance(location, ObjectPath):
+        return location
+    text = os.fspath(location)
     if not is_url(text):
         return Path(text)
     scheme, _, path = text.partition("://")
     if scheme.lower() not in ("s3", "s3a"):
         raise UsageError(
-            f"an output cannot lie in `{scheme}://`; known: folders and `s3://`",
+            f"outputs cannot be stored in `{scheme}://`; known: folders and `s3://`",
             where=f"OUT `{text}`",
             next_step="pass a folder, or `s3://BUCKET/NAME`",
         )
     path = path.rstrip("/")
     if not path or path.startswith("/"):
         raise UsageError(
-            "a URL without a bucket", where=f"OUT `{text}`", next_step="pass `s3://BUCKET/NAME`"
+            "the URL has no bucket", where=f"OUT `{text}`", next_step="pass `s3://BUCKET/NAME`"
         )
     if not {"", ".", ".."}.isdisjoint(path.split("/")):
         raise UsageError(
-            "a URL with `//`, `/./` or `/../` in it, which services do not take alike",
+            "the URL contains `//`, `/./` or `/../`, which services treat differently",
             where=f"OUT `{text}`",
             next_step="pass `s3://BUCKET/NAME`",
         )
     return ObjectPath(f"{scheme.lower()}://{path}")
 
 
-def mending_step(folder: OutputPath) -> str:
-    """Say what makes a damaged output whole."""
+def repair_step(folder: OutputPath) -> str:
+    """Return the next step for a damaged output."""
     if isinstance(folder, ObjectPath):
         return (
-            f"make it anew: `penstok tokenize INPUT... -o {folder} --overwrite`; or download it, "
-            "`penstok verify DIR --repair`, and upload what that made whole"
+            f"start again: `penstok tokenize INPUT... -o {folder} --overwrite`; or download it, "
+            "run `penstok verify DIR --repair`, and upload the repaired files"
         )
-    return f"`penstok verify {folder} --repair` makes what is damaged anew"
+    return f"`penstok verify {folder} --repair` re-encodes what is damaged"
 
 
 class OpenObjects:
-    """The last few objects that were read, kept open; it serves one thread."""
+    """The last few objects that were read, kept open; for one thread."""
 
     def __init__(self) -> None:
         self._files: dict[ObjectPath, RemoteFile] = {}
 
     def read_into(self, path: ObjectPath, buffer: memoryview, position: int) -> int:
-        """Fill `buffer` from `position` on; return how much of it the object has."""
+        """Fill `buffer` from `position` on; return how many bytes the object has of it."""
         with _missing_as_os_error(path):
             file = self._get(path)
             count = max(min(len(buffer), file.num_bytes - position), 0)
@@ -195,7 +194,7 @@ class OpenObjects:
         return count
 
     def close(self) -> None:
-        """Drop what they hold."""
+        """Close them and drop what they hold."""
         while self._files:
             self._files.popitem()[1].close()
 
@@ -209,9 +208,9 @@ class OpenObjects:
 
 @contextlib.contextmanager
 def _missing_as_os_error(path: ObjectPath) -> Iterator[None]:
-    """Turn a server's word that there is nothing into what a file system would say."""
+    """Raise what a file system would for a missing object."""
     try:
         yield
-    except MissingError as error:
+    except ObjectMissingError as error:
         what = os.strerror(errno.ENOENT)
         raise FileNotFoundError(errno.ENOENT, what, str(path)) from error

@@ -1,8 +1,8 @@
-"""One job at a time in an object folder: a lock that is kept by a heartbeat.
+"""A lock with a heartbeat, so that one job at a time writes to an object folder.
 
-No clock of another machine is trusted: a lock is stale when it stays the same for longer than its
-owner would leave it, by the clock of the one who watches. It knows nothing of what the folder is
-for; `s3_folder` makes its requests, `lock` does the same for folders of this machine.
+It trusts no other machine's clock: a lock is stale if it stays unchanged for longer than its owner
+would leave it, by the clock of the process that waits. `s3_folder` makes its requests; local
+folders have a lock of their own in `output.store`.
 """
 
 from __future__ import annotations
@@ -41,42 +41,42 @@ class S3Lock:
         self,
         folder: S3Folder,
         *,
-        beat_seconds: float = 10.0,
+        heartbeat_seconds: float = 10.0,
         stale_seconds: float = 45.0,
         poll_seconds: float = 1.0,
     ) -> None:
-        """Take the folder to lock, and how long things last.
+        """Take the folder to lock, and the timing.
 
         Args:
-            folder: Where the lock is.
-            beat_seconds: How often the owner renews it.
-            stale_seconds: How long it must stay the same to be nobody's.
-            poll_seconds: How often somebody else's is looked at.
+            folder: The folder to lock.
+            heartbeat_seconds: How often the owner renews the lock.
+            stale_seconds: After how long without a change the lock counts as abandoned.
+            poll_seconds: How often another run's lock is checked.
         """
         self._folder = folder
-        self._beat_seconds = beat_seconds
+        self._heartbeat_seconds = heartbeat_seconds
         self._stale_seconds = stale_seconds
         self._poll_seconds = poll_seconds
-        # No two locks are ever the same, and so no two ETags.
+        # Makes the content of every lock unique, and so its ETag.
         self._token = secrets.token_hex(16)
-        self._num_beats = 0
+        self._num_heartbeats = 0
         self._etag = ""
-        self._renewed = 0.0
+        self._renewed_at = 0.0
         self._is_taken_over = False
-        self._leaving = threading.Event()
-        self._thread = threading.Thread(target=self._keep_beating, name="lock", daemon=True)
+        self._released = threading.Event()
+        self._thread = threading.Thread(target=self._renew_until_released, name="lock", daemon=True)
 
     @property
     def is_lost(self) -> bool:
-        """Tell whether another run has it, or may have: it was not renewed for too long."""
-        return self._is_taken_over or time.monotonic() - self._renewed >= self._stale_seconds
+        """Whether another run has taken it, or may have: it was not renewed for too long."""
+        return self._is_taken_over or time.monotonic() - self._renewed_at >= self._stale_seconds
 
     def __enter__(self) -> S3Lock:
-        """Take the lock; watch somebody else's until it is clear whether its owner lives.
+        """Take the lock; if another run has it, wait until it is clear whether that run is alive.
 
         Raises:
             LockedError: If another run holds it.
-            WriteError: If the service would let two runs hold it.
+            WriteError: If the service would let two runs hold it at once.
         """
         while not (self._take_free() or self._take_from_other()):
             pass
@@ -94,12 +94,12 @@ class S3Lock:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Delete the lock, if it is still ours."""
-        self._leaving.set()
-        # A renewal that is under way finds nothing to renew.
+        """Delete the lock, unless it was lost."""
+        self._released.set()
+        # A renewal in progress finds nothing to renew.
         self._thread.join(timeout=1)
-        # Nobody takes a lock over that was renewed in time, so it is ours until it is deleted. If
-        # that fails, it goes stale.
+        # Nobody takes over a lock that was renewed in time, so it is ours until it is deleted. If
+        # deleting fails, it becomes stale.
         if not self.is_lost:
             with contextlib.suppress(PenstokError):
                 self._delete()
@@ -108,41 +108,39 @@ class S3Lock:
         began = time.monotonic()
         if not self._folder.put_if_absent(LOCK_NAME, self._next_content()):
             return False
-        found = self._folder.look(LOCK_NAME)
+        found = self._folder.find_info(LOCK_NAME)
         if found is None:
             return False
-        self._etag, self._renewed = found[1], began
+        self._etag, self._renewed_at = found[1], began
         return True
 
     def _take_from_other(self) -> bool:
-        """Take over a lock whose owner is gone; False if it is gone itself.
+        """Take over a lock whose owner is dead; False if the lock is gone.
 
         Raises:
-            LockedError: If its owner lives.
+            LockedError: If its owner is alive.
         """
-        found = self._folder.look(LOCK_NAME)
-        content = self._folder.get(LOCK_NAME) if found else None
-        if found is None or content is None:
+        found = self._folder.find(LOCK_NAME)
+        if found is None:
             return False
-        # What was read may be newer than the ETag: replacing it fails then.
-        owner = _parse(content)
-        if not _is_dead(owner) and not self._watch(found[1]):
+        content, old_etag = found
+        if not _is_dead(_parse(content)) and not self._wait_until_stale(old_etag):
             return False
         began = time.monotonic()
-        etag = self._folder.put_if_match(LOCK_NAME, self._next_content(), found[1])
+        etag = self._folder.put_if_match(LOCK_NAME, self._next_content(), old_etag)
         if etag is None:
-            if self._folder.look(LOCK_NAME) is None:
+            if self._folder.find_info(LOCK_NAME) is None:
                 return False
             raise self._locked()
-        self._etag, self._renewed = etag, began
+        self._etag, self._renewed_at = etag, began
         return True
 
-    def _watch(self, etag: str) -> bool:
-        """Look at somebody else's lock until it is stale; False if it is deleted meanwhile."""
+    def _wait_until_stale(self, etag: str) -> bool:
+        """Check another run's lock until it is stale; False if it is deleted meanwhile."""
         deadline = time.monotonic() + self._stale_seconds
         while (left := deadline - time.monotonic()) > 0:
             time.sleep(min(self._poll_seconds, left))
-            found = self._folder.look(LOCK_NAME)
+            found = self._folder.find_info(LOCK_NAME)
             if found is None:
                 return False
             if found[1] != etag:
@@ -150,7 +148,7 @@ class S3Lock:
         return True
 
     def _check_service(self) -> None:
-        """See that conditions are obeyed: a service that does not know them would say nothing."""
+        """Check that conditions are obeyed: a service that ignores them reports no error."""
         other = self._next_content() + b"\n"
         if (
             not self._folder.put_if_absent(LOCK_NAME, other)
@@ -161,40 +159,38 @@ class S3Lock:
             "two runs could write here at once: the service does not obey conditional writes "
             "(`If-None-Match`, `If-Match`)",
             where=self._folder.url,
-            next_step="choose a service or a version of it that does, or a folder of this machine",
+            next_step="choose a service, or a version of it, that does, or a local folder",
         )
 
-    def _keep_beating(self) -> None:
-        while not self._leaving.wait(self._beat_seconds):
+    def _renew_until_released(self) -> None:
+        while not self._released.wait(self._heartbeat_seconds):
             began = time.monotonic()
             try:
                 etag = self._folder.put_if_match(LOCK_NAME, self._next_content(), self._etag)
                 etag = etag or self._find_own()
             except PenstokError:
-                # It may pass; if it does not, `is_lost` tells by the clock.
+                # A later renewal may succeed; if none does, `is_lost` becomes true in time.
                 continue
             if etag is None:
                 self._is_taken_over = True
                 return
-            self._etag, self._renewed = etag, began
+            self._etag, self._renewed_at = etag, began
 
     def _find_own(self) -> str | None:
-        """Find the ETag of a renewal that arrived although it seemed to have failed."""
-        found = self._folder.look(LOCK_NAME)
-        content = self._folder.get(LOCK_NAME) if found else None
-        is_own = content is not None and _parse(content).get("token") == self._token
-        return found[1] if found and is_own else None
+        """Find the ETag of a renewal that succeeded although its response was lost."""
+        content, etag = self._folder.find(LOCK_NAME) or (b"", None)
+        return etag if _parse(content).get("token") == self._token else None
 
     def _delete(self) -> None:
         self._folder.delete([LOCK_NAME])
 
     def _next_content(self) -> bytes:
-        self._num_beats += 1
+        self._num_heartbeats += 1
         content = {
             "owner": f"pid {os.getpid()} on {socket.gethostname()}",
-            "beat": self._num_beats,
+            "beat": self._num_heartbeats,
             "pid": os.getpid(),
-            "processes": _processes(),
+            "processes": _process_namespace(),
             "token": self._token,
         }
         return json.dumps(content).encode()
@@ -217,16 +213,16 @@ def _parse(content: bytes) -> dict[str, Any]:
 
 
 def _is_dead(owner: dict[str, Any]) -> bool:
-    """Tell whether a lock's owner was a process of this machine and is gone."""
+    """Tell whether a lock's owner was a process of this machine and has ended."""
     pid, processes = owner.get("pid"), owner.get("processes")
-    is_here = bool(processes) and processes == _processes()
+    is_here = bool(processes) and processes == _process_namespace()
     return is_here and isinstance(pid, int) and not psutil.pid_exists(pid)
 
 
-def _processes() -> str:
-    """Name the set of processes we can see; "" where that cannot be told.
+def _process_namespace() -> str:
+    """Identify the boot and the pid namespace; "" if that is unknown.
 
-    A host's name is not enough: containers that share it do not see each other's processes.
+    A host's name is not enough: containers with the same one do not see each other's processes.
     """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()

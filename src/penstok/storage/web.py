@@ -1,7 +1,7 @@
-"""Files on web servers: ranged requests over connections that are kept, through `requests`.
+"""Files on web servers and on the Hugging Face hub: ranged requests over persistent connections.
 
-It never asks for compressed answers and never unpacks one: positions count stored bytes. Hugging
-Face files come this way, too; `transports` gives it their address and token.
+It never asks for compressed responses and never decompresses one, since offsets count stored bytes,
+and it lists nothing. `urls` sends `http`, `https` and `hf` here.
 """
 
 from __future__ import annotations
@@ -9,28 +9,43 @@ from __future__ import annotations
 import functools
 import re
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from penstok.errors import InputError
-from penstok.storage.base import PassingError, RemoteFacts, changed, explain_status, on_close
+from penstok.storage.base import (
+    CONNECT_SECONDS,
+    MAX_CONNECTIONS,
+    READ,
+    READ_SECONDS,
+    ObjectInfo,
+    TransientError,
+    changed_error,
+    missing_package_error,
+    register_closer,
+    status_error,
+)
 
 if TYPE_CHECKING:
     import requests
 
     from penstok.storage.base import Body
 
-__all__ = ["WebTransport"]
+__all__ = ["WebObject", "hugging_face_object"]
 
-_CONNECT_SECONDS, _READ_SECONDS = 15, 45
-_MAX_CONNECTIONS = 16
-_CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)")
-# Where a redirect led: signed addresses hold for minutes, and asking for a new one for every
-# request would run into the rate limits of the server that gives them out.
+_CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-\d+|\*)/(\d+|\*)")
+_PLAIN = {"Accept-Encoding": "identity"}
+# Redirect targets: a signed address is valid for minutes, and requesting a new one every time would
+# hit the rate limits of the server that signs them.
 _MAX_TARGETS = 256
 _targets: dict[str, str] = {}
+_HUGGING_FACE = re.compile(
+    r"hf://(?P<kind>datasets/|spaces/)?(?P<repo>[^/@]+/[^/@]+)"
+    r"(?:@(?P<revision>refs/(?:convert|pr)/[^/]+|[^/]+))?/(?P<path>.+)"
+)
 
 
-class WebTransport:
-    """The way to one file on a web server."""
+class WebObject:
+    """One file on a web server."""
 
     def __init__(
         self,
@@ -40,49 +55,42 @@ class WebTransport:
         token: str = "",
         credentials: str = "a user name and password in `~/.netrc`",
     ) -> None:
-        """Take a URL, and what it is asked for by, if that differs.
+        """Take a URL, and the address to request if that differs.
 
         Args:
-            url: What messages and the user call it.
-            address: Where it is on the web; the URL itself if empty.
-            token: What to identify with, if anything.
+            url: What the user and messages call it.
+            address: Its address on the web; the URL itself if empty.
+            token: A bearer token, if any.
             credentials: Where credentials come from, for messages.
         """
         self._url = url
         self._address = address or url
-        self._headers = {"Accept-Encoding": "identity"}
-        if token:
-            self._headers["Authorization"] = f"Bearer {token}"
+        self._headers = {**_PLAIN, "Authorization": f"Bearer {token}"} if token else _PLAIN
         self._credentials = credentials
 
-    def look(self) -> RemoteFacts:
-        """Ask for the first byte: only the answer tells whether ranges work."""
-        response = self._get({"Range": "bytes=0-0"})
-        with response:
-            self._check(response)
-            _, _, total = _content_range(response)
+    def get_info(self) -> ObjectInfo:
+        """Request the first byte: only the response shows whether ranges work."""
+        with self._get({"Range": "bytes=0-0"}) as response:
+            self._check_status(response)
+            _, total = _content_range(response)
             if response.status_code == 206 and total is not None:
-                # With all of the answer read, the connection is kept for the next request.
+                # Once the response is read to its end, the connection is reused.
                 _WebBody(response).readinto(memoryview(bytearray(2)))
-                return RemoteFacts(total, _version(response), is_ranged=True)
+                return ObjectInfo(total, _version(response), has_ranges=True)
             if response.status_code == 416 and total == 0:
-                return RemoteFacts(0, _version(response), is_ranged=True)
+                return ObjectInfo(0, _version(response), has_ranges=True)
             if response.status_code != 200:
-                raise InputError(
-                    f"cannot be read: the server answered {response.status_code} to a request "
-                    "for the first byte",
-                    where=self._url,
-                    next_step="check the URL",
+                raise self._failure(
+                    f"the server answered {response.status_code} to a request for the first byte"
                 )
-            return RemoteFacts(_content_length(response), _version(response), is_ranged=False)
+            return ObjectInfo(_content_length(response), _version(response), has_ranges=False)
 
-    def ask(self, start: int, end: int | None, facts: RemoteFacts) -> Body:
-        """Ask for a range, or for all."""
-        headers = {} if end is None else {"Range": f"bytes={start}-{end - 1}"}
-        response = self._get(headers)
+    def open_range(self, start: int, end: int | None, info: ObjectInfo) -> Body:
+        """Request a range, or the whole file."""
+        response = self._get({} if end is None else {"Range": f"bytes={start}-{end - 1}"})
         try:
-            self._check(response)
-            self._compare(response, start, end, facts)
+            self._check_status(response)
+            self._check_version(response, start, end, info)
         except BaseException:
             response.close()
             raise
@@ -91,10 +99,10 @@ class WebTransport:
     def _get(self, headers: dict[str, str]) -> requests.Response:
         target = _targets.get(self._address)
         if target is not None:
-            response = self._send(target, {"Accept-Encoding": "identity", **headers})
+            response = self._send(target, {**_PLAIN, **headers})
             if response.status_code not in (400, 401, 403, 404, 410):
                 return response
-            # The signed address has run out: ask for a new one.
+            # The signed address has expired: request a new one.
             response.close()
             _targets.pop(self._address, None)
         response = self._send(self._address, {**self._headers, **headers})
@@ -107,55 +115,77 @@ class WebTransport:
     def _send(self, address: str, headers: dict[str, str]) -> requests.Response:
         import requests
 
-        timeout = (_CONNECT_SECONDS, _READ_SECONDS)
+        timeouts = CONNECT_SECONDS, READ_SECONDS
         try:
-            return _session().get(address, headers=headers, stream=True, timeout=timeout)
-        except requests.exceptions.SSLError as error:
-            raise self._unusable(error) from error
-        except (requests.ConnectionError, requests.Timeout) as error:
-            raise PassingError(_reason(error)) from error
+            return _session().get(address, headers=headers, stream=True, timeout=timeouts)
         except requests.RequestException as error:
-            raise self._unusable(error) from error
+            is_transient = isinstance(error, (requests.ConnectionError, requests.Timeout))
+            # A bad certificate stays bad, although its error is a connection error too.
+            if is_transient and not isinstance(error, requests.exceptions.SSLError):
+                raise TransientError(_root_cause(error)) from error
+            raise self._failure(_root_cause(error)) from error
 
-    def _unusable(self, error: Exception) -> InputError:
-        return InputError(
-            f"cannot be read: {_reason(error)}", where=self._url, next_step="check the URL"
-        )
+    def _failure(self, reason: str) -> Exception:
+        return READ.failure(reason, where=self._url, next_step="check the URL")
 
-    def _check(self, response: requests.Response) -> None:
+    def _check_status(self, response: requests.Response) -> None:
         if response.status_code >= 400 and response.status_code != 416:
-            raise explain_status(
+            raise status_error(
                 self._url,
                 response.status_code,
                 response.reason or "",
                 credentials=self._credentials,
-                wait_seconds=_retry_after(response),
+                retry_after_seconds=_retry_after(response),
             )
 
-    def _compare(
-        self, response: requests.Response, start: int, end: int | None, facts: RemoteFacts
+    def _check_version(
+        self, response: requests.Response, start: int, end: int | None, info: ObjectInfo
     ) -> None:
-        """Refuse an answer that is not about the range and the version that was asked for."""
-        first, _, total = _content_range(response)
-        if _version(response) != facts.version:
-            raise changed(self._url, facts, f"its version is {_version(response)!r} now")
+        """Refuse a response with another range or another version than requested."""
+        first, total = _content_range(response)
+        if _version(response) != info.version:
+            raise changed_error(self._url, info, f"its version is {_version(response)!r} now")
         if end is None:
-            self._compare_whole(response, facts)
-        elif response.status_code == 416 or (total is not None and total != facts.num_bytes):
-            raise changed(self._url, facts, f"it has {total} bytes now")
+            self._check_whole(response, info)
+        elif response.status_code == 416 or (total is not None and total != info.num_bytes):
+            raise changed_error(self._url, info, f"it has {total} bytes now")
         elif response.status_code != 206 or first != start:
-            raise PassingError(f"the server answered {response.status_code} without the range")
+            raise TransientError(f"the server answered {response.status_code} without the range")
 
-    def _compare_whole(self, response: requests.Response, facts: RemoteFacts) -> None:
+    def _check_whole(self, response: requests.Response, info: ObjectInfo) -> None:
         length = _content_length(response)
-        if length != facts.num_bytes:
-            raise changed(self._url, facts, f"it has {length} bytes now")
+        if length != info.num_bytes:
+            raise changed_error(self._url, info, f"it has {length} bytes now")
         if length is None and "chunked" not in response.headers.get("Transfer-Encoding", ""):
             raise InputError(
-                "the server does not say where the file ends: a cut would not be noticed",
+                "the server does not report the file's size, so a truncated response would go "
+                "unnoticed",
                 where=self._url,
                 next_step="download it first, with `curl -fO`, and pass the file",
             )
+
+
+def hugging_face_object(url: str) -> WebObject:
+    """Return a file on the hub by its web address: the hub's library asks the hub each time."""
+    try:
+        from huggingface_hub import constants, get_token
+    except ImportError as error:
+        raise missing_package_error(url, "huggingface_hub", "hf") from error
+    match = _HUGGING_FACE.fullmatch(url)
+    if match is None:
+        raise InputError(
+            "not the name of a file on the Hugging Face hub",
+            where=f"INPUT `{url}`",
+            next_step="pass `hf://datasets/OWNER/NAME/FILE`, or `.../NAME@REVISION/FILE`",
+        )
+    repo, revision = (match["kind"] or "") + match["repo"], match["revision"] or "main"
+    path = f"resolve/{quote(revision, safe='')}/{quote(match['path'])}"
+    return WebObject(
+        url,
+        f"{constants.ENDPOINT}/{repo}/{path}",
+        token=get_token() or "",
+        credentials="`hf auth login`, or `HF_TOKEN`",
+    )
 
 
 class _WebBody:
@@ -163,29 +193,29 @@ class _WebBody:
         self._response = response
 
     def readinto(self, buffer: memoryview, /) -> int:
-        """Fill `buffer` as far as the answer goes; urllib3 sees to it that it is whole."""
+        """Fill `buffer` as far as the response goes; urllib3 checks that it is complete."""
         import urllib3
 
         try:
             data = self._response.raw.read(len(buffer), decode_content=False)
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise PassingError(_reason(error)) from error
+            raise TransientError(_root_cause(error)) from error
         buffer[: len(data)] = data
         return len(data)
 
     def close(self) -> None:
-        """Keep the connection if all of the answer was read, else close it."""
+        """Keep the connection if the whole response was read, else close it."""
         self._response.close()
 
 
 @functools.cache
 def _session() -> requests.Session:
-    """Make what keeps the connections of this process."""
+    """Return the connection pool of this process."""
     import requests
     from requests.adapters import HTTPAdapter
 
     session = requests.Session()
-    adapter = HTTPAdapter(pool_maxsize=_MAX_CONNECTIONS, max_retries=0)
+    adapter = HTTPAdapter(pool_maxsize=MAX_CONNECTIONS, max_retries=0)
     session.mount("https://", adapter)
     session.mount("http://", adapter)
 
@@ -194,7 +224,7 @@ def _session() -> requests.Session:
         _session.cache_clear()
         _targets.clear()
 
-    on_close(close)
+    register_closer(close)
     return session
 
 
@@ -207,24 +237,22 @@ def _content_length(response: requests.Response) -> int | None:
     return int(length) if length.isdecimal() else None
 
 
-def _content_range(response: requests.Response) -> tuple[int | None, int | None, int | None]:
-    """Read which bytes an answer holds, and of how many; None for what it does not say."""
+def _content_range(response: requests.Response) -> tuple[int | None, int | None]:
+    """Return the first byte of the range and the size of the file; None for what is not said."""
     match = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", "").strip())
-    if match is None:
-        return None, None, None
-    first, last, total = (int(part) if part and part != "*" else None for part in match.groups())
-    return first, last, total
+    first, total = match.groups() if match else (None, None)
+    return int(first) if first else None, int(total) if total and total != "*" else None
 
 
 def _retry_after(response: requests.Response) -> float:
-    """Read how long the server asks to be left alone; a date counts as not said."""
+    """Return how long the server asks to wait; dates are ignored."""
     seconds = response.headers.get("Retry-After", "")
     return float(seconds) if seconds.isdecimal() else 0
 
 
-def _reason(error: BaseException) -> str:
-    """Say what happened, from the innermost cause, which has the plainest words."""
+def _root_cause(error: BaseException) -> str:
+    """Describe the innermost cause, which has the clearest message."""
     while (inner := error.__cause__ or error.__context__) is not None:
         error = inner
-    words = str(error.args[-1]) if error.args else ""
-    return f"{type(error).__name__}: {words}" if words else type(error).__name__
+    message = str(error.args[-1]) if error.args else ""
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__

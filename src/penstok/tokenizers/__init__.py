@@ -1,6 +1,7 @@
-"""Tokenizers: found by name, file or hub id, read as data, and proved where they can be.
+"""Tokenizers: loaded by name, file or hub id, read as data, and proved equal to ranks if they are.
 
-It encodes nothing: engines and cuts are made from a `Tokenizer`.
+Nothing here encodes text, and no code from a file is run. Engines encode with a `Tokenizer`, and
+`cuts` derives from it where text may be divided.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Where text may be divided without changing a token.
+"""Finds cuts: positions where text can be divided without changing a token.
 
-It looks at bytes only: no files, no documents. Readers ask it for borders inside long documents;
-`docs/concepts/cuts.md` has the proof of each rule, and a property test tries every candidate.
+It works on bytes and knows neither files nor documents. Readers use it inside long documents;
+`docs/concepts/cuts.md` proves each rule, and a property test tries every candidate.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ _SPACE, _NEWLINE, _RETURN, _SLASH = 0x20, 0x0A, 0x0D, 0x2F
 
 
 def find_cuts(tokenizer: Tokenizer, max_document_bytes: int) -> ByteLevelCuts | DocumentCuts:
-    """Return the rules that are proved for a tokenizer; without any, documents stay whole."""
+    """Return the rules that are proved for a tokenizer; without any, documents are not divided."""
     if isinstance(tokenizer.model, ByteLevel):
         return ByteLevelCuts(tokenizer)
     return DocumentCuts(max_document_bytes)
 
 
 class DocumentCuts:
-    """No rule is proved: text is divided between documents only.
+    """For tokenizers without a proved rule: text is divided only between documents.
 
     Attributes:
-        max_document_bytes: A longer document does not fit the memory of a worker.
+        max_document_bytes: A longer document does not fit into the memory of a worker.
     """
 
     def __init__(self, max_document_bytes: int) -> None:
@@ -56,12 +56,12 @@ class DocumentCuts:
 class ByteLevelCuts:
     """The rules for byte-level BPE, by the tokenizer's pattern.
 
-    All ask for whole, valid characters, so that text that is repaired later has the same cuts, and
-    look at one character on either side. They hold for text that is normalized later too: nothing
-    is composed across a cut, and what it is made of stays as it is.
+    All rules require whole, valid characters, so that text that is repaired later has the same
+    cuts, and depend on one character on either side. They also hold for text that is normalized
+    later: nothing is composed across a cut, and the characters beside it do not change.
 
     Attributes:
-        max_document_bytes: None: long documents are divided.
+        max_document_bytes: None, because long documents are divided.
     """
 
     max_document_bytes: int | None = None
@@ -72,23 +72,23 @@ class ByteLevelCuts:
             raise TypeError(f"no rule is proved for `{tokenizer.name}`")
         free = _free_junctions(model.ranks)
         self._rule = _RULES[model.pattern](free, normalizes=model.normalizer is not None)
-        # A border between two kinds of characters can lie inside a token that is found in text.
-        self._takes_borders = not model.added
+        # A border between two kinds of characters can be inside an added token.
+        self._has_ascii_borders = not model.added
 
     def mask(self, text: NDArray[np.uint8]) -> NDArray[np.bool_]:
         """Mark every position before which `text` may be divided; the first is never marked.
 
-        What all patterns have in common stands here: behind an ASCII letter or number a match ends
-        before a character of another kind, and the next begins there whatever precedes it. (But an
-        apostrophe can belong to the word, and a newline has rules of its own.)
+        One rule holds for all patterns: after an ASCII letter or number a match ends before a
+        character of another kind, and the next match does not depend on what precedes it. (But an
+        apostrophe can belong to the word, and newlines have their own rules.)
         """
         marked = self._rule.mask(text)
-        return marked | _ascii_borders(text) if self._takes_borders else marked
+        return marked | _ascii_borders(text) if self._has_ascii_borders else marked
 
     def line_mask(self, text: NDArray[np.uint8]) -> NDArray[np.bool_]:
-        """Mark those of them that stand at the end of a line."""
+        """Mark those of them that are at the end of a line."""
         if not _is_newline(text).any():
-            # Text without line ends is looked through from end to end for one.
+            # Readers scan text without line ends from start to end.
             return np.zeros(len(text), np.bool_)
         return self._rule.line_mask(text)
 
@@ -96,12 +96,12 @@ class ByteLevelCuts:
 class _Gpt2Rule:
     """GPT-2's pattern.
 
-    1. Before an ASCII white space that follows a character that is no white space. A match of
-       the pattern ends there, nothing looks behind, and no lookahead crosses.
-    2. Between two non-ASCII characters, the first no white space, whose touching bytes stand next
-       to each other in no token (a free junction). Either a match ends there, or no merge can
-       ever cross. (If text is normalized later: between two letters of scripts without blanks,
-       which are never composed with each other.)
+    1. Before an ASCII white space after a visible character (one that is not white space). A match
+       of the pattern ends there; the pattern has no lookbehind, and no lookahead crosses.
+    2. Between two non-ASCII characters, the first visible, whose adjacent bytes are adjacent in no
+       token (a free junction). Either a match ends there, or no merge can ever cross. (If text is
+       normalized later: only between two letters of scripts without spaces, which never compose
+       with each other.)
     """
 
     def __init__(self, free: NDArray[np.bool_], *, normalizes: bool) -> None:
@@ -124,16 +124,16 @@ class _Gpt2Rule:
 
 
 class _Cl100kRule:
-    """The pattern of cl100k, Llama 3 and Qwen, where a newline can belong to what precedes it.
+    """The pattern of cl100k, Llama 3 and Qwen, where a newline can belong to the piece before it.
 
-    1. Before a blank, a tab, a vertical tab or a form feed that follows a character that is no
-       white space. A match ends there, nothing looks behind, and no lookahead crosses.
-    2. Between a newline (or carriage return) and a character that is no white space: whatever
-       matched the newline ends with it.
-    3. At a free junction between two non-ASCII characters, the first no white space, one of them a
-       letter. (Not between two numbers, which are counted from the first, or two others, of which
-       the last may belong to the letters behind it, but only if it is the first.) If text is
-       normalized later, both must be letters.
+    1. Before a space, a tab, a vertical tab or a form feed after a visible character. A match ends
+       there; the pattern has no lookbehind, and no lookahead crosses.
+    2. Between a newline (or carriage return) and a visible character: whatever matched the newline
+       ends with it.
+    3. At a free junction between two non-ASCII characters, the first visible, one of them a letter.
+       (Not between two numbers, which are counted from the first, and not between two others: the
+       second can join the letters after it, but only if nothing precedes it.) If text is normalized
+       later, both must be letters.
     """
 
     def __init__(self, free: NDArray[np.bool_], *, normalizes: bool) -> None:
@@ -157,14 +157,13 @@ class _Cl100kRule:
 
 
 class _O200kRule:
-    """The pattern of o200k, where capital and small letters tell words apart.
+    """The pattern of o200k, where words also end before a capital letter.
 
-    1. As cl100k's first.
-    2. As its second, but not before a slash, which goes with the newlines behind a sign.
-    3. Before a full stop or comma of the scripts without blanks, behind a letter of theirs: a word
-       ends there, and what a match begins with does not depend on what precedes it. (Between two
-       letters it does: a word may end before a capital that follows them, if there was a small
-       letter.)
+    1. The first rule of cl100k.
+    2. The second, but not before a slash, which can belong to the newlines after punctuation.
+    3. Before a full stop or comma of the scripts without spaces, after a letter of theirs: a word
+       ends there, and the next match does not depend on what precedes it. (Between two letters it
+       does: whether a word ends before a following capital depends on earlier small letters.)
     """
 
     def __init__(self, free: NDArray[np.bool_], *, normalizes: bool) -> None:
@@ -177,7 +176,7 @@ class _O200kRule:
         marked: NDArray[np.bool_] = found.visible_end & is_inline_space
         marked |= _after(_is_newline(text)) & found.visible_start & (text != _SLASH)
         if found.wide_start.any():
-            marked |= found.wide_end & _starts(text, _STOPS) & _behind_letter(text)
+            marked |= found.wide_end & _starts(text, _STOPS) & _after_letter(text)
         return marked
 
     def line_mask(self, text: NDArray[np.uint8]) -> NDArray[np.bool_]:
@@ -186,7 +185,7 @@ class _O200kRule:
         return marked
 
 
-# A pattern without a proved rule has no place here, and none in `vocabulary.PATTERNS`.
+# Every pattern in `vocabulary.PATTERNS` has a proved rule.
 _RULES: dict[str, type[_Gpt2Rule | _Cl100kRule | _O200kRule]] = {
     GPT2_PATTERN: _Gpt2Rule,
     CL100K_PATTERN: _Cl100kRule,
@@ -196,10 +195,10 @@ _RULES: dict[str, type[_Gpt2Rule | _Cl100kRule | _O200kRule]] = {
 
 
 def _free_junctions(ranks: dict[bytes, int]) -> NDArray[np.bool_]:
-    """For each pair of bytes (first << 8 | second): does no token hold them side by side?
+    """For each pair of bytes (first << 8 | second), tell whether no token contains them.
 
-    Nor may the first end, or the second begin, a token that no merges make: half of a piece would
-    be looked up as a piece of its own. The kernel has the same table; a test compares them.
+    Nor may the first end, or the second begin, a token that no merges produce: half of a piece
+    would be looked up as a whole piece. The kernel has the same table; a test compares them.
     """
     tokens = list(ranks)
     joined = np.frombuffer(b"".join(tokens), np.uint8)
@@ -223,12 +222,12 @@ def _is_ascii_space(text: NDArray[np.uint8]) -> NDArray[np.bool_]:
 
 
 def _ascii_borders(text: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    """Mark a number behind a letter, a letter behind a number, and a sign behind either."""
+    """Mark digits after letters, letters after digits, and punctuation after either."""
     is_letter = _ASCII_LETTERS[text]
     is_digit = _ASCII_DIGITS[text]
     after_letter, after_digit = _after(is_letter), _after(is_digit)
     marked: NDArray[np.bool_] = (after_letter & is_digit) | (after_digit & is_letter)
-    marked |= (after_letter | after_digit) & _ASCII_SIGNS[text]
+    marked |= (after_letter | after_digit) & _ASCII_PUNCTUATION[text]
     return marked
 
 
@@ -238,21 +237,21 @@ def _is_newline(text: NDArray[np.uint8]) -> NDArray[np.bool_]:
 
 
 def _after(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Mark the positions behind the marked ones."""
+    """Mark the positions after the marked ones."""
     moved = np.zeros_like(mask)
     moved[1:] = mask[:-1]
     return moved
 
 
 def _look_up_pairs(table: NDArray[np.bool_], text: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    """Look up, for each position, the byte before it and the byte at it; the first has none."""
+    """Look up, for each position, the byte before it and the byte at it; the first is False."""
     found = np.zeros(len(text), np.bool_)
     found[1:] = table[text[:-1].astype(np.uint16) << 8 | text[1:]]
     return found
 
 
 def _starts(text: NDArray[np.uint8], table: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Mark where three bytes begin that are a character of a table, if they are one."""
+    """Mark where a character of three bytes begins that is in a table."""
     found = np.zeros(len(text), np.bool_)
     if len(text) >= 3:
         first, second, third = (text[at : len(text) - 2 + at].astype(np.uint16) for at in range(3))
@@ -261,27 +260,27 @@ def _starts(text: NDArray[np.uint8], table: NDArray[np.bool_]) -> NDArray[np.boo
     return found
 
 
-def _behind_letter(text: NDArray[np.uint8]) -> NDArray[np.bool_]:
+def _after_letter(text: NDArray[np.uint8]) -> NDArray[np.bool_]:
     found = np.zeros(len(text), np.bool_)
     found[3:] = _starts(text, _LETTERS)[:-3]
     return found
 
 
 def _beside_letter(text: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    return _starts(text, _LETTERS) | _behind_letter(text)
+    return _starts(text, _LETTERS) | _after_letter(text)
 
 
 def _between_letters(text: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    return _starts(text, _LETTERS) & _behind_letter(text)
+    return _starts(text, _LETTERS) & _after_letter(text)
 
 
 class _Characters(NamedTuple):
-    """Borders between characters, as masks over positions."""
+    """Borders between valid characters, as masks over positions."""
 
-    visible_end: NDArray[np.bool_]  # a valid character that is no white space ends before it
-    visible_start: NDArray[np.bool_]  # one starts at it
-    wide_end: NDArray[np.bool_]  # a non-ASCII one that is no white space ends before it
-    wide_start: NDArray[np.bool_]  # a non-ASCII one starts at it, white space or not
+    visible_end: NDArray[np.bool_]  # a visible character (not white space) ends before it
+    visible_start: NDArray[np.bool_]  # a visible character starts at it
+    wide_end: NDArray[np.bool_]  # a visible non-ASCII character ends before it
+    wide_start: NDArray[np.bool_]  # a non-ASCII character starts at it, white space or not
 
 
 def _characters(text: NDArray[np.uint8]) -> _Characters:
@@ -321,12 +320,12 @@ def _bytes_between(first: int, last: int) -> NDArray[np.bool_]:
 
 _ASCII_DIGITS = _bytes_between(0x30, 0x39)
 _ASCII_LETTERS = _bytes_between(0x41, 0x5A) | _bytes_between(0x61, 0x7A)
-_ASCII_SIGNS = _bytes_between(0x21, 0x7E) & ~_ASCII_LETTERS & ~_ASCII_DIGITS
-_ASCII_SIGNS[0x27] = False  # the apostrophe
+_ASCII_PUNCTUATION = _bytes_between(0x21, 0x7E) & ~_ASCII_LETTERS & ~_ASCII_DIGITS
+_ASCII_PUNCTUATION[0x27] = False  # the apostrophe
 
 
 def _pairs_except(*banned: tuple[int, int, int]) -> NDArray[np.bool_]:
-    """All pairs of a lead byte and its second byte but (lead, first second, last second)."""
+    """All pairs of a lead byte and its second byte except (lead, first second, last second)."""
     table = np.ones(1 << 16, np.bool_)
     for lead, first, last in banned:
         table[(lead << 8 | first) : (lead << 8 | last) + 1] = False
@@ -337,11 +336,11 @@ _LEAD2 = _bytes_between(0xC2, 0xDF)
 _LEAD3 = _bytes_between(0xE0, 0xEF)
 _LEAD4 = _bytes_between(0xF0, 0xF4)
 _ANY_SECOND = _pairs_except()
-# Overlong forms (E0, F0), surrogates (ED) and what lies above U+10FFFF (F4) are not valid.
+# Overlong forms (E0, F0), surrogates (ED) and code points above U+10FFFF (F4) are not valid.
 _SECOND3 = _pairs_except((0xE0, 0x80, 0x9F), (0xED, 0xA0, 0xBF))
 _SECOND4 = _pairs_except((0xF0, 0x80, 0x8F), (0xF4, 0x90, 0xBF))
-# Leave out, generously, the neighbourhoods of the white space that is not ASCII: U+0085 and
-# U+00A0 (lead C2), U+1680 (E1 9A), U+2000 to U+205F (E2 80, E2 81), U+3000 (E3 80).
+# Excludes all characters near non-ASCII white space: U+0085 and U+00A0 (lead C2), U+1680 (E1 9A),
+# U+2000 to U+205F (E2 80, E2 81), U+3000 (E3 80).
 _VISIBLE2 = _pairs_except((0xC2, 0x80, 0xBF))
 _VISIBLE3 = _SECOND3 & _pairs_except((0xE1, 0x9A, 0x9A), (0xE2, 0x80, 0x81), (0xE3, 0x80, 0x80))
 
@@ -353,8 +352,8 @@ def _code_points(*ranges: tuple[int, int]) -> NDArray[np.bool_]:
     return table
 
 
-# Letters of the scripts that are written without blanks; a few ranges that have been letters since
-# Unicode 6, so that cuts are the same everywhere.
+# Letters of scripts that are written without spaces: ranges that have been letters since Unicode 6,
+# so that cuts do not depend on the Unicode version.
 _LETTERS = _code_points(
     (0x0E01, 0x0E30),  # Thai
     (0x0E81, 0x0E82),  # Lao
@@ -366,6 +365,6 @@ _LETTERS = _code_points(
     (0x4E00, 0x9FCB),
     (0xAC00, 0xD7A3),  # Hangul
 )
-# What ends sentences and their parts there: ideographic and full-width comma, full stop,
-# exclamation and question mark.
+# Punctuation of those scripts: ideographic and full-width comma, full stop, exclamation mark and
+# question mark.
 _STOPS = _code_points((0x3001, 0x3002), (0xFF01, 0xFF01), (0xFF0C, 0xFF0C), (0xFF1F, 0xFF1F))

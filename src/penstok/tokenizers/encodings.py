@@ -1,7 +1,7 @@
-"""OpenAI's encodings by name: where their ranks are, their patterns and special tokens.
+"""OpenAI's encodings by name: their ranks, patterns and special tokens.
 
-GPT-2's ranks ship with the package. Those of the others come from tiktoken's cache or are fetched
-into it, and are checked against the digest known here.
+GPT-2's ranks are part of the package. The others come from tiktoken's cache or are downloaded into
+it, and every file is checked against a known digest.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from importlib import resources
 from pathlib import Path
 
 from penstok.errors import EngineError, UsageError
-from penstok.tokenizers.described import Described
-from penstok.tokenizers.models import ByteLevel
+from penstok.tokenizers.models import ByteLevel, ParsedTokenizer
 from penstok.tokenizers.vocabulary import CL100K_PATTERN, GPT2_PATTERN, O200K_PATTERN, parse_ranks
 
 __all__ = ["ENCODINGS", "find_encoding", "read_encoding"]
@@ -27,7 +26,7 @@ _PACKAGED = "gpt2.tiktoken"
 
 @dataclass(frozen=True, slots=True)
 class _Encoding:
-    """The ranks of an encoding, by the name of their file, and what goes with them."""
+    """The file of an encoding's ranks, its pattern and its special tokens."""
 
     file: str
     sha256: str
@@ -96,7 +95,7 @@ ENCODINGS = {
 
 
 def find_encoding(name: str) -> str | None:
-    """Return the encoding that goes by a name, its own or that of a model."""
+    """Return the encoding for its own name or that of a model; None if there is none."""
     if name in ENCODINGS:
         return name
     import tiktoken.model
@@ -109,11 +108,11 @@ def find_encoding(name: str) -> str | None:
 
 
 @lru_cache(maxsize=1)
-def read_encoding(name: str) -> Described:
+def read_encoding(name: str) -> ParsedTokenizer:
     """Read an encoding: from the package, tiktoken's cache, or the network, in that order."""
     encoding = ENCODINGS[name]
     content = _read_packaged() if encoding is _GPT2 else _read_cached(name, encoding)
-    return Described(ByteLevel(parse_ranks(content), encoding.pattern), encoding.special)
+    return ParsedTokenizer(ByteLevel(parse_ranks(content), encoding.pattern), encoding.special)
 
 
 def _read_packaged() -> bytes:
@@ -122,13 +121,13 @@ def _read_packaged() -> bytes:
         raise EngineError(
             f"the vocabulary file `{_PACKAGED}` is damaged",
             where="the installed package",
-            next_step="install penstok again: `pip install --force-reinstall penstok`",
+            next_step="pip install --force-reinstall penstok",
         )
     return content
 
 
 def _read_cached(name: str, encoding: _Encoding) -> bytes:
-    """Read a file as tiktoken does, so that both find what the other has fetched."""
+    """Read a file as tiktoken does, so that both use the same cache."""
     import requests
     from tiktoken.load import read_file_cached
 
@@ -136,19 +135,19 @@ def _read_cached(name: str, encoding: _Encoding) -> bytes:
     try:
         return read_file_cached(address, encoding.sha256)
     except (OSError, ValueError, requests.RequestException) as error:
-        place = _cache_path(address)
+        cached = _cache_path(address)
         raise UsageError(
-            f"the vocabulary of `{name}` is not in tiktoken's cache and cannot be fetched: "
+            f"the vocabulary of `{name}` is not in tiktoken's cache and cannot be downloaded: "
             f"{type(error).__name__}",
             where=address,
-            next_step=f"fetch it elsewhere and copy it to `{place}`"
-            if place
+            next_step=f"download it on another machine and copy it to `{cached}`"
+            if cached
             else f"unset TIKTOKEN_CACHE_DIR, or pass `-t {encoding.file} --pattern ...`",
         ) from error
 
 
 def _cache_path(address: str) -> Path | None:
-    """Return where tiktoken looks for a file; None where it is told not to."""
+    """Return where tiktoken caches a file; None if its cache is turned off."""
     default = str(Path(tempfile.gettempdir()) / "data-gym-cache")
     folder = os.environ.get("TIKTOKEN_CACHE_DIR", os.environ.get("DATA_GYM_CACHE_DIR", default))
     if not folder:

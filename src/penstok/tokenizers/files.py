@@ -1,6 +1,7 @@
-"""From what `-t` says to the content of a tokenizer's files: a path, a folder or the hub's cache.
+"""Finds the files of the tokenizer that `-t` names: a path, a folder, or an id of the hub.
 
-It reads whole files, which are small, and understands nothing in them.
+It reads whole files, which are small, and does not parse them; `load` does. It downloads from the
+Hugging Face hub only what is not in the hub's cache.
 """
 
 from __future__ import annotations
@@ -15,19 +16,19 @@ from penstok.errors import UsageError
 __all__ = ["TokenizerFile", "find_file", "is_hub_id"]
 
 _CONFIG = "tokenizer_config.json"
-# In the order they are looked for in a folder.
+# In order of preference in a folder.
 _NAMES = ("tokenizer.json", "tokenizer.model")
 _SUFFIXES = (".json", ".tiktoken", ".model")
 _HUB_ID = re.compile(r"[\w][\w.-]*/[\w][\w.-]*(@[\w./-]+)?")
-# A line of a `.tiktoken` file; Llama 3's own has the name of a SentencePiece model.
+# A line of a `.tiktoken` file; Llama 3's is named like a SentencePiece model.
 _RANKS_LINE = re.compile(rb"[A-Za-z0-9+/]+=* [0-9]+\s")
-# The largest vocabularies in use have files of 30 MB; reading one takes ten times its size.
+# The largest files in use have 30 MB; parsing one takes ten times its size in memory.
 _MAX_FILE_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class TokenizerFile:
-    """A file, what it is, and the configuration beside it."""
+    """A file, its kind, and the content of the configuration beside it."""
 
     path: Path
     kind: Literal["ranks", "huggingface", "sentencepiece"]
@@ -36,7 +37,7 @@ class TokenizerFile:
 
 
 def is_hub_id(name: str) -> bool:
-    """Tell whether a name can be one of the hub's: an owner and a name, perhaps a revision."""
+    """Tell whether a name can be an id of the hub: owner, name and an optional revision."""
     return _HUB_ID.fullmatch(name) is not None and not name.endswith(_SUFFIXES)
 
 
@@ -54,15 +55,15 @@ def find_file(name: str) -> TokenizerFile | None:
         return _read(found)
     if path.exists():
         return _read(path)
-    # In a folder that is there a path was meant, and mistyped: the hub would take its time.
-    return _read(_fetch(name)) if is_hub_id(name) and not path.parent.exists() else None
+    # A name inside an existing folder is a mistyped path: do not wait for the hub.
+    return _read(_download(name)) if is_hub_id(name) and not path.parent.exists() else None
 
 
 def _read(path: Path) -> TokenizerFile:
     try:
         if not path.is_file() or path.stat().st_size > _MAX_FILE_BYTES:
             raise UsageError(
-                f"this is no file, or one of more than {_MAX_FILE_BYTES >> 20} MiB: no tokenizer",
+                f"not a tokenizer: not a regular file, or larger than {_MAX_FILE_BYTES >> 20} MiB",
                 where=str(path),
                 next_step="pass a `tokenizer.json`, a `.tiktoken` or a SentencePiece `.model` file",
             )
@@ -97,14 +98,14 @@ def _kind_of(path: Path, content: bytes) -> Literal["ranks", "huggingface", "sen
 # ---- the hub ----
 
 
-def _fetch(name: str) -> Path:
-    """Return the tokenizer's file in the hub's cache, fetched if it is not there."""
+def _download(name: str) -> Path:
+    """Return the tokenizer's file in the hub's cache, downloaded if it is missing."""
     try:
         import huggingface_hub
         from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
     except ImportError as error:
         raise UsageError(
-            f"`{name}` is no file, and to look for it on the hub needs `huggingface_hub`",
+            f"`{name}` is not a file, and loading it from the hub needs `huggingface_hub`",
             where="--tokenizer",
             next_step="pip install 'penstok[hf]', or pass the path of a tokenizer",
         ) from error
@@ -129,12 +130,13 @@ def _fetch(name: str) -> Path:
         for cached in (True, False):
             for file in _NAMES:
                 if (found := find(file, cached=cached)) is not None:
-                    # Without it what begins a text would be lost: the hub must say there is none.
+                    # Without it the begin-of-text token could be lost: the hub must confirm that
+                    # there is no such file.
                     if find(_CONFIG, cached=True) is None:
                         find(_CONFIG, cached=False)
                     return found
     except (OSError, ValueError) as error:
-        raise _not_fetched(name, repo, error) from error
+        raise _download_error(name, repo, error) from error
     raise UsageError(
         f"`{name}` on the hub has none of {', '.join(_NAMES)}",
         where="--tokenizer",
@@ -142,13 +144,13 @@ def _fetch(name: str) -> Path:
     )
 
 
-def _not_fetched(name: str, repo: str, error: Exception) -> UsageError:
+def _download_error(name: str, repo: str, error: Exception) -> UsageError:
     reason = str(error).strip().splitlines() or [""]
     return UsageError(
-        f"`{name}` is no file and not in the hub's cache, and the hub does not give it: "
+        f"`{name}` is not a file, not in the hub's cache, and cannot be downloaded: "
         f"{type(error).__name__}: {reason[0]}",
         where="--tokenizer",
-        next_step=f"log in (`hf auth login`) if it is gated; or, where there is a network, run "
+        next_step=f"log in (`hf auth login`) if it is gated; or, on a machine with a network, run "
         f"`hf download {repo} {_NAMES[0]} {_CONFIG} --local-dir my`, copy `my` here and pass "
         "`-t my`",
     )

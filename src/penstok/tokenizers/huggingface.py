@@ -1,20 +1,17 @@
-"""A Hugging Face `tokenizer.json`, read as data.
+"""Reads a Hugging Face `tokenizer.json`, and the `tokenizer_config.json` beside it, as data.
 
-A byte-level BPE is turned into ranks where that is proved to give the library's ids; any other is
-left to the library, with the reason. Which ids part documents is told apart, by the file and the
-`tokenizer_config.json` beside it.
+A byte-level BPE is turned into ranks if that is proved to give the library's ids; any other model
+is left to the library, with the reason. It opens no files: `files` finds them, `load` calls it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from penstok.tokenizers.described import Described
 from penstok.tokenizers.libraries import try_library
-from penstok.tokenizers.models import ByteLevel, LibraryModel
-from penstok.tokenizers.templates import find_ends
+from penstok.tokenizers.models import ByteLevel, LibraryModel, ParsedTokenizer
 from penstok.tokenizers.vocabulary import (
     BYTE_OF,
     GPT2_PATTERN,
@@ -26,18 +23,21 @@ from penstok.tokenizers.vocabulary import (
     read_spelling,
 )
 
-__all__ = ["read_huggingface"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["read_config", "read_huggingface"]
 
 
 class _LibraryOnlyError(Exception):
-    """What in a file only its own library does."""
+    """Something in a file that only its own library does."""
 
 
-def read_huggingface(content: bytes, config: bytes | None) -> Described:
+def read_huggingface(content: bytes, config: bytes | None) -> ParsedTokenizer:
     """Read a `tokenizer.json`, and the `tokenizer_config.json` beside it if there is one.
 
     Raises:
-        UnsupportedError: If it is none, or gives other ids each time.
+        UnsupportedError: If it is not one, or its ids are random.
     """
     try:
         settings = json.loads(content)
@@ -45,31 +45,31 @@ def read_huggingface(content: bytes, config: bytes | None) -> Described:
         added = list(settings.get("added_tokens") or [])
         special = {str(token["content"]): int(token["id"]) for token in added if token["special"]}
         if model.get("dropout"):
-            raise UnsupportedError("its model has a `dropout`: it gives other ids each time")
+            raise UnsupportedError("its model has a `dropout`: its ids are random")
         ids = _check_ids(_vocab_of(model), added, content)
-        begin, end = find_ends(settings.get("post_processor"), config)
+        begin, end = _find_ends(settings.get("post_processor"), config)
         try:
             found: ByteLevel | LibraryModel = _read_ranks(settings, model, added)
         except _LibraryOnlyError as error:
             found = _leave_to_library(settings, added, ids, str(error))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise UnsupportedError(f"this is no `tokenizer.json` ({error!r})") from error
-    return Described(found, special, end_text=end, begin_text=begin)
+        raise UnsupportedError(f"it is not a `tokenizer.json` ({error!r})") from error
+    return ParsedTokenizer(found, special, end_text=end, begin_text=begin)
 
 
 def _vocab_of(model: dict[str, Any]) -> dict[str, int]:
-    """Return the ids of a model's tokens; some list them in order, with a number for each."""
+    """Return the ids of a model's tokens; some models list them in order, each with a score."""
     vocab = model["vocab"]
     if isinstance(vocab, list):
-        return {str(piece[0]): place for place, piece in enumerate(vocab)}
+        return {str(piece[0]): token_id for token_id, piece in enumerate(vocab)}
     return dict(vocab)
 
 
 def _check_ids(vocab: dict[str, int], added: list[dict[str, Any]], content: bytes) -> set[int]:
-    """Return all ids; refuse added tokens that the library gives other ids than the file.
+    """Return all ids; refuse added tokens whose id in the library differs from the file.
 
-    It takes the id of the vocabulary for a token that is there, and the next free one for others;
-    where that is not what the file says, it is asked.
+    The library uses the id of the vocabulary for a token that is in it, and the next free id for
+    others. If that differs from the file, the library itself is asked.
     """
     ids = set(vocab.values())
     following = len(vocab)
@@ -84,7 +84,7 @@ def _check_ids(vocab: dict[str, int], added: list[dict[str, Any]], content: byte
         following += text not in vocab
         ids.add(token_id)
     if not all(type(one) is int and 0 <= one <= MAX_ID for one in ids):
-        raise UnsupportedError(f"it has ids that are not from 0 to {MAX_ID}")
+        raise UnsupportedError(f"it has ids outside 0 to {MAX_ID}")
     return ids
 
 
@@ -94,7 +94,7 @@ def _ask_library(content: bytes, text: str) -> int | None:
     return found
 
 
-# ---- ranks, where they are proved to say all ----
+# ---- ranks, if they are proved to determine all ids ----
 
 
 def _read_ranks(
@@ -110,11 +110,11 @@ def _read_ranks(
     normalizer = _find_normalizer(settings.get("normalizer"))
     found_in_text = _find_added(added)
     vocab, merges = dict(model["vocab"]), [_pair(merge) for merge in model["merges"]]
-    # Special tokens stand in `vocab` too, where no merge makes them.
+    # Special tokens are in `vocab` too, but no merge produces them.
     unmerged = set(vocab) - {left + right for left, right in merges} - set(BYTE_OF)
     special_only = unmerged & {token["content"] for token in added}
     if special_only and model.get("ignore_merges"):
-        raise _LibraryOnlyError("it looks up whole pieces, special tokens among them")
+        raise _LibraryOnlyError("it looks up whole pieces, including special tokens")
     spelled = {_bytes_of(text): text for text in vocab.keys() - special_only}
     ranks = {token: vocab[text] for token, text in spelled.items()}
     _check_order(vocab, merges)
@@ -125,7 +125,7 @@ def _read_ranks(
 def _check_order(vocab: dict[str, int], merges: list[tuple[str, str]]) -> None:
     order = [vocab.get(left + right, -1) for left, right in merges]
     if -1 in order:
-        raise _LibraryOnlyError("it merges to what is no token")
+        raise _LibraryOnlyError("the result of one of its merges is not a token")
     if order != sorted(order):
         raise _LibraryOnlyError("its merges are not in order of id")
 
@@ -137,11 +137,11 @@ def _prove_merges(
     *,
     takes_whole: bool,
 ) -> None:
-    """Prove that merging by rank is merging by a list that is in order of id.
+    """Prove that merging by rank gives the same ids as merging by a list in order of id.
 
-    It must have the one merge that can make each token; others that it has never apply (Llama 3
-    lists all there are). Tokens that no merges make need the library to look up whole pieces first,
-    as ranks do.
+    The list must contain the one merge that can produce each token; any others never apply (Llama 3
+    lists all possible ones). Tokens that no merges produce require that the library looks up whole
+    pieces first, as ranks do.
     """
     try:
         check_ids(ranks)
@@ -149,13 +149,13 @@ def _prove_merges(
         raise _LibraryOnlyError(str(error)) from error
     for token, merge in last_merges(ranks).items():
         if merge is None and not takes_whole:
-            raise _LibraryOnlyError(f"its token {token!r} is made by no merges")
+            raise _LibraryOnlyError(f"no merges produce its token {token!r}")
         if merge is not None and (spelled[merge[0]], spelled[merge[1]]) not in listed:
-            raise _LibraryOnlyError(f"its merges do not make {token!r} as its ids do")
+            raise _LibraryOnlyError(f"its merges do not produce {token!r} as its ids require")
 
 
 def _find_pattern(pre_tokenizer: dict[str, Any] | None) -> str:
-    """Return the pattern of a byte-level pre-tokenizer, its own or that of a split before it."""
+    """Return the pattern of a byte-level pre-tokenizer, built in or of a split before it."""
     steps = [pre_tokenizer or {"type": None}]
     if steps[0]["type"] == "Sequence":
         steps = steps[0]["pretokenizers"]
@@ -164,17 +164,17 @@ def _find_pattern(pre_tokenizer: dict[str, Any] | None) -> str:
         raise _LibraryOnlyError(f"its pre-tokenizer is {' and '.join(map(str, kinds))}")
     byte_level = steps[-1]
     if byte_level.get("add_prefix_space", True):
-        raise _LibraryOnlyError("its pre-tokenizer adds a blank to the text")
+        raise _LibraryOnlyError("its pre-tokenizer adds a space to the text")
     has_split, uses_own = len(steps) > 1, byte_level.get("use_regex", True)
     if has_split == uses_own:
-        raise _LibraryOnlyError("its pre-tokenizer divides text by no pattern, or by two")
+        raise _LibraryOnlyError("its pre-tokenizer has no pattern, or two")
     return _split_pattern(steps[0]) if has_split else GPT2_PATTERN
 
 
 def _split_pattern(split: dict[str, Any]) -> str:
     pattern = str(split["pattern"].get("Regex"))
     if split["behavior"] != "Isolated" or split["invert"] or pattern not in PATTERNS.values():
-        raise _LibraryOnlyError("it divides text by a pattern of its own")
+        raise _LibraryOnlyError("its pre-tokenizer has an unknown pattern")
     return pattern
 
 
@@ -185,14 +185,14 @@ def _find_normalizer(normalizer: dict[str, Any] | None) -> Literal["NFC"] | None
     if not steps:
         return None
     if [step["type"] for step in steps] != ["NFC"]:
-        raise _LibraryOnlyError("it changes text by a normalizer of its own")
+        raise _LibraryOnlyError("its normalizer is not NFC")
     return "NFC"
 
 
 def _find_added(added: list[dict[str, Any]]) -> dict[str, int]:
     """Return the tokens that are found in text before it is divided.
 
-    Only such as no cut can divide and no normalizer can make.
+    Only tokens that no cut can divide and no normalizer can produce are accepted.
     """
     found = {}
     for token in added:
@@ -203,7 +203,7 @@ def _find_added(added: list[dict[str, Any]]) -> dict[str, int]:
             raise _LibraryOnlyError(f"{text!r} in text can be a part of a special token")
         is_simple = text.isascii() and text.isprintable() and " " not in text
         if not is_simple or any(token.get(n) for n in ("lstrip", "rstrip", "single_word")):
-            raise _LibraryOnlyError(f"it finds {text!r} in text before anything else")
+            raise _LibraryOnlyError(f"it finds {text!r} in text before it is divided")
         if token.get("normalized"):
             raise _LibraryOnlyError(f"it finds {text!r} in normalized text")
         found[text] = int(token["id"])
@@ -211,7 +211,7 @@ def _find_added(added: list[dict[str, Any]]) -> dict[str, int]:
 
 
 def _pair(merge: Any) -> tuple[str, str]:
-    """Take a merge as it is written today, as a list, or as it was before, with a blank."""
+    """Read a merge: a list, or in older files a string with a space."""
     left, right = merge.split(" ") if isinstance(merge, str) else merge
     return str(left), str(right)
 
@@ -223,13 +223,13 @@ def _bytes_of(text: str) -> bytes:
     return found
 
 
-# ---- the library ----
+# ---- models that are left to the library ----
 
 
 def _leave_to_library(
     settings: dict[str, Any], added: list[dict[str, Any]], ids: set[int], why: str
 ) -> LibraryModel:
-    """Keep what decides the ids of text, less what puts others around it or cuts it off."""
+    """Keep what determines the ids of text; drop what adds tokens around it or truncates it."""
     model = {name: value for name, value in settings["model"].items() if value is not None}
     steps = {name: settings.get(name) for name in ("normalizer", "pre_tokenizer")}
     kept = {"version": "1.0", "added_tokens": added, "model": model, **steps}
@@ -247,9 +247,9 @@ def _leave_to_library(
 
 
 def _is_hidden(text: str, added: list[dict[str, Any]]) -> bool:
-    """Tell whether a special token can hold a token, or the beginning of it.
+    """Tell whether a special token contains a token, or the beginning of it.
 
-    There the library finds the special one first, which is text then, and goes on behind it.
+    There the library finds the special one first, treats it as text, and continues after it.
     """
     names = [str(token["content"]) for token in added if token["special"]]
     return any(
@@ -261,3 +261,76 @@ def _is_hidden(text: str, added: list[dict[str, Any]]) -> bool:
 def _flags_of(token: dict[str, Any]) -> str:
     names = ("lstrip", "rstrip", "single_word", "normalized")
     return " ".join(name for name in names if token.get(name))
+
+
+# ---- the tokens before and after a text ----
+
+
+def _find_ends(
+    post_processor: dict[str, Any] | None, config: bytes | None
+) -> tuple[str | None, str | None]:
+    """Return the tokens before and after every text.
+
+    If the configuration has `add_bos_token`, it decides whether there is one before.
+    """
+    options = read_config(config)
+    begin, end = _template_ends(post_processor)
+    if options.get("add_bos_token") is False:
+        begin = None
+    elif options.get("add_bos_token") and begin is None:
+        begin = _config_token(options, "bos")
+    return begin, end or _config_token(options, "eos")
+
+
+def read_config(config: bytes | None) -> dict[str, Any]:
+    """Read a `tokenizer_config.json`; return an empty dict if there is none."""
+    try:
+        options = json.loads(config) if config else {}
+    except ValueError as error:
+        raise UnsupportedError(
+            f"the `tokenizer_config.json` beside it is not valid JSON ({error})"
+        ) from error
+    if not isinstance(options, dict):
+        raise UnsupportedError("the `tokenizer_config.json` beside it is not a JSON object")
+    return options
+
+
+def _template_ends(post_processor: dict[str, Any] | None) -> tuple[str | None, str | None]:
+    """Return the tokens that the file's post-processor adds before and after a text."""
+    before: list[str] = []
+    after: list[str] = []
+    for step in _steps(post_processor):
+        if step["type"] in ("BertProcessing", "RobertaProcessing"):
+            before.append(str(step["cls"][0]))
+            after.append(str(step["sep"][0]))
+        elif step["type"] == "TemplateProcessing":
+            names = before
+            for part in step["single"]:
+                if "Sequence" in part:
+                    names = after
+                else:
+                    names += _tokens_of(str(part["SpecialToken"]["id"]), step)
+        elif step["type"] != "ByteLevel":
+            raise UnsupportedError(f"its post-processor is `{step['type']}`")
+    if len(before) > 1 or len(after) > 1:
+        around = ", ".join(map(repr, before + after))
+        raise UnsupportedError(f"its template adds {around} to each text")
+    return before[0] if before else None, after[0] if after else None
+
+
+def _tokens_of(name: str, template: dict[str, Any]) -> list[str]:
+    """Return the tokens that a template has under a name; there may be several."""
+    named = (template.get("special_tokens") or {}).get(name)
+    return [name] if named is None else [str(token) for token in named["tokens"]]
+
+
+def _steps(post_processor: dict[str, Any] | None) -> Iterable[dict[str, Any]]:
+    if post_processor and post_processor["type"] == "Sequence":
+        return list(post_processor["processors"])
+    return [post_processor] if post_processor else []
+
+
+def _config_token(config: dict[str, Any], name: str) -> str | None:
+    """Return a token of a configuration, given as text or as an object."""
+    token = config.get(f"{name}_token")
+    return str(token["content"]) if isinstance(token, dict) else token

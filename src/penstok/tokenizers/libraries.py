@@ -1,7 +1,7 @@
-"""The libraries of tokenizer files: `tokenizers` and `sentencepiece`, both of the extra `hf`.
+"""The libraries `tokenizers` and `sentencepiece`, both in the extra `hf`.
 
-They are imported when they are needed, and one that is not installed is an error that says what to
-install. Nothing is fetched.
+They are imported when they are needed; if one is not installed, the error says what to install.
+Nothing is downloaded. Engines encode with the objects that are made here.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from penstok.tokenizers.vocabulary import UnsupportedError, read_spelling
 
 __all__ = [
     "Library",
+    "encode_text",
     "import_library",
     "load_library_model",
     "make_library_model",
@@ -26,7 +27,7 @@ __all__ = [
 
 Library = Literal["tokenizers", "sentencepiece"]
 
-_BLANK = "\u2581"  # how SentencePiece writes a blank
+_BLANK = "\u2581"  # how SentencePiece spells a space
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 
 
@@ -46,23 +47,23 @@ def import_library(name: str) -> Any:
 
 @lru_cache(maxsize=1)
 def load_library_model(library: Library, content: bytes) -> Any:
-    """Make the library's own object of a model, or take the last one."""
+    """Return the library's object for a model; the last one is cached."""
     return make_library_model(library, content)
 
 
 def make_library_model(library: Library, content: bytes) -> Any:
-    """Make the library's own object of a model."""
+    """Make the library's object for a model."""
     module = import_library(library)
     if library == "sentencepiece":
         return module.SentencePieceProcessor(model_proto=content)
     tokenizer = module.Tokenizer.from_str(content.decode())
-    # Text is always text: what looks like a special token is none.
+    # Text that looks like a special token is still text.
     tokenizer.encode_special_tokens = True
     return tokenizer
 
 
 def try_library(library: Library, content: bytes) -> Any:
-    """Let a library read a file before anything rests on it.
+    """Let a library read a file, to find out early whether it can.
 
     Raises:
         UnsupportedError: If it cannot.
@@ -75,8 +76,23 @@ def try_library(library: Library, content: bytes) -> Any:
         raise UnsupportedError(f"`{library}` cannot read it: {error}") from error
 
 
+def encode_text(library: Library, content: bytes, text: str) -> list[int]:
+    """Return the ids of a short text, to find out what a model does; engines encode corpora."""
+    model = load_library_model(library, content)
+    if library == "sentencepiece":
+        return list(model.EncodeAsIds(text))
+    try:
+        return list(model.encode(text, add_special_tokens=False).ids)
+    except Exception as error:
+        raise UsageError(
+            f"`{library}` cannot encode {text!r} with this tokenizer: {error}",
+            where="--tokenizer",
+            next_step="add a token for unknown characters to it",
+        ) from error
+
+
 def spell_ids(library: Library, content: bytes, ids: set[int]) -> dict[int, bytes]:
-    """Return the bytes each id stands for, blanks as blanks; ids that are none are left out."""
+    """Return the bytes of each id, spaces as spaces; unknown ids are left out."""
     if not ids:
         return {}
     model = load_library_model(library, content)

@@ -1,7 +1,7 @@
-"""From a name to a tokenizer.
+"""Loads a tokenizer by its name, file, folder or hub id.
 
-The content of files is read as data and never run. Where ids cannot be proved to follow from ranks,
-the file's own library encodes.
+Files are read as data and never run. If the ids are not proved to follow from ranks, the model is
+left to the file's own library. `files`, `encodings` and `huggingface` do the reading.
 """
 
 from __future__ import annotations
@@ -10,14 +10,18 @@ import difflib
 from typing import TYPE_CHECKING
 
 from penstok.errors import UsageError
-from penstok.tokenizers.described import Described
 from penstok.tokenizers.encodings import ENCODINGS, find_encoding, read_encoding
 from penstok.tokenizers.files import find_file
-from penstok.tokenizers.huggingface import read_huggingface
+from penstok.tokenizers.huggingface import read_config, read_huggingface
 from penstok.tokenizers.libraries import try_library
-from penstok.tokenizers.models import ByteLevel, LibraryModel, Tokenizer, fingerprint
-from penstok.tokenizers.separators import choose_bos, choose_eot
-from penstok.tokenizers.templates import read_config
+from penstok.tokenizers.models import (
+    ByteLevel,
+    LibraryModel,
+    ParsedTokenizer,
+    Tokenizer,
+    fingerprint,
+)
+from penstok.tokenizers.special_tokens import choose_bos, choose_eot
 from penstok.tokenizers.vocabulary import PATTERNS, UnsupportedError, check_ids, parse_ranks
 
 if TYPE_CHECKING:
@@ -35,24 +39,24 @@ def load_tokenizer(
     Args:
         name: An encoding or model of OpenAI; the path of a `tokenizer.json`, of a `.tiktoken` or
             SentencePiece `.model` file, or of a folder with one; an id of the hub.
-        eot_token: What ends a document, by its text or id; by default what the tokenizer says.
-        bos: `none`, or what begins a document, by its text or id; by default what the tokenizer's
-            own rules put there.
-        pattern: What divides text before merging, for a `.tiktoken` file, which does not say it.
+        eot_token: The token that ends documents, by text or id; default: as the tokenizer says.
+        bos: `none`, or the token that begins documents, by text or id; default: as the tokenizer's
+            own rules say.
+        pattern: The pattern for a `.tiktoken` file, which does not contain it.
     """
-    described = _describe(name, pattern)
-    eot = choose_eot(name, described, eot_token)
-    bos_id = choose_bos(name, described, bos, eot[1])
-    ids = (*described.special.values(), eot[1], -1 if bos_id is None else bos_id)
+    parsed = _parse(name, pattern)
+    eot = choose_eot(name, parsed, eot_token)
+    bos_id = choose_bos(name, parsed, bos, eot[1])
+    ids = (*parsed.special.values(), eot[1], -1 if bos_id is None else bos_id)
     return Tokenizer(
         name=name,
-        model=described.model,
+        model=parsed.model,
         eot_text=eot[0],
         eot_id=eot[1],
-        vocab_size=max(described.model.num_ids, 1 + max(ids)),
-        fingerprint=fingerprint(described.model, eot, bos_id),
+        vocab_size=max(parsed.model.num_ids, 1 + max(ids)),
+        fingerprint=fingerprint(parsed.model, eot, bos_id),
         bos_id=bos_id,
-        special=described.special,
+        special=parsed.special,
     )
 
 
@@ -60,7 +64,7 @@ def load_recorded_tokenizer(record: TokenizerRecord) -> Tokenizer:
     """Load the tokenizer that made an output.
 
     Raises:
-        UsageError: If its file is gone, or no longer what it was.
+        UsageError: If its file is missing or has changed.
     """
     different = {text: name for name, text in reversed(PATTERNS.items())}
     bos = "none" if record.bos_id is None else str(record.bos_id)
@@ -76,15 +80,15 @@ def load_recorded_tokenizer(record: TokenizerRecord) -> Tokenizer:
     raise UsageError(
         f"`{record.name}` is no longer the tokenizer that made this output",
         where="the manifest's tokenizer",
-        next_step="put the file back, or look at the ids: `penstok show OUT --ids`",
+        next_step="restore the file, or print ids instead: `penstok show OUT --ids`",
     )
 
 
 class _PatternError(UsageError):
-    """A pattern that is missing, unknown, or asked for in vain."""
+    """A pattern that is missing, unknown, or not that of the file."""
 
 
-def _describe(name: str, pattern: str | None) -> Described:
+def _parse(name: str, pattern: str | None) -> ParsedTokenizer:
     if pattern is not None and pattern not in PATTERNS:
         raise _PatternError(
             f"unknown pattern `{pattern}`; known: {', '.join(PATTERNS)}",
@@ -95,36 +99,36 @@ def _describe(name: str, pattern: str | None) -> Described:
     if file is not None and file.kind == "ranks":
         return _read_ranks(file, name, pattern)
     encoding = find_encoding(name) if file is None else None
-    described = read_encoding(encoding) if encoding else _read(file, name)
+    parsed = read_encoding(encoding) if encoding else _read(file, name)
     if pattern is not None:
-        found = described.model.pattern if isinstance(described.model, ByteLevel) else None
+        found = parsed.model.pattern if isinstance(parsed.model, ByteLevel) else None
         if found != PATTERNS[pattern]:
             raise _PatternError(
-                f"`{name}` has a pattern of its own, which is not `{pattern}`",
+                f"`{name}` has its own pattern, which is not `{pattern}`",
                 where="--pattern",
                 next_step="leave `--pattern` out",
             )
-    return described
+    return parsed
 
 
-def _read(file: TokenizerFile | None, name: str) -> Described:
+def _read(file: TokenizerFile | None, name: str) -> ParsedTokenizer:
     if file is None:
         raise _unknown(name)
     try:
         if file.kind == "sentencepiece":
             return _read_sentencepiece(file)
-        described = read_huggingface(file.content, file.config)
-        if isinstance(described.model, LibraryModel):
-            try_library(described.model.library, described.model.content)
+        parsed = read_huggingface(file.content, file.config)
+        if isinstance(parsed.model, LibraryModel):
+            try_library(parsed.model.library, parsed.model.content)
     except UnsupportedError as error:
         raise _refusal(file, error) from error
-    return described
+    return parsed
 
 
-def _read_ranks(file: TokenizerFile, name: str, pattern: str | None) -> Described:
+def _read_ranks(file: TokenizerFile, name: str, pattern: str | None) -> ParsedTokenizer:
     if pattern is None:
         raise _PatternError(
-            f"`{name}` does not say by which pattern text is divided",
+            f"`{name}` does not contain the pattern that divides text",
             where="--pattern",
             next_step=f"pass the one it was trained with; known: {', '.join(PATTERNS)}",
         )
@@ -133,11 +137,11 @@ def _read_ranks(file: TokenizerFile, name: str, pattern: str | None) -> Describe
         check_ids(ranks)
     except UnsupportedError as error:
         raise _refusal(file, error) from error
-    return Described(ByteLevel(ranks, PATTERNS[pattern]), {})
+    return ParsedTokenizer(ByteLevel(ranks, PATTERNS[pattern]), {})
 
 
-def _read_sentencepiece(file: TokenizerFile) -> Described:
-    """Read a SentencePiece model; what begins a text is said by the configuration, if at all."""
+def _read_sentencepiece(file: TokenizerFile) -> ParsedTokenizer:
+    """Read a SentencePiece model; only the configuration can say that a token begins a text."""
     if not file.content:
         raise UnsupportedError("it is empty")
     model = LibraryModel("sentencepiece", file.content, 0, "SentencePiece has its own rules")
@@ -145,7 +149,7 @@ def _read_sentencepiece(file: TokenizerFile) -> Described:
     num_ids = int(library.GetPieceSize())
     special = {str(library.IdToPiece(one)): one for one in range(num_ids) if library.IsControl(one)}
     begins = read_config(file.config).get("add_bos_token") and library.bos_id() >= 0
-    return Described(
+    return ParsedTokenizer(
         LibraryModel(model.library, model.content, num_ids, model.why),
         special,
         end_text=str(library.IdToPiece(library.eos_id())) if library.eos_id() >= 0 else None,
@@ -165,8 +169,8 @@ def _unknown(name: str) -> UsageError:
     close = difflib.get_close_matches(name, ENCODINGS, n=1)
     hint = f"; did you mean `{close[0]}`?" if close else ""
     return UsageError(
-        f"unknown tokenizer `{name}`{hint}; known: {', '.join(ENCODINGS)}, names of OpenAI's "
-        "models, ids of the hub (`owner/name`), files",
+        f"unknown tokenizer `{name}`{hint}; known: {', '.join(ENCODINGS)}, names of OpenAI "
+        "models, ids of the Hugging Face hub (`owner/name`), files",
         where="--tokenizer",
         next_step="pass `-t gpt2`, or the path of a `tokenizer.json`, `.tiktoken` or `.model` file",
     )

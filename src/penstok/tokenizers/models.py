@@ -1,7 +1,7 @@
-"""What a tokenizer is: a model, the ids that part documents, and a fingerprint of both.
+"""What a tokenizer is: a model, the ids between documents, and a fingerprint of both.
 
-Nothing is read or fetched here. There are two kinds of models: those whose ids follow from ranks
-and a pattern, and those that only the library of their file knows.
+Nothing is read or downloaded here. There are two kinds of models: those whose ids follow from ranks
+and a pattern, and those that only the library of their file can encode.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from penstok.tokenizers.vocabulary import format_ranks
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["ByteLevel", "LibraryModel", "Tokenizer", "fingerprint"]
+__all__ = ["ByteLevel", "LibraryModel", "ParsedTokenizer", "Tokenizer", "fingerprint"]
 
 
 @dataclass(frozen=True, slots=True)
 class ByteLevel:
-    """A byte-level BPE whose ids follow from its ranks, as tiktoken takes them.
+    """A byte-level BPE whose ids follow from its ranks, as in tiktoken.
 
-    A piece that is a token is that token; of any other the two neighbours that make the token of
+    A piece that is a token has its id. In any other piece the two neighbours that form the token of
     lowest rank are merged first, the leftmost of equals.
 
     Attributes:
         ranks: The id of each token, which is its rank.
-        pattern: What divides text into pieces.
-        normalizer: The form that text is brought into before anything else.
+        pattern: The regular expression that divides text into pieces.
+        normalizer: How text is normalized first.
         added: Tokens that are found in text before it is divided.
     """
 
@@ -46,18 +46,18 @@ class ByteLevel:
 
     @property
     def is_plain(self) -> bool:
-        """Whether text is divided as it is, and nothing is looked for in it before."""
+        """Whether text is neither normalized nor searched for added tokens."""
         return not (self.normalizer or self.added)
 
     def iter_parts(self) -> Iterator[bytes]:
-        """Yield everything that decides an id."""
+        """Yield everything that determines an id."""
         yield format_ranks(self.ranks)
         yield self.pattern.encode()
         if not self.is_plain:
             yield repr((self.normalizer, sorted(self.added.items()))).encode()
 
     def spell(self, ids: set[int]) -> dict[int, bytes]:
-        """Return the bytes of those ids that there are."""
+        """Return the bytes of ids; unknown ones are left out."""
         added = {token_id: text.encode() for text, token_id in self.added.items()}
         ranked = {rank: token for token, rank in self.ranks.items() if rank in ids}
         return ranked | {token_id: text for token_id, text in added.items() if token_id in ids}
@@ -65,15 +65,15 @@ class ByteLevel:
 
 @dataclass(frozen=True, slots=True)
 class LibraryModel:
-    """A model that only its own library knows.
+    """A model that only its own library can encode.
 
     Attributes:
-        library: Which.
-        content: What the library reads: a `tokenizer.json` less what puts tokens around a text, or
-            a SentencePiece model.
+        library: The library.
+        content: What the library reads: a `tokenizer.json` without the parts that add tokens around
+            a text, or a SentencePiece model.
         num_ids: One more than its largest id.
-        why: What stands against the kernel.
-        shape: Names how the model works, whatever its vocabulary; engines are proved for shapes.
+        why: Why its ids do not follow from ranks.
+        shape: A digest of everything but the vocabulary; engines are proved for shapes.
     """
 
     library: Library
@@ -83,23 +83,39 @@ class LibraryModel:
     shape: str = ""
 
     def iter_parts(self) -> Iterator[bytes]:
-        """Yield everything that decides an id."""
+        """Yield everything that determines an id."""
         yield self.library.encode()
         yield self.content
 
     def spell(self, ids: set[int]) -> dict[int, bytes]:
-        """Return the bytes of those ids that there are."""
+        """Return the bytes of ids; unknown ones are left out."""
         return spell_ids(self.library, self.content, {one for one in ids if one < self.num_ids})
 
 
 @dataclass(frozen=True, slots=True)
+class ParsedTokenizer:
+    """What the file of a tokenizer says.
+
+    Attributes:
+        special: The ids that text never gets, by their names in the file.
+        end_text: The token that ends a text, according to the file.
+        begin_text: The token that begins every text, according to the file; None for none.
+    """
+
+    model: ByteLevel | LibraryModel
+    special: dict[str, int]
+    end_text: str | None = None
+    begin_text: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Tokenizer:
-    """A model, and what stands between documents.
+    """A model, and the ids between documents.
 
     Attributes:
         special: Ids that text never gets, by their names.
-        bos_id: What begins each document; None for nothing.
-        vocab_size: One more than the largest id there is.
+        bos_id: The id that begins each document; None for none.
+        vocab_size: One more than the largest id.
     """
 
     name: str
@@ -113,16 +129,16 @@ class Tokenizer:
 
     @property
     def ranks(self) -> dict[bytes, int]:
-        """The ranks of a byte-level model; none of another."""
+        """The ranks of a byte-level model; empty for others."""
         return self.model.ranks if isinstance(self.model, ByteLevel) else {}
 
     @property
     def pattern(self) -> str:
-        """What divides text, where the model says it by one pattern."""
+        """The pattern of a byte-level model; empty for others."""
         return self.model.pattern if isinstance(self.model, ByteLevel) else ""
 
     def decode_bytes(self, ids: list[int]) -> bytes:
-        """Turn ids back into the bytes they stand for (special ones as their names)."""
+        """Decode ids to bytes (special ones to their names)."""
         tokens = {token_id: text.encode() for text, token_id in self.special.items()}
         tokens[self.eot_id] = self.eot_text.encode()
         wanted = set(ids)
@@ -130,15 +146,15 @@ class Tokenizer:
         unknown = wanted - tokens.keys()
         if unknown:
             raise DamageError(
-                f"id {max(unknown)} is none of the {self.vocab_size} of `{self.name}`",
+                f"id {max(unknown)} is not one of the {self.vocab_size} of `{self.name}`",
                 where="the output's tokens",
-                next_step="make the output anew with `--overwrite`",
+                next_step="tokenize the inputs again with `--overwrite`",
             )
         return b"".join(tokens[token_id] for token_id in ids)
 
 
 def fingerprint(model: ByteLevel | LibraryModel, eot: tuple[str, int], bos_id: int | None) -> str:
-    """Cover everything that decides an id, so that two jobs can be compared."""
+    """Return a digest of everything that determines an id, to compare tokenizers by."""
     digest = hashlib.sha256()
     ends = [repr([eot]).encode()] + ([] if bos_id is None else [b"bos %d" % bos_id])
     for part in (*model.iter_parts(), *ends):

@@ -1,7 +1,7 @@
-"""Vocabularies of byte-level BPE: ranks, the patterns that divide text, and what can be proved.
+"""Vocabularies of byte-level BPE: ranks, patterns, and the merges that follow from ranks.
 
-Ranks are plain data, read from `.tiktoken` files or found in others; nothing in a file is ever
-run. `tokenizer` makes tokenizers from them; engines write vocabularies with them.
+Ranks are plain data from `.tiktoken` files or derived from others; nothing in a file is ever run.
+`load` and `huggingface` make tokenizers from them; `engines` writes them for other libraries.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import base64
 import binascii
 from itertools import pairwise
 from typing import TYPE_CHECKING
+
+from penstok.kernel import find_kernel_function
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,17 +35,17 @@ __all__ = [
     "read_spelling",
 ]
 
-# Splits text into pieces that are merged alone; the original GPT-2 spelling. The possessive
+# Divides text into pieces that are merged separately; the original GPT-2 spelling. The possessive
 # spelling of newer tiktoken releases matches the same pieces.
 GPT2_PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
-# As `tokenizer.json` files spell it, and tiktoken before it had possessive quantifiers.
+# As in `tokenizer.json` files, and in tiktoken before it had possessive quantifiers.
 CL100K_PATTERN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-# The same with numbers taken digit by digit.
+# The same, with each digit as a piece.
 QWEN2_PATTERN = CL100K_PATTERN.replace(r"\p{N}{1,3}", r"\p{N}")
-# Of o200k, where a word ends before a capital letter that follows a small one.
+# o200k: a word also ends before a capital letter that follows a small one.
 _CAPITALS, _SMALL = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
 _CONTRACTION = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
 O200K_PATTERN = (
@@ -51,7 +53,7 @@ O200K_PATTERN = (
     rf"|[^\r\n\p{{L}}\p{{N}}]?{_CAPITALS}+{_SMALL}*{_CONTRACTION}"
     r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-# By the name that `--pattern` takes. Llama 3 took that of cl100k, letter by letter.
+# By the name that `--pattern` takes. Llama 3's is exactly that of cl100k.
 PATTERNS = {
     "gpt2": GPT2_PATTERN,
     "cl100k": CL100K_PATTERN,
@@ -63,26 +65,26 @@ PATTERNS = {
 # The kernel packs three ids into 64 bits; the largest vocabularies in use have 262,144.
 MAX_ID = (1 << 21) - 1
 _MAX_TOKEN_BYTES = 1 << 10
-# What the kernel gives for a token that no merges make.
+# What the kernel returns for a token that no merges produce.
 _NOT_MADE = 0xFFFF_FFFF
 
 
 class UnsupportedError(Exception):
-    """What in a file stands against using it; `tokenizer` adds where, and what to do."""
+    """Why a file cannot be used; `load` adds where, and what to do."""
 
 
 def _spell_bytes() -> dict[int, str]:
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in set(printable)]
     return {byte: chr(byte) for byte in printable} | {
-        byte: chr(256 + place) for place, byte in enumerate(others)
+        byte: chr(256 + idx) for idx, byte in enumerate(others)
     }
 
 
-# The printable character that stands for each byte in a `tokenizer.json`.
+# The printable character that represents each byte in a `tokenizer.json`.
 BYTE_SPELLING = _spell_bytes()
 BYTE_OF = {character: byte for byte, character in BYTE_SPELLING.items()}
-# The same for `translate`; what spells no byte becomes what latin-1 does not have.
+# The same for `translate`; a character that spells no byte becomes one that latin-1 does not have.
 _LATIN = dict.fromkeys(range(256), "\uffff") | {ord(c): byte for c, byte in BYTE_OF.items()}
 
 
@@ -95,21 +97,21 @@ def read_spelling(text: str) -> bytes | None:
 
 
 def parse_ranks(content: bytes) -> dict[bytes, int]:
-    """Read the lines of a `.tiktoken` file: a token in base64, a blank, its rank."""
+    """Parse a `.tiktoken` file: each line is a token in base64, a space, and its rank."""
     ranks: dict[bytes, int] = {}
     for number, line in enumerate(content.splitlines(), 1):
         token, _, rank = line.partition(b" ")
         try:
             ranks[base64.b64decode(token, validate=True)] = int(rank)
         except ValueError as error:
-            raise UnsupportedError(f"line {number} is no token in base64 and its rank") from error
+            raise UnsupportedError(f"line {number} is not a base64 token and its rank") from error
         if len(ranks) != number:
-            raise UnsupportedError(f"line {number} has a token that an earlier line has")
+            raise UnsupportedError(f"line {number} repeats a token of an earlier line")
     return ranks
 
 
 def format_ranks(ranks: dict[bytes, int]) -> bytes:
-    """Write a vocabulary as a `.tiktoken` file, in order of rank."""
+    """Return a vocabulary as the content of a `.tiktoken` file, in order of rank."""
     return b"".join(
         binascii.b2a_base64(token, newline=False) + b" %d\n" % rank
         for token, rank in sorted(ranks.items(), key=lambda item: item[1])
@@ -117,10 +119,10 @@ def format_ranks(ranks: dict[bytes, int]) -> bytes:
 
 
 def last_merges(ranks: dict[bytes, int]) -> dict[bytes, tuple[bytes, bytes] | None]:
-    """Find the two tokens that BPE joins last to make each longer one, in order of id.
+    """Find the two tokens that BPE merges last to produce each longer one, in order of id.
 
-    Only these two ever make it, whatever stands around them (`docs/concepts/kernel.md` has the
-    argument). A token that no merges make has None: it is found as a whole piece only.
+    Only these two ever produce it, whatever surrounds them (`docs/concepts/kernel.md` has the
+    proof). A token that no merges produce has None: it is matched only as a whole piece.
     """
     found = _find_merges(ranks)
     if found is None:
@@ -134,7 +136,7 @@ def last_merges(ranks: dict[bytes, int]) -> dict[bytes, tuple[bytes, bytes] | No
 
 
 def find_whole_tokens(ranks: dict[bytes, int]) -> list[bytes]:
-    """Find the tokens that no merges make, in little memory: every worker asks for them."""
+    """Find the tokens that no merges produce, in little memory, because every worker does it."""
     found = _find_merges(ranks)
     if found is None:
         return [token for token, merge in last_merges(ranks).items() if merge is None]
@@ -145,16 +147,13 @@ def find_whole_tokens(ranks: dict[bytes, int]) -> list[bytes]:
 def _find_merges(
     ranks: dict[bytes, int],
 ) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.uint32]] | None:
-    """Ask the kernel for the longer tokens and their halves, by id; None where it is not built."""
-    try:
-        from penstok import _kernel
-    except ImportError:
-        return None
-    return _kernel.last_merges(ranks)
+    """Return the longer tokens and their halves, by id, from the kernel; None if not built."""
+    find_last_merges = find_kernel_function("last_merges")
+    return None if find_last_merges is None else find_last_merges(ranks)
 
 
 def _merge_token(token: bytes, ranks: dict[bytes, int]) -> tuple[bytes, bytes] | None:
-    """Merge the bytes of a token: return the last two parts, if it comes to two."""
+    """Merge the bytes of a token and return the last two parts; None if more remain."""
     parts = [token[at : at + 1] for at in range(len(token))]
     never = MAX_ID + 1
     pair_ranks = [ranks.get(left + right, never) for left, right in pairwise(parts)]
@@ -173,18 +172,22 @@ def _merge_token(token: bytes, ranks: dict[bytes, int]) -> tuple[bytes, bytes] |
 
 
 def check_ids(ranks: dict[bytes, int]) -> None:
-    """Refuse what is no byte-level vocabulary, or has ids that cannot be."""
+    """Refuse a vocabulary that is not byte-level, or has ids that are not supported."""
     missing = [byte for byte in range(256) if bytes([byte]) not in ranks]
     if missing:
-        raise UnsupportedError(f"byte {missing[0]} is no token: the vocabulary is not byte-level")
+        raise UnsupportedError(
+            f"byte {missing[0]} is not a token: the vocabulary is not byte-level"
+        )
     tokens: dict[int, bytes] = {}
     for token, rank in ranks.items():
         if not 0 < len(token) <= _MAX_TOKEN_BYTES:
             raise UnsupportedError(
-                f"token {rank} has {len(token)} bytes; 1 to {_MAX_TOKEN_BYTES} can be"
+                f"token {rank} has {len(token)} bytes; it must have 1 to {_MAX_TOKEN_BYTES}"
             )
         if type(rank) is not int or not 0 <= rank <= MAX_ID:
-            raise UnsupportedError(f"token {token!r} has the id {rank}; 0 to {MAX_ID} can be")
+            raise UnsupportedError(
+                f"token {token!r} has the id {rank}; it must be from 0 to {MAX_ID}"
+            )
         if rank in tokens:
             raise UnsupportedError(f"tokens {tokens[rank]!r} and {token!r} share the id {rank}")
         tokens[rank] = token

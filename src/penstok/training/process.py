@@ -1,7 +1,7 @@
-"""The parent's side of the process that learns: started, fed, watched, ended.
+"""The parent's side of the trainer process: starts it, sends it text, monitors and stops it.
 
-It chooses no text and writes no file. `training` hands it the sample; what runs in the process is
-`trainer`.
+It chooses no text and writes no files. `train` passes it the sample; `trainer` is what runs in the
+process.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from penstok.worker.memory import num_cores, tree_bytes
 
 if TYPE_CHECKING:
     from penstok.jobs.progress import Progress
-    from penstok.training.sampling import Sample
+    from penstok.training.sample import Sample
     from penstok.types import Priority
 
-__all__ = ["Order", "TrainerProcess", "TrainingWatch"]
+__all__ = ["TrainerOptions", "TrainerProcess", "TrainingMonitor"]
 
 # Each thread of the library counts words in a table of its own.
 _MAX_THREADS = 8
-_TICK_SECONDS = 0.2
-# What both processes take without text, and for each byte of the worst there is: 20 MB of random
-# letters took 80 times that, English a tenth (docs/adr/0021-training.md).
+_UPDATE_SECONDS = 0.2
+# The memory of both processes without text, and per byte of the worst text: 20 MB of random letters
+# took 80 times their size, English a tenth of that (docs/adr/0021-training.md).
 _BASE_BYTES = 256 << 20
-_MOST_FACTOR = 80
+_MAX_FACTOR = 80
 _START_TRAINER = (
     "import os, sys; os.nice(int(sys.argv[1])); sys.path[:] = sys.argv[2:]; "
     "from penstok.training.trainer import main; main()"
@@ -43,8 +43,8 @@ _START_TRAINER = (
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """What is to be learnt."""
+class TrainerOptions:
+    """What the trainer process learns."""
 
     pattern: str
     vocab_size: int
@@ -53,12 +53,12 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class _TrainingStatus(Status):
-    """A training at one moment; bytes are those of the content that was read or passed over."""
+    """The progress of a training; bytes are those of the content that was read or skipped."""
 
     stage: str = "reading"
 
     def line(self) -> str:
-        """Say it in one line."""
+        """Return the progress as one line."""
         taken = f"{format_bytes(self.text_bytes)} of text"
         memory = f"memory {format_bytes(self.memory_bytes)}"
         if self.stage == "reading":
@@ -67,8 +67,8 @@ class _TrainingStatus(Status):
         return f"learning from {taken} for {format_seconds(self.elapsed_seconds)}  {memory}"
 
 
-class TrainingWatch:
-    """Shows where a training is, and ends it when it takes more memory than it may."""
+class TrainingMonitor:
+    """Shows the progress of a training, and stops it if it exceeds its memory."""
 
     def __init__(self, memory_bytes: int, sample: Sample, progress: Progress) -> None:
         self.peak_bytes = 0
@@ -79,12 +79,12 @@ class TrainingWatch:
         self._started = time.monotonic()
         self._next = 0.0
 
-    def tick(self, trainer: TrainerProcess, stage: str = "reading") -> None:
-        """Look, unless that was just now."""
+    def update(self, trainer: TrainerProcess, stage: str = "reading") -> None:
+        """Check the memory and report progress, at most five times per second."""
         self.elapsed_seconds = elapsed = time.monotonic() - self._started
         if elapsed < self._next:
             return
-        self._next = elapsed + _TICK_SECONDS
+        self._next = elapsed + _UPDATE_SECONDS
         memory_bytes = tree_bytes([trainer.pid])
         self.peak_bytes = max(self.peak_bytes, memory_bytes)
         if memory_bytes > self._memory_bytes:
@@ -110,7 +110,7 @@ class TrainingWatch:
 
     def _too_little_memory(self) -> UsageError:
         memory_bytes, taken = self._memory_bytes, self._sample.text_bytes
-        fitting = (memory_bytes - _BASE_BYTES) // _MOST_FACTOR
+        fitting = (memory_bytes - _BASE_BYTES) // _MAX_FACTOR
         smaller = f"`--sample {fitting >> 20}MiB`, which fits whatever the text is, or "
         return UsageError(
             f"learning from {format_bytes(taken)} of this text takes more than "
@@ -122,9 +122,9 @@ class TrainingWatch:
 
 
 class TrainerProcess(Resource):
-    """The process that learns; use it in a `with`, which ends it in any case."""
+    """The trainer process; use it in a `with`, which stops it in any case."""
 
-    def __init__(self, order: Order, priority: Priority) -> None:
+    def __init__(self, options: TrainerOptions, priority: Priority) -> None:
         threads = str(min(num_cores(), _MAX_THREADS))
         nice = "10" if priority == "low" else "0"
         self._popen = subprocess.Popen(
@@ -132,14 +132,14 @@ class TrainerProcess(Resource):
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "RAYON_NUM_THREADS": threads, "TOKENIZERS_PARALLELISM": "true"},
-            # A Ctrl-C in the terminal is for the parent, which ends it.
+            # Ctrl-C in the terminal must reach only the parent, which stops it.
             start_new_session=True,
         )
         self.pid = self._popen.pid
-        self._send(json.dumps(asdict(order)).encode() + b"\n")
+        self._send(json.dumps(asdict(options)).encode() + b"\n")
 
     def close(self) -> None:
-        """End the process, whatever it does."""
+        """Stop the process, whatever it does."""
         self._popen.kill()
         for pipe in (self._popen.stdin, self._popen.stdout):
             if pipe is not None:
@@ -148,23 +148,23 @@ class TrainerProcess(Resource):
         self._popen.wait()
 
     def send(self, texts: list[bytes]) -> None:
-        """Hand over valid text, none of it empty."""
+        """Send texts, which must be valid UTF-8; empty ones are skipped."""
         for text in texts:
             if text:
                 self._send(len(text).to_bytes(LENGTH_BYTES, "little"))
                 self._send(text)
 
-    def finish(self, watch: TrainingWatch) -> dict[str, Any]:
-        """Say that this was all, wait, and return the result."""
+    def finish(self, monitor: TrainingMonitor) -> dict[str, Any]:
+        """Mark the end of the text, wait, and return the result."""
         self._send(bytes(LENGTH_BYTES))
         while True:
             try:
-                output, _ = self._popen.communicate(timeout=_TICK_SECONDS)
+                output, _ = self._popen.communicate(timeout=_UPDATE_SECONDS)
             except subprocess.TimeoutExpired:
-                watch.tick(self, "learning")
+                monitor.update(self, "learning")
                 continue
             if self._popen.returncode:
-                raise self._gone()
+                raise self._early_exit()
             result: dict[str, Any] = json.loads(output)
             return result
 
@@ -175,12 +175,12 @@ class TrainerProcess(Resource):
                 pipe.write(data)
         except BrokenPipeError:
             self._popen.wait()
-            raise self._gone() from None
+            raise self._early_exit() from None
 
-    def _gone(self) -> EngineError:
+    def _early_exit(self) -> EngineError:
         return EngineError(
-            f"the process that learns ended too early (exit code {self._popen.returncode})",
+            f"the trainer process ended too early (exit code {self._popen.returncode})",
             where="the `tokenizers` library",
-            next_step="pass a smaller `--sample` if memory was short; else report it with what "
-            "it printed",
+            next_step="pass a smaller `--sample` if memory was short; otherwise report it with "
+            "what it printed",
         )

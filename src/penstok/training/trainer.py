@@ -1,8 +1,8 @@
-"""The process that learns a vocabulary: texts in on standard input, a `tokenizer.json` out.
+"""The trainer process: learns a vocabulary from texts on standard input.
 
-It is a process of its own because the library cannot be interrupted while it learns, and because
-its memory grows with every word it has not seen: `training` feeds it, watches it, and can end it.
-It reads no inputs and writes no files.
+It runs in a process of its own because the library cannot be interrupted while it learns, and
+because its memory grows with every new word: `process` monitors it and can stop it. It reads no
+inputs and writes no files; the `tokenizer.json` goes to standard output.
 """
 
 from __future__ import annotations
@@ -21,40 +21,41 @@ if TYPE_CHECKING:
 
 __all__ = ["LENGTH_BYTES", "check_library", "count_pieces", "main"]
 
-# What stands before each text: its length. An empty one is the last.
+# Each text is preceded by its length; a length of 0 marks the end.
 LENGTH_BYTES = 4
-# The library takes 256 texts at a time, and time that grows with the square of a word's length.
-# Where text has no blank for so long, a word is divided: one in hundreds.
+# The library takes 256 texts at a time, and its time grows with the square of a word's length.
+# Longer runs without a space are divided, which affects one word in hundreds.
 _TEXT_BYTES = 1 << 11
-# Of a pair that is seen once nothing can be learnt; GPT-2's longest token has 128 bytes, and a
-# file with tokens of more than 1,024 could not be used.
+# Nothing can be learned from a pair that occurs once. GPT-2's longest token has 128 bytes; tokens
+# of more than 1,024 would be refused when the file is loaded.
 _LEAST_COUNT = 2
 _MAX_TOKEN_BYTES = 128
 _MEASURED_BYTES = 1 << 20
-_LOOK_SECONDS = 0.5
+_CHECK_SECONDS = 0.5
 
 
 def check_library() -> None:
-    """Raise `ImportError` if the library is not there, or is one that is used otherwise."""
+    """Raise `ImportError` if the library is missing or has another interface."""
     from tokenizers import Regex  # noqa: F401
 
 
 def count_pieces(pattern: str, text: str) -> int:
-    """Return into how many pieces a pattern divides a text; no token crosses their borders."""
+    """Return how many pieces a pattern divides a text into; no token spans two pieces."""
     pre_tokenizer = _make_tokenizer(pattern).pre_tokenizer
     return len(pre_tokenizer.pre_tokenize_str(text))
 
 
 def main() -> None:
-    """Learn from what comes in; write the result as one line of JSON."""
-    Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    """Learn from the texts on standard input; write the result as one line of JSON."""
+    Thread(target=_exit_with, args=(os.getppid(),), daemon=True).start()
     stream = sys.stdin.buffer
-    order: dict[str, Any] = json.loads(stream.readline())
-    measured = _Thinned()
-    tokenizer = _make_tokenizer(order["pattern"])
-    _train(tokenizer, order["vocab_size"] - len(order["special"]), measured.kept_of(stream))
-    # Behind all others, as GPT-2 has it: ids of ordinary tokens are then those of their merges.
-    tokenizer.add_special_tokens(order["special"])
+    options: dict[str, Any] = json.loads(stream.readline())
+    measured = _Subsample()
+    tokenizer = _make_tokenizer(options["pattern"])
+    num_tokens = options["vocab_size"] - len(options["special"])
+    _train(tokenizer, num_tokens, measured.iter_and_keep(stream))
+    # After all others, as in GPT-2: then the ids of ordinary tokens are in the order of the merges.
+    tokenizer.add_special_tokens(options["special"])
     encoded = tokenizer.encode_batch(measured.texts)
     result = {
         "tokenizer": tokenizer.to_str(pretty=True),
@@ -64,10 +65,10 @@ def main() -> None:
     json.dump(result, sys.stdout)
 
 
-def _end_with(parent: int) -> None:
-    """End when the parent is gone: nobody would take what is learnt."""
+def _exit_with(parent: int) -> None:
+    """Exit when the parent has died, since the result would be lost."""
     while os.getppid() == parent:
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_CHECK_SECONDS)
     os._exit(1)
 
 
@@ -98,14 +99,15 @@ def _train(tokenizer: Tokenizer, num_tokens: int, texts: Iterator[str]) -> None:
     tokenizer.train_from_iterator(texts, trainer)
 
 
-class _Thinned:
-    """Keeps some of the texts that go by, spread evenly over all of them."""
+class _Subsample:
+    """Keeps some of the texts of a stream, spread evenly over all of them."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
         self._step = 1
 
-    def kept_of(self, stream: IO[bytes]) -> Iterator[str]:
+    def iter_and_keep(self, stream: IO[bytes]) -> Iterator[str]:
+        """Yield all texts."""
         kept_bytes = 0
         for number, text in enumerate(_iter_texts(stream)):
             if number % self._step == 0:
@@ -124,15 +126,15 @@ def _iter_texts(stream: IO[bytes]) -> Iterator[str]:
 
 
 def _divide(text: bytes) -> Iterator[str]:
-    """Divide a text into short ones: before a blank, else behind a line, else anywhere."""
+    """Divide a text into short ones: before a space, else after a line end, else anywhere."""
     start = 0
     while len(text) - start > _TEXT_BYTES:
         end = start + _TEXT_BYTES
-        blank, line = text.rfind(b" ", start + 1, end), text.rfind(b"\n", start, end)
-        if blank > 0:
-            end = blank
-        elif line > 0:
-            end = line + 1
+        space, newline = text.rfind(b" ", start + 1, end), text.rfind(b"\n", start, end)
+        if space > 0:
+            end = space
+        elif newline > 0:
+            end = newline + 1
         while text[end] & 0xC0 == 0x80:
             end -= 1
         yield text[start:end].decode()

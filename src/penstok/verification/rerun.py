@@ -126,7 +126,7 @@ def _output_needs(layout: Layout) -> list[MemoryNeeds]:
     if not is_url(layout.folder):
         return []
     reading_bytes = REMOTE_BYTES + REMOTE_READ_BYTES + OPEN_OBJECT_BYTES
-    return [MemoryNeeds(REMOTE_BYTES, reading_bytes)]
+    return [MemoryNeeds(parent_bytes=REMOTE_BYTES, worker_bytes=reading_bytes)]
 
 
 def _load_tokenizer(job: JobRecord) -> Tokenizer:

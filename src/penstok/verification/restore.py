@@ -22,7 +22,7 @@ from penstok.output.manifest import Manifest
 from penstok.output.offsets import RecordedOffsets
 from penstok.output.store.base import TASKS, has_progress
 from penstok.output.store.folder import FolderStore
-from penstok.storage.object_paths import ObjectPath, mending_step
+from penstok.storage.object_paths import ObjectPath, repair_step
 from penstok.types import SPLITS
 from penstok.verification.findings import Report
 from penstok.verification.look import pick_units, verify_output
@@ -58,7 +58,7 @@ def repair_output(settings: VerifySettings, progress: Progress) -> Report:
         raise UsageError(
             "objects cannot be repaired in their places",
             where=f"--repair, {folder}",
-            next_step=mending_step(folder),
+            next_step=repair_step(folder),
         )
     refuse_unfinished(folder)
     store = FolderStore(str(folder))

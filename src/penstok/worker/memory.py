@@ -51,19 +51,17 @@ def divide_memory(
 
     Args:
         memory_bytes: For the whole process tree.
-        needs: What one worker needs.
+        needs: What the engine needs.
         num_sources: How many inputs the parent keeps a record of.
         wanted_workers: What the user asked for; None for as many as there are cores.
-        inputs: What the kinds of inputs take beside that: in the parent, and in each worker.
+        inputs: What inputs and output need in addition.
     """
-    parent_bytes = _PARENT_BYTES + _SOURCE_BYTES * num_sources
-    parent_bytes += sum(each.least_bytes for each in inputs)
-    input_bytes = sum(each.block_bytes for each in inputs)
-    least_bytes = needs.least_bytes + input_bytes
-    fitting = (memory_bytes - parent_bytes) // least_bytes
+    total = sum(inputs, needs)
+    parent_bytes = _PARENT_BYTES + _SOURCE_BYTES * num_sources + total.parent_bytes
+    fitting = (memory_bytes - parent_bytes) // total.worker_bytes
     wanted = wanted_workers or num_cores()
     if fitting < 1 or (wanted_workers and fitting < wanted_workers):
-        needed = parent_bytes + least_bytes * (wanted_workers or 1)
+        needed = parent_bytes + total.worker_bytes * (wanted_workers or 1)
         raise UsageError(
             f"{format_bytes(memory_bytes)} is too little memory for {wanted_workers or 1} "
             f"worker{'s' if (wanted_workers or 1) > 1 else ''}",
@@ -72,10 +70,10 @@ def divide_memory(
             + (" or fewer `--workers`" if wanted_workers and wanted_workers > 1 else ""),
         )
     num_workers = min(wanted, fitting)
-    share = MemoryShare((memory_bytes - parent_bytes) // num_workers, needs.block_bytes)
+    share = MemoryShare((memory_bytes - parent_bytes) // num_workers, total.block_bytes)
     hint = ""
     if num_workers < wanted:
-        needed = parent_bytes + least_bytes * wanted
+        needed = parent_bytes + total.worker_bytes * wanted
         idle = f"{wanted - num_workers} of {wanted} cores were idle"
         hint = f"{idle}: `--memory {-(-needed >> 20)}MiB` uses them"
     return num_workers, share, hint

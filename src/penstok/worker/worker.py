@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstok.engines import load_engine, longest_document, name_reference
+from penstok.engines import load_engine, max_document_bytes, name_reference
 from penstok.engines.base import most_tokens
-from penstok.engines.hostile import hostile_page
-from penstok.engines.kernel import find_kernel_function
+from penstok.engines.check_text import make_check_block
 from penstok.errors import EngineError
 from penstok.inputs.files import open_unit
+from penstok.kernel import find_kernel_function
 from penstok.output.segments import make_sink
 from penstok.readers import Readers
 from penstok.readers.base import ReaderOptions
@@ -99,13 +99,11 @@ class Worker:
             give_back=spec.give_back,
             on_error=spec.on_error,
             invalid_utf8=rules.invalid_utf8,
-            find_all=find_kernel_function("find_all"),
-            extract_json=find_kernel_function("extract_json_lines"),
-            extract_csv=find_kernel_function("extract_csv_records"),
         )
         self._spec = spec
         self._tokenizer = tokenizer
-        cuts = find_cuts(tokenizer, longest_document(spec.engine, tokenizer, spec.share))
+        longest = max_document_bytes(spec.engine, tokenizer, spec.share.limit_bytes)
+        cuts = find_cuts(tokenizer, longest)
         self._readers = Readers(cuts, options)
         self._splitter = Splitter(
             rules.val_fraction, rules.seed, find_kernel_function("choose_splits")
@@ -193,7 +191,7 @@ class Worker:
             reference = None
         else:
             reference = load_engine(name, self._tokenizer, self._spec.rules.eot)
-            page = hostile_page(self._tokenizer.special)
+            page = make_check_block(self._tokenizer.special)
             self._compare(self._engine.encode(page), reference.encode(page), "the built-in page")
         seen: list[tuple[int, int]] = []
         num_compared = 0

@@ -1,4 +1,4 @@
-// The AVX-512 instructions the kernel uses, in plain C++: so that simd_avx512.hpp can be tested,
+// The AVX-512 instructions the kernel uses, in plain C++: so that avx512.hpp can be tested,
 // line by line, on a machine that has AVX2 only (PENSTOK_KERNEL_MODEL_AVX512). Written from the
 // instruction reference; slow.
 #pragma once

@@ -1,11 +1,11 @@
-// Feeds random CSV, good and damaged, to the extractor and the scanner, in buffers of exactly the
+// Feeds random CSV, valid and damaged, to the extractor and the scanner, in buffers of exactly the
 // size they may touch; meant to be built with PENSTOK_KERNEL_SANITIZE.
 //
 //   fuzz_csv [--rounds N] [--seed N]
 //
-// Checked: the texts of good CSV are those it was made from; the scanner finds the records that the
-// extractor finds, however the CSV is divided; and both agree with a reader of one byte at a time.
-// That the right records are refused, and why, is for the Python tests.
+// It checks that the texts of valid CSV are those it was made from; that the scanner finds the
+// records of the extractor, however the CSV is divided; and that both agree with a reader of one
+// byte at a time. The Python tests check which records are refused, and why.
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -13,8 +13,8 @@
 #include <stdexcept>
 #include <string>
 
-#include "../csv_records.hpp"
-#include "../csv_scan.hpp"
+#include "text/csv_records.hpp"
+#include "text/csv_scan.hpp"
 
 namespace penstok::kernel {
 namespace {

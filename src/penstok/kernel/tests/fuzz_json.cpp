@@ -1,16 +1,16 @@
-// Feeds random lines, good and damaged, to the JSON Lines extractor, in buffers of exactly the size
-// it may touch; meant to be built with PENSTOK_KERNEL_SANITIZE.
+// Feeds random lines, valid and damaged, to the JSON Lines extractor, in buffers of exactly the
+// size it may touch; meant to be built with PENSTOK_KERNEL_SANITIZE.
 //
 //   fuzz_json [--rounds N] [--seed N]
 //
-// Checked: the text of a good line is the one it was made from, and a buffer of many lines gives
-// what each line gives alone. That the right lines are refused is for the Python tests.
+// It checks that the text of a valid line is the one it was made from, and that a buffer of many
+// lines gives the same as each line alone. The Python tests check which lines are refused.
 #include <cstdio>
 #include <memory>
 #include <random>
 #include <stdexcept>
 
-#include "../json_lines.hpp"
+#include "text/json_lines.hpp"
 
 namespace penstok::kernel {
 namespace {

@@ -3,7 +3,7 @@
 //
 //   fuzz_kernel gpt2.tiktoken [--rounds N] [--seed N] [text files ...]
 //
-// Half as many rounds go to made-up vocabularies, most of whose tokens no merges make.
+// Half as many rounds use random vocabularies, most of whose tokens no merges produce.
 // Text files are encoded whole with every instruction set, and the ids compared with each other.
 #include <algorithm>
 #include <cstdio>
@@ -15,8 +15,8 @@
 #include <set>
 #include <stdexcept>
 
-#include "../encoder.hpp"
-#include "reference.hpp"
+#include "bpe/encoder.hpp"
+#include "tests/reference.hpp"
 
 namespace penstok::kernel {
 namespace {
@@ -57,7 +57,7 @@ std::string read_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-// Random documents of the kinds that trip encoders: many scripts, borders, runs, near-contractions.
+// Random documents that are difficult to encode: many scripts, borders, runs, near-contractions.
 class Texts {
  public:
   explicit Texts(const std::vector<Token>& tokens, uint64_t seed)
@@ -235,8 +235,8 @@ Expected expect(const reference::Ranks& ranks, const Block& block, PatternName p
   return expected;
 }
 
-// Encodes in allocations of exactly the promised size, so that a sanitizer sees any step outside.
-Outcome encode(Encoder& encoder, const std::string& text, const Documents& documents,
+// Encodes in allocations of exactly the promised size, so that a sanitizer detects any overrun.
+Outcome encode(Encoder& encoder, const std::string& text, const DocumentParts& documents,
                std::vector<uint32_t>& ids) {
   const size_t room = Encoder::room_for(text.size(), documents.count);
   const std::unique_ptr<uint8_t[]> exact(new uint8_t[text.size()]);
@@ -257,8 +257,8 @@ uint32_t eot_of(const Subject& subject) {
 }
 
 bool agrees(Subject& subject, const Block& block, const Expected& expected) {
-  const Documents documents{block.starts.data(), block.ends.data(), block.begins, block.closes,
-                            block.starts.size()};
+  const DocumentParts documents{block.starts.data(), block.ends.data(), block.begins, block.closes,
+                                block.starts.size()};
   std::vector<uint32_t> ids;
   const Outcome outcome = encode(subject.encoder, block.text, documents, ids);
   if (outcome.malformed_document != expected.malformed_document) return false;
@@ -290,9 +290,9 @@ bool fuzz(const std::vector<Token>& tokens, size_t rounds, uint64_t seed) {
   return true;
 }
 
-// Random strings over a few characters in random order, so that few are made by merges and many of
-// those have merges of higher rank inside.
-std::vector<Token> made_up_tokens(uint64_t seed) {
+// Random strings over a few characters in random order, so that merges produce few of them, and
+// many of those contain merges of higher rank.
+std::vector<Token> random_tokens(uint64_t seed) {
   static const char* const kCharacters[] = {"a",  "b",      "c",      " ",     "=",
                                             "\n", "\u4e00", "\u4e01", "\u0430"};
   std::mt19937_64 random(seed);
@@ -353,8 +353,8 @@ int run(const std::vector<std::string>& arguments) {
     }
   }
   good = fuzz(tokens, rounds, seed) && good;
-  for (uint64_t made_up = 0; made_up < 4; ++made_up) {
-    good = fuzz(made_up_tokens(seed + made_up), rounds / 8, seed) && good;
+  for (uint64_t number = 0; number < 4; ++number) {
+    good = fuzz(random_tokens(seed + number), rounds / 8, seed) && good;
   }
   return good ? 0 : 1;
 }

@@ -1,6 +1,6 @@
-#include "reference.hpp"
+#include "tests/reference.hpp"
 
-#include "../unicode_classes.hpp"
+#include "text/unicode_classes.hpp"
 
 namespace penstok::kernel::reference {
 namespace {
@@ -46,8 +46,8 @@ size_t contraction(std::string_view text) {
   return 0;
 }
 
-// White space that neither word nor newline takes: all of it at the end of the text, else all but
-// the last character if there are several.
+// The length of a piece of white space: all of it at the end of the text, otherwise all but the
+// last character if there are several.
 size_t space_length(std::string_view text) {
   const size_t spaces = run_of(text, 0, kClassSpace);
   if (spaces == text.size()) return spaces;
@@ -107,7 +107,7 @@ size_t piece_length(std::string_view text, PatternName pattern) {
   return cl100k_piece_length(text, pattern == PatternName::cl100k ? 3 : 1);
 }
 
-// A piece that is a token is that token, whether merges come to it or not.
+// A piece that is a token has its id, whether merges produce it or not.
 void encode_piece(const Ranks& ranks, std::string_view piece, std::vector<uint32_t>& ids) {
   if (const auto whole = ranks.find(std::string(piece)); whole != ranks.end()) {
     ids.push_back(whole->second);

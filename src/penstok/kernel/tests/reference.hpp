@@ -1,4 +1,4 @@
-// Encoding as slow and plain as it can be written, to compare the kernel with.
+// A slow, simple encoder to compare the kernel with.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "../variant.hpp"
+#include "bpe/variant.hpp"
 
 namespace penstok::kernel::reference {
 
@@ -15,7 +15,7 @@ using Ranks = std::unordered_map<std::string, uint32_t>;
 
 bool is_utf8(std::string_view text);
 
-// The pieces of a pattern, found by following it character by character.
+// The pieces of a pattern, matched character by character.
 std::vector<std::string_view> split(std::string_view text, PatternName pattern);
 
 // The ids of one document, which must be UTF-8.

@@ -172,6 +172,7 @@ class Journal:
         num_units: How many units it has.
         tokens: How many tokens of each split are written, those of earlier runs included.
         digests: Of the files.
+        is_complete: Whether it has its last line; from then on its tokens must not be deleted.
     """
 
     def __init__(
@@ -203,6 +204,7 @@ class Journal:
         self.num_units = num_units
         self.tokens = dict(tokens)
         self.digests = digests
+        self.is_complete = False
         self._file = file
         self._files = files
         self._inputs = inputs
@@ -257,6 +259,7 @@ class Journal:
         self._stop()
         self._raise_failure()
         self._file.append(b"".join([*self._inputs.rest(), last_line]))
+        self.is_complete = True
         self._file.finish()
 
     def _stop(self) -> None:

@@ -244,7 +244,7 @@ class ObjectStore:
 
     def iter_names(self, prefix: str) -> Iterator[str]:
         """List the objects that begin so, with no further slash."""
-        for name, _ in self._folder.iter_names(prefix, is_deep=False):
+        for name, _ in self._folder.iter_names(prefix, recursive=False):
             yield name
 
     def delete(self, names: Iterable[str]) -> None:
@@ -306,7 +306,7 @@ class ObjectStore:
         }
 
     def _is_completed(self, name: str, location: Location) -> bool:
-        found = self._folder.look(name)
+        found = self._folder.find_info(name)
         return found is not None and found[1].strip('"') == join_etags(location["parts"])
 
     def drop_tasks(self) -> None:

@@ -45,9 +45,11 @@ _INDEX_FACTOR = 7
 def memory_needs(sources: Sequence[Source]) -> MemoryNeeds:
     """Return the memory that pyarrow takes: in the parent, and in each worker."""
     if not any(source.is_rows for source in sources):
-        return MemoryNeeds(0, 0)
+        return MemoryNeeds()
     index_bytes = _INDEX_FACTOR * max(source.index_bytes for source in sources)
-    return MemoryNeeds(_PARENT_BYTES + index_bytes, _WORKER_BYTES + index_bytes)
+    return MemoryNeeds(
+        parent_bytes=_PARENT_BYTES + index_bytes, worker_bytes=_WORKER_BYTES + index_bytes
+    )
 
 
 def count_rows(open_rows: OpenRows, source: Source, text_key: str) -> Source:

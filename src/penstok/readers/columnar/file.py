@@ -14,7 +14,7 @@ import numpy as np
 from penstok.errors import InputError
 from penstok.inputs.files import SourceFile
 from penstok.resources import Resource
-from penstok.storage import RemoteFacts, is_url, open_seekable
+from penstok.storage import ObjectInfo, is_url, open_seekable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -98,8 +98,8 @@ def wrong_start(wanted: str, path: str, head: bytes) -> InputError:
 
 def _open(source: Source, *, give_back: bool) -> BinaryIO:
     if is_url(source.path):
-        facts = RemoteFacts(source.num_bytes, source.version, is_ranged=True)
-        return open_seekable(source.path, facts)
+        info = ObjectInfo(source.num_bytes, source.version, has_ranges=True)
+        return open_seekable(source.path, info)
     return cast("BinaryIO", SourceStream(source, give_back=give_back))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstok.kernel import find_kernel_function
 from penstok.readers.buffer import UnitBuffer
 from penstok.readers.csv.header import BYTE_ORDER_MARK, CsvHeader, find_column, parse_header
 from penstok.readers.csv.records import CsvRecords
@@ -31,7 +32,7 @@ class CsvReader(RecordReader):
     def __init__(self, dialect: CsvDialect, cuts: CutRule, options: ReaderOptions) -> None:
         super().__init__(cuts, options)
         self._dialect = dialect
-        self._csv = UnitBuffer(options.find_all)
+        self._csv = UnitBuffer()
 
     def iter_blocks(self, unit: Unit) -> Iterator[Block]:
         """Yield the documents of a unit in order; a block is valid until the next one."""
@@ -51,7 +52,7 @@ class CsvReader(RecordReader):
             self._dialect.delimiter,
             find_column(header, self._options.text_key, path, self._dialect),
             len(header.columns),
-            self._options.extract_csv,
+            find_kernel_function("extract_csv_records"),
         )
 
     def _count(self, header: CsvHeader, unit: Unit, start: int, end: int) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from penstok.inputs.base import MAX_LINE_BYTES
+from penstok.kernel import find_kernel_function
 from penstok.readers.csv.grammar import CsvState, scan_csv
 from penstok.readers.csv.header import CsvDialect, read_header
 
@@ -88,7 +89,5 @@ def open_scanner(dialect: CsvDialect, source: Source) -> CsvScanner:
     Raises:
         InputError: If the header cannot be read or is broken.
     """
-    from penstok.engines.kernel import find_kernel_function
-
     head = read_header(source, dialect).raw
     return CsvScanner(dialect.delimiter, head, find_kernel_function("scan_csv"))

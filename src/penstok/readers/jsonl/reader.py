@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from penstok.errors import InputError
 from penstok.inputs.base import MAX_LINE_BYTES
+from penstok.kernel import find_kernel_function
 from penstok.readers.buffer import UnitBuffer
 from penstok.readers.documents import RecordReader, describe_position
 from penstok.readers.jsonl.lines import JsonLines
@@ -59,8 +60,8 @@ class JsonlReader(RecordReader):
 
     def __init__(self, cuts: CutRule, options: ReaderOptions) -> None:
         super().__init__(cuts, options)
-        self._lines = JsonLines(options.text_key, options.extract_json)
-        self._json = UnitBuffer(options.find_all)
+        self._lines = JsonLines(options.text_key, find_kernel_function("extract_json_lines"))
+        self._json = UnitBuffer()
 
     def iter_blocks(self, unit: Unit) -> Iterator[Block]:
         """Yield the documents of a unit in order; a block is valid until the next one."""

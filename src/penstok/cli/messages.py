@@ -1,0 +1,129 @@
+"""What a command prints: data on standard output, narration and errors on standard error.
+
+It decides nothing about a job. Every command runs inside an `ErrorReporter`, which turns an
+expected error into its three-part message and exit code, and a signal into an interruption.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import traceback
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from penstok.errors import InterruptedRunError, PenstokError
+
+if TYPE_CHECKING:
+    from types import FrameType, TracebackType
+
+__all__ = ["ErrorReporter", "escape", "one_line", "plural", "print_data", "print_error", "say"]
+
+
+# Sent by a closing terminal, a scheduler or a shutdown; both stop a job like Ctrl-C.
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+
+
+def print_data(text: str) -> None:
+    """Print on standard output."""
+    click.echo(text)
+
+
+def say(message: str) -> None:
+    """Print on standard error."""
+    click.echo(message, err=True)
+
+
+def escape(text: str) -> str:
+    """Make text from a corpus safe to print: no control sequence reaches the terminal."""
+    return "".join(
+        character if character.isprintable() or character == "\n" else _escaped(character)
+        for character in text
+    )
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode() if character != "\t" else "\\t"
+
+
+def one_line(text: str) -> str:
+    """Make text safe to print within a line."""
+    return escape(text).replace("\n", "\\n")
+
+
+def plural(number: int, noun: str) -> str:
+    """Write a count with its noun: 1 document, 2,000 documents."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+class ErrorReporter:
+    """Turns an error inside its `with` into a message and an exit code.
+
+    Args:
+        as_json: Print the error as a JSON line, too.
+        verbose: Print a traceback before the message.
+        reads_only: The command writes nothing, so an interruption leaves nothing to continue.
+    """
+
+    def __init__(
+        self, *, as_json: bool = False, verbose: bool = False, reads_only: bool = False
+    ) -> None:
+        self._as_json = as_json
+        self._verbose = verbose
+        self._reads_only = reads_only
+        self._handlers: list[tuple[signal.Signals, Any]] = []
+
+    def __enter__(self) -> None:
+        self._handlers = [(each, signal.signal(each, _interrupt)) for each in _STOP_SIGNALS]
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            if isinstance(error, KeyboardInterrupt):
+                self._exit_with(_interruption(reads_only=self._reads_only))
+            if isinstance(error, PenstokError):
+                if self._verbose:
+                    traceback.print_exception(error)
+                self._exit_with(error)
+        finally:
+            for each, handler in self._handlers:
+                signal.signal(each, handler)
+
+    def _exit_with(self, error: PenstokError) -> None:
+        print_error(error, as_json=self._as_json)
+        raise SystemExit(error.exit_code) from None
+
+
+def _interruption(*, reads_only: bool) -> InterruptedRunError:
+    if reads_only:
+        return InterruptedRunError(
+            "interrupted; nothing was changed",
+            next_step="run the same command again: it starts over",
+        )
+    return InterruptedRunError(
+        "interrupted; finished work is kept",
+        next_step="run the same command again: it continues",
+    )
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def print_error(error: PenstokError, *, as_json: bool) -> None:
+    """Print an error: what, where, next; with `as_json` also as a JSON line."""
+    if as_json:
+        line = {
+            "type": "error",
+            "what": error.what,
+            "where": error.where,
+            "next": error.next_step,
+            "exit_code": error.exit_code,
+        }
+        print_data(json.dumps(line))
+    say(f"error: {escape(str(error))}")

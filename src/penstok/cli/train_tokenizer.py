@@ -1,0 +1,179 @@
+"""`penstok train-tokenizer`: a tokenizer for the corpus at hand.
+
+It trains nothing itself: `training` does, and this module words the result.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstok.cli.flags import flag, switch
+from penstok.cli.job_flags import INPUT_FLAGS, PATTERNS, PRIORITY, RUN_FLAGS, make_job_settings
+from penstok.cli.messages import ErrorReporter, escape, plural, print_data, say
+from penstok.quantities import format_bytes, format_seconds, parse_bytes, parse_count
+
+if TYPE_CHECKING:
+    from penstok.training.training import Trained, TrainingSettings
+
+__all__ = ["EXAMPLES", "FLAGS", "run"]
+
+EXAMPLES = (
+    "penstok train-tokenizer corpus/ -o my.json",
+    "penstok train-tokenizer 'web/*.parquet' --vocab-size 50257 --pattern gpt2 -o my.json",
+)
+FLAGS = (
+    *INPUT_FLAGS,
+    flag(
+        "--sample",
+        "sample_bytes",
+        group="Input",
+        metavar="SIZE",
+        default="100MB",
+        parse=parse_bytes,
+        text="How much text to train on, taken evenly from all inputs.",
+    ),
+    flag(
+        "--vocab-size",
+        group="Tokenizer",
+        metavar="COUNT",
+        default="32000",
+        parse=parse_count,
+        text="Vocabulary size, special tokens included.",
+    ),
+    flag(
+        "--pattern",
+        group="Tokenizer",
+        metavar="NAME",
+        default="cl100k",
+        text=f"Pattern that splits text into words: {PATTERNS}.",
+    ),
+    flag(
+        "--special",
+        group="Tokenizer",
+        metavar="TEXT",
+        multiple=True,
+        text="Special token; repeat the flag for several. The first one is the end-of-text token "
+        "(default: <|endoftext|>).",
+    ),
+    flag(
+        "-o",
+        "--output",
+        group="Output",
+        metavar="FILE",
+        default="tokenizer.json",
+        text="File to write.",
+    ),
+    switch("--overwrite", group="Output", text="Replace the file if it exists."),
+    flag(
+        "--memory",
+        "memory_bytes",
+        group="Run",
+        metavar="SIZE",
+        default="4GiB",
+        parse=parse_bytes,
+        text="Memory limit for all processes together; training stops if it needs more.",
+    ),
+    PRIORITY,
+    *RUN_FLAGS,
+)
+_EXIT_SKIPPED = 3
+_MAX_LISTED = 5
+_DEFAULT_SPECIAL = ("<|endoftext|>",)
+
+
+def run(
+    *,
+    as_json: bool,
+    quiet: bool,
+    verbose: bool,
+    no_progress: bool,
+    sample_bytes: int,
+    vocab_size: int,
+    pattern: str,
+    special: tuple[str, ...],
+    output: str,
+    overwrite: bool,
+    **job: Any,
+) -> int:
+    """Train; what is in `job` are the settings of the input, memory and priority."""
+    with ErrorReporter(as_json=as_json, verbose=verbose, reads_only=True):
+        from penstok.cli.progress import choose_progress
+        from penstok.training import training
+
+        settings = training.TrainingSettings(
+            job=make_job_settings(job),
+            output=Path(output),
+            vocab_size=vocab_size,
+            pattern=pattern,
+            special=special or _DEFAULT_SPECIAL,
+            sample_bytes=sample_bytes,
+            overwrite=overwrite,
+        )
+        silent = no_progress or (quiet and not as_json)
+        progress = choose_progress(as_json=as_json, silent=silent, title="training")
+        trained = training.train_tokenizer(settings, progress)
+        warnings = _warnings(settings, trained)
+        if as_json:
+            print_data(json.dumps(_as_json(trained, warnings)))
+        if not quiet:
+            say("\n".join(_lines(settings, trained, warnings)))
+        return _EXIT_SKIPPED if trained.counts.skipped_records or trained.skipped else 0
+
+
+def _as_json(trained: Trained, warnings: list[str]) -> dict[str, Any]:
+    return {
+        "type": "summary",
+        **asdict(trained),
+        "output": str(trained.output),
+        "bytes_per_token": round(trained.bytes_per_token, 4),
+        "seconds": round(trained.seconds, 3),
+        "warnings": warnings,
+    }
+
+
+def _lines(settings: TrainingSettings, trained: Trained, warnings: list[str]) -> list[str]:
+    """Say what was written, from how much text, and what to type next."""
+    special = ", ".join(f"{escape(text)} is {token}" for text, token in trained.special.items())
+    counts = trained.counts
+    notes = (
+        (counts.skipped_records, "bad record", "skipped"),
+        (counts.invalid_utf8, "invalid UTF-8 sequence", "replaced or ignored"),
+    )
+    eot = settings.special[0]
+    eot_flag = "" if eot in _DEFAULT_SPECIAL else f" --eot-token {shlex.quote(eot)}"
+    inputs = settings.job.inputs
+    named = "INPUT..." if len(inputs) > _MAX_LISTED else " ".join(map(shlex.quote, inputs))
+    return [
+        f"wrote {trained.output}: {trained.vocab_size:,} tokens, pattern {settings.pattern}, "
+        f"{special}",
+        f"  {trained.bytes_per_token:.2f} bytes per token on the sample, "
+        f"{format_bytes(trained.sample_bytes)} of text; {format_seconds(trained.seconds)}, "
+        f"peak memory {format_bytes(trained.peak_memory_bytes)}",
+        *(f"  note: {plural(number, noun)} {what}" for number, noun, what in notes if number),
+        *(
+            f"  skipped: {escape(path)}: {why}"
+            for path, why in list(trained.skipped.items())[:_MAX_LISTED]
+        ),
+        *(f"  warning: {warning}" for warning in warnings),
+        f"next: penstok tokenize {escape(named)} -t {shlex.quote(str(trained.output))}{eot_flag}",
+    ]
+
+
+def _warnings(settings: TrainingSettings, trained: Trained) -> list[str]:
+    warnings = []
+    if trained.vocab_size < settings.vocab_size:
+        warnings.append(
+            f"the vocabulary has {trained.vocab_size:,} tokens instead of "
+            f"{settings.vocab_size:,}, because no other pair occurs twice in the sample; pass more "
+            "text or a larger `--sample`"
+        )
+    if trained.is_head:
+        warnings.append(
+            "the size of the input is unknown, so the sample is its beginning; pass files to "
+            "sample evenly"
+        )
+    return warnings

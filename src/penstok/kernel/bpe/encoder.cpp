@@ -1,0 +1,112 @@
+#include "bpe/encoder.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace penstok::kernel {
+namespace {
+
+// Positions inside a text are 32 bits wide.
+constexpr size_t kLargestText = (size_t{1} << 32) - 4096;
+
+template <class Id>
+Variant<Id> variant_for(Isa isa, PatternName pattern) {
+  switch (isa) {
+#if defined(PENSTOK_WITH_AVX512)
+    case Isa::avx512:
+      return avx512::variant<Id>(pattern);
+#endif
+#if defined(PENSTOK_WITH_AVX2)
+    case Isa::avx2:
+      return avx2::variant<Id>(pattern);
+#endif
+#if defined(PENSTOK_WITH_NEON)
+    case Isa::neon:
+      return neon::variant<Id>(pattern);
+#endif
+    default:
+      return portable::variant<Id>(pattern);
+  }
+}
+
+void check_documents(const DocumentParts& documents, size_t size) {
+  int64_t at = 0;
+  for (size_t i = 0; i < documents.count; ++i) {
+    if (documents.starts[i] < at || documents.ends[i] < documents.starts[i]) {
+      throw std::invalid_argument("document " + std::to_string(i) + " begins before " +
+                                  std::to_string(at) + " or ends before it begins");
+    }
+    at = documents.ends[i];
+  }
+  if (at > static_cast<int64_t>(size)) {
+    throw std::invalid_argument("the last document ends at " + std::to_string(at) +
+                                ", after the text's " + std::to_string(size) + " bytes");
+  }
+}
+
+size_t bytes_spanned(const DocumentParts& documents) {
+  if (documents.count == 0) return 0;
+  return static_cast<size_t>(documents.ends[documents.count - 1] - documents.starts[0]);
+}
+
+}  // namespace
+
+Encoder::Encoder(std::vector<Token> tokens, const EncoderOptions& options)
+    : options_(options), isa_(choose_isa(options.isa)) {
+  const Vocabulary vocabulary(std::move(tokens));
+  const uint32_t max_id =
+      std::max({vocabulary.max_id(), options.eot_id, options.bos_id.value_or(0)});
+  if (max_id < kRedo<uint16_t>) {
+    engine_ = make_engine<uint16_t>(vocabulary, options.table_bytes);
+  } else {
+    engine_ = make_engine<uint32_t>(vocabulary, options.table_bytes);
+  }
+}
+
+template <class Id>
+Encoder::Engine<Id> Encoder::make_engine(const Vocabulary& vocabulary, size_t table_bytes) const {
+  Engine<Id> engine{std::make_unique<State<Id>>(vocabulary, table_bytes),
+                    variant_for<Id>(isa_, options_.pattern)};
+  engine.variant.preload(*engine.state, vocabulary.tokens().data(), vocabulary.tokens().size());
+  return engine;
+}
+
+size_t Encoder::id_bytes() const {
+  return std::holds_alternative<Engine<uint16_t>>(engine_) ? 2 : 4;
+}
+
+bool Encoder::is_free_junction(uint8_t left, uint8_t right) const {
+  return std::visit(
+      [&](const auto& engine) { return engine.state->junctions.may_divide(left, right); },
+      engine_);
+}
+
+Outcome Encoder::encode(const uint8_t* text, size_t size, const DocumentParts& documents, void* out,
+                        size_t room) {
+  if (size > kLargestText) {
+    throw std::invalid_argument("at most 4 GiB of text can be encoded at once");
+  }
+  check_documents(documents, size);
+  const size_t needed = room_for(bytes_spanned(documents), documents.count);
+  if (room < needed) {
+    throw std::invalid_argument("out is too small: it holds " + std::to_string(room) + " ids, " +
+                                std::to_string(needed) + " are needed");
+  }
+  return std::visit(
+      [&](auto& engine) {
+        using Id = std::remove_pointer_t<decltype(engine.state->characters()->ids + 0)>;
+        using PlainId = std::remove_const_t<Id>;
+        const Request<PlainId> request{text,
+                                       size,
+                                       documents,
+                                       options_.eot_mode,
+                                       static_cast<PlainId>(options_.eot_id),
+                                       static_cast<PlainId>(options_.bos_id.value_or(0)),
+                                       options_.bos_id.has_value(),
+                                       static_cast<PlainId*>(out)};
+        return engine.variant.encode(*engine.state, request);
+      },
+      engine_);
+}
+
+}  // namespace penstok::kernel

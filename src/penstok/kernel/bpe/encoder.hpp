@@ -1,0 +1,62 @@
+// The public interface: made from a vocabulary for an instruction set, it turns text into ids.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "bpe/variant.hpp"
+#include "bpe/vocabulary.hpp"
+#include "simd/isa.hpp"
+
+namespace penstok::kernel {
+
+constexpr size_t kDefaultTableBytes = size_t{16} << 20;  // 2 MB: 350 MB/s of web text, 16 MB: 501
+
+struct EncoderOptions {
+  uint32_t eot_id;
+  EotMode eot_mode = EotMode::append;
+  size_t table_bytes = kDefaultTableBytes;
+  std::string isa;  // empty: the fastest
+  PatternName pattern = PatternName::gpt2;
+  std::optional<uint32_t> bos_id = {};  // written before every document that begins
+};
+
+// One encoder must not be used by two threads at once; there may be any number of encoders.
+class Encoder {
+ public:
+  Encoder(std::vector<Token> tokens, const EncoderOptions& options);
+
+  Isa isa() const { return isa_; }
+  size_t id_bytes() const;  // 2 or 4: how ids are written to `out`
+
+  // May text be divided between the two bytes, that is, does no token contain them side by side?
+  bool is_free_junction(uint8_t left, uint8_t right) const;
+
+  // How many ids `out` must hold; `text_bytes` is from the first document to the end of the last.
+  static size_t room_for(size_t text_bytes, size_t num_documents) {
+    return text_bytes + 2 * num_documents + 1 + kWriteSlack;  // end of text, begin of text
+  }
+
+  // Encodes every document separately. Throws std::invalid_argument if the documents are not in
+  // order or `out` is too small.
+  Outcome encode(const uint8_t* text, size_t size, const DocumentParts& documents, void* out,
+                 size_t room);
+
+ private:
+  template <class Id>
+  struct Engine {
+    std::unique_ptr<State<Id>> state;
+    Variant<Id> variant;
+  };
+  template <class Id>
+  Engine<Id> make_engine(const Vocabulary& vocabulary, size_t table_bytes) const;
+
+  EncoderOptions options_;
+  Isa isa_;
+  std::variant<Engine<uint16_t>, Engine<uint32_t>> engine_;
+};
+
+}  // namespace penstok::kernel

@@ -1,0 +1,241 @@
+// Encodes a few hundred pieces: looks all of them up, merges the misses, writes the ids in order.
+#pragma once
+
+#include "bpe/initial_ids.hpp"
+#include "bpe/merge_short.hpp"
+#include "bpe/piece_cache.hpp"
+#include "bpe/state.hpp"
+#include "bpe/uncommon_pieces.hpp"
+#include "bytes.hpp"
+#include "simd/simd.hpp"
+
+namespace penstok::kernel::PENSTOK_ISA {
+
+// Piece i is base[starts[i] .. starts[i + 1]). Borders are not text but the gaps between documents.
+template <class Id>
+struct PieceBatch {
+  const uint8_t* base;
+  const uint32_t* starts;
+  size_t count;
+  const Border* borders;
+  size_t num_borders;
+  Id eot_id, bos_id;
+
+  PENSTOK_INLINE const uint8_t* piece(size_t i) const { return base + starts[i]; }
+  PENSTOK_INLINE size_t length(size_t i) const { return starts[i + 1] - starts[i]; }
+};
+
+template <class Id>
+class PieceBatchEncoder {
+ public:
+  PENSTOK_INLINE PieceBatchEncoder(State<Id>& state, const PieceBatch<Id>& batch)
+      : state_(state), scratch_(state.scratch), batch_(batch) {}
+
+  // Writes the ids and returns the position after the last.
+  PENSTOK_INLINE Id* encode(Id* out) {
+    make_keys();
+    // All lines are prefetched before the first is read: without it web text is a fifth slower.
+    hash_and_prefetch(state_.pieces.lines(), state_.pieces.short_bits, scratch_.keys, batch_.count,
+                      scratch_.lines);
+    merge_misses(look_up());
+    return write(out);
+  }
+
+ private:
+  using Value = PieceValue<Id>;
+
+  PENSTOK_INLINE void make_keys() {
+    for (size_t i = 0; i < batch_.count; ++i) {
+      scratch_.keys[i] = make_key(batch_.piece(i), batch_.length(i));
+    }
+    for (size_t i = 0; i < batch_.num_borders; ++i) {
+      scratch_.keys[batch_.borders[i].piece] = PieceKey{~uint64_t{0}, ~uint64_t{0}};  // never found
+    }
+  }
+
+  // Reads the value of every piece and lists those that have none.
+  PENSTOK_INLINE size_t look_up() {
+    const PieceLine<Id>* lines = state_.pieces.lines();
+    size_t misses = 0;
+    for (size_t i = 0; i < batch_.count; ++i) {
+      const PieceLine<Id>& line = lines[scratch_.lines[i]];
+      const unsigned way = find_way(line.keys, scratch_.keys[i]);
+      scratch_.values[i] = line.values[way & 1];
+      scratch_.misses[misses] = static_cast<uint32_t>(i);
+      misses += way >> 1;
+    }
+    return misses;
+  }
+
+  // Gives every miss a value: merged in groups if that is fastest, otherwise kNotHere.
+  PENSTOK_INLINE void merge_misses(size_t misses) {
+    const Border* border = batch_.borders;
+    const Border* const last_border = border + batch_.num_borders;
+    for (size_t m = 0; m < misses; ++m) {
+      const uint32_t i = scratch_.misses[m];
+      if (border != last_border && border->piece == i) {
+        scratch_.values[i] = border_value(*border++);
+      } else {
+        add_miss(i);
+        if (short_group_.is_full()) merge_group(short_group_);
+        if (medium_group_.is_full()) merge_group(medium_group_);
+      }
+    }
+    if (short_group_.size > 0) merge_group(short_group_);
+    if (medium_group_.size > 0) merge_group(medium_group_);
+  }
+
+  PENSTOK_INLINE void add_miss(uint32_t i) {
+    if (const uint32_t id = whole_token(i); PENSTOK_UNLIKELY(id != kNoMerge)) {
+      scratch_.values[i].ids[0] = static_cast<Id>(id);
+      scratch_.values[i].count = 1;
+    } else if (batch_.length(i) <= kShortPiece) {
+      add_short(i);
+    } else if (batch_.length(i) <= kMediumPiece) {
+      add_medium(i);
+    } else if (sizeof(Id) == 4 && mostly_non_ascii(batch_.piece(i))) {
+      add_initial_ids(i);
+    } else {
+      scratch_.values[i].count = Value::kNotHere;
+    }
+  }
+
+  PENSTOK_INLINE uint32_t whole_token(uint32_t i) const {
+    return state_.whole_tokens.find(batch_.piece(i), batch_.length(i));
+  }
+
+  PENSTOK_INLINE Value border_value(const Border& border) const {
+    Value value{};
+    if (border.has_eot) value.ids[value.count++] = batch_.eot_id;
+    if (border.has_bos) value.ids[value.count++] = batch_.bos_id;
+    return value;
+  }
+
+  PENSTOK_INLINE void add_short(uint32_t i) {
+    const auto length = static_cast<unsigned>(batch_.length(i));
+    const PieceKey& key = scratch_.keys[i];
+    const unsigned padding = kShortPiece - length;
+    const unsigned high =
+        count_bits(key.low & kTopBits) + count_bits(key.high & kTopBits) - padding;
+    const bool spaces = key.low == kEightSpaces && count_spaces(batch_.piece(i), length) == length;
+    if (spaces || (sizeof(Id) == 2 && 2 * high > length)) {
+      scratch_.values[i].count = Value::kNotHere;
+    } else if (sizeof(Id) == 4 && high > 0) {
+      add_initial_ids(i);
+    } else {
+      short_group_.add(batch_.piece(i), length, i);
+    }
+  }
+
+  PENSTOK_INLINE void add_medium(uint32_t i) {
+    const uint8_t* p = batch_.piece(i);
+    const bool spaces = p[0] == ' ' && p[1] == ' ';
+    if (spaces || (sizeof(Id) == 2 && mostly_non_ascii(p))) {
+      scratch_.values[i].count = Value::kNotHere;
+      return;
+    }
+    const MediumKey key = make_medium_key(p, batch_.length(i));
+    const MediumEntry<Id>& entry = medium_entry(state_.pieces, key);
+    if (holds(entry, key)) {
+      overflow(i, entry.ids, entry.count, sizeof entry.ids);
+    } else if (sizeof(Id) == 4 && mostly_non_ascii(p)) {
+      add_initial_ids(i);
+    } else {
+      medium_group_.add(p, batch_.length(i), i);
+    }
+  }
+
+  // Non-ASCII text with 32-bit ids: merging starts from characters. (16-bit ids mean a small
+  // vocabulary, which has so many free junctions that dividing at them is faster.)
+  PENSTOK_INLINE void add_initial_ids(uint32_t i) {
+    InitialIds<Id> initial;
+    find_initial_ids(state_, batch_.piece(i), batch_.length(i), initial);
+    if (initial.count > kMaxInitialIds) {
+      scratch_.values[i].count = Value::kNotHere;
+    } else if (initial.joints == 0) {
+      keep(i, initial.ids, initial.count);
+    } else if (initial.count <= kShortPiece) {
+      short_group_.add(initial, i);
+    } else {
+      medium_group_.add(initial, i);
+    }
+  }
+
+  // Stores a result that is too long for a Value.
+  PENSTOK_INLINE void overflow(uint32_t i, const Id* ids, size_t count, size_t bytes) {
+    std::memcpy(scratch_.overflow[num_overflows_], ids, bytes);
+    scratch_.values[i].ids[0] = static_cast<Id>(num_overflows_++);
+    scratch_.values[i].ids[1] = static_cast<Id>(count);
+    scratch_.values[i].count = Value::kInOverflow;
+  }
+
+  template <class Group>
+  PENSTOK_INLINE void merge_group(Group& group) {
+    group.merge(state_.merges);
+    for (unsigned g = 0; g < group.size; ++g) keep(group.tags[g], group.ids[g], group.counts[g]);
+    group.size = 0;
+  }
+
+  // Stores the ids of a piece, for this batch and for later ones.
+  PENSTOK_INLINE void keep(uint32_t i, const Id* ids, unsigned count) {
+    const size_t length = batch_.length(i);
+    if (length <= kShortPiece) {
+      const Value value = short_value(ids, count);
+      // A longer result is stored as kNotHere: the next time it comes from the medium table.
+      store_short(state_.pieces, scratch_.lines[i], scratch_.keys[i], value);
+      if (PENSTOK_LIKELY(value.count <= Value::kInline)) {
+        scratch_.values[i] = value;
+        return;
+      }
+    } else if (length <= kMediumPiece) {
+      const MediumKey key = make_medium_key(batch_.piece(i), length);
+      store_medium(medium_entry(state_.pieces, key), key, ids, count);
+    }
+    overflow(i, ids, count, kShortMerge * sizeof(Id));
+  }
+
+  PENSTOK_INLINE Id* write(Id* out) {
+    for (size_t i = 0; i < batch_.count; ++i) {
+      const Value& value = scratch_.values[i];
+      if (PENSTOK_LIKELY(value.count <= Value::kInline)) {
+        std::memcpy(out, &value, sizeof value);
+        out += value.count;
+      } else if (value.count == Value::kInOverflow) {
+        std::memcpy(out, scratch_.overflow[value.ids[0]], sizeof scratch_.overflow[0]);
+        out += value.ids[1];
+      } else {
+        out = encode_rest(i, out);
+      }
+    }
+    return out;
+  }
+
+  // The pieces not handled above: long ones, runs of spaces, and non-ASCII text.
+  PENSTOK_INLINE Id* encode_rest(size_t i, Id* out) {
+    const size_t length = batch_.length(i);
+    const PieceKey& key = scratch_.keys[i];
+    const bool non_ascii = (key.low & bits_below(8 * length) & kTopBits) ||
+                           (length > 8 && (key.high & bits_below(8 * (length - 8)) & kTopBits));
+    if (length > kShortPiece || !non_ascii) {
+      return encode_uncommon(state_, batch_.piece(i), length, out);
+    }
+    Id* const end = encode_at_junctions(state_, batch_.piece(i), length, out);
+    const auto count = static_cast<size_t>(end - out);
+    if (count <= Value::kInline) {
+      store_short(state_.pieces, scratch_.lines[i], key, short_value(out, count));
+    }
+    return end;
+  }
+
+  static constexpr uint64_t kTopBits = 0x8080808080808080ull;
+  static constexpr uint64_t kEightSpaces = 0x2020202020202020ull;
+
+  State<Id>& state_;
+  Scratch<Id>& scratch_;
+  const PieceBatch<Id> batch_;
+  MergeGroup<Id, kShortPiece> short_group_;
+  MergeGroup<Id, kMediumPiece> medium_group_;
+  unsigned num_overflows_ = 0;
+};
+
+}  // namespace penstok::kernel::PENSTOK_ISA

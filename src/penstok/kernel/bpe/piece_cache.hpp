@@ -1,0 +1,103 @@
+// Finds and stores pieces in the tables of piece_table.hpp.
+#pragma once
+
+#include "bpe/piece_table.hpp"
+#include "bytes.hpp"
+#include "simd/simd.hpp"
+
+namespace penstok::kernel::PENSTOK_ISA {
+
+// Stores a value under a key in its line, in a free entry or over a random one.
+template <class Id>
+PENSTOK_INLINE void store_short(PieceTables<Id>& tables, uint32_t line_number, const PieceKey& key,
+                                const PieceValue<Id>& value) {
+  PieceLine<Id>& line = tables.lines()[line_number];
+  if (find_way(line.keys, key) < 2) return;  // twice in one batch
+  tables.random = tables.random * 1664525u + 1013904223u;
+  unsigned way = tables.random >> 31;
+  if (line.values[1].count == 0) way = 1;
+  if (line.values[0].count == 0) way = 0;
+  line.keys[way] = key;
+  line.values[way] = value;
+}
+
+template <class Id>
+PENSTOK_INLINE PieceValue<Id> short_value(const Id* ids, size_t count) {
+  PieceValue<Id> value{};
+  for (unsigned i = 0; i < PieceValue<Id>::kInline; ++i) value.ids[i] = i < count ? ids[i] : Id{0};
+  value.count =
+      static_cast<Id>(count <= PieceValue<Id>::kInline ? count : PieceValue<Id>::kNotHere);
+  return value;
+}
+
+struct MediumKey {
+  uint64_t words[4];
+};
+
+// The piece's bytes, zeros, and its length (1 to 31) in the last byte. Reads 32 bytes.
+PENSTOK_INLINE MediumKey make_medium_key(const uint8_t* p, size_t length) {
+  MediumKey key;
+  for (unsigned word = 0; word < 4; ++word) {
+    const size_t begin = 8 * word;
+    const size_t bytes = length <= begin ? 0 : length - begin;
+    key.words[word] = load64(p + begin) & bits_below(8 * bytes);
+  }
+  key.words[3] |= uint64_t{length} << 56;
+  return key;
+}
+
+template <class Id>
+PENSTOK_INLINE MediumEntry<Id>& medium_entry(const PieceTables<Id>& tables, const MediumKey& key) {
+  uint64_t hash = key.words[0] * 0x9E3779B97F4A7C15ull + key.words[1] * 0xC2B2AE3D27D4EB4Full;
+  hash ^= hash >> 31;
+  hash = hash * 0xD6E8FEB86659FD93ull + key.words[2] * 0xA0761D6478BD642Full;
+  hash ^= hash >> 29;
+  hash = (hash + key.words[3] * 0xE7037ED1A0B428DBull) * 0xBF58476D1CE4E5B9ull;
+  return tables.medium()[hash >> (64 - tables.medium_bits)];
+}
+
+template <class Id>
+PENSTOK_INLINE bool holds(const MediumEntry<Id>& entry, const MediumKey& key) {
+  return ((entry.key[0] ^ key.words[0]) | (entry.key[1] ^ key.words[1]) |
+          (entry.key[2] ^ key.words[2]) | (entry.key[3] ^ key.words[3])) == 0;
+}
+
+template <class Id>
+PENSTOK_INLINE void store_medium(MediumEntry<Id>& entry, const MediumKey& key, const Id* ids,
+                                 size_t count) {
+  if (count > MediumEntry<Id>::kIds) return;
+  std::memcpy(entry.key, key.words, sizeof entry.key);
+  std::memcpy(entry.ids, ids, count * sizeof(Id));
+  entry.count = static_cast<Id>(count);
+}
+
+template <class Id>
+PENSTOK_INLINE LongEntry<Id>& long_entry(const PieceTables<Id>& tables, const uint8_t* p,
+                                         size_t length) {  // length >= 8
+  uint64_t hash = length;
+  const auto mix = [&](uint64_t word) {
+    hash = (hash ^ word) * 0x9E3779B97F4A7C15ull;
+    hash ^= hash >> 32;
+  };
+  for (size_t i = 0; i + 8 <= length; i += 8) mix(load64(p + i));
+  mix(load64(p + length - 8));
+  return tables.long_entries()[hash * 0xBF58476D1CE4E5B9ull >> 54];
+}
+static_assert(kLongEntries == 1u << (64 - 54), "long_entry takes the top 10 bits");
+
+template <class Id>
+PENSTOK_INLINE bool holds(const LongEntry<Id>& entry, const uint8_t* p, size_t length) {
+  return entry.length == length && std::memcmp(entry.bytes, p, length) == 0;
+}
+
+template <class Id>
+PENSTOK_INLINE void store_long(LongEntry<Id>& entry, const uint8_t* p, size_t length,
+                               const Id* ids, size_t count) {
+  if (count > LongEntry<Id>::kIds) return;
+  entry.length = static_cast<uint16_t>(length);
+  entry.count = static_cast<uint16_t>(count);
+  std::memcpy(entry.bytes, p, length);
+  std::memcpy(entry.ids, ids, count * sizeof(Id));
+}
+
+}  // namespace penstok::kernel::PENSTOK_ISA

@@ -1,0 +1,105 @@
+#include "bpe/state.hpp"
+
+#include <vector>
+
+#include "bpe/merge_heap.hpp"
+#include "bpe/merge_plain.hpp"
+
+namespace penstok::kernel {
+namespace {
+
+unsigned write_utf8(uint32_t code_point, uint8_t* to) {  // U+0080 to U+FFFF
+  if (code_point < 0x800) {
+    to[0] = static_cast<uint8_t>(0xC0 | code_point >> 6);
+    to[1] = static_cast<uint8_t>(0x80 | (code_point & 63));
+    return 2;
+  }
+  to[0] = static_cast<uint8_t>(0xE0 | code_point >> 12);
+  to[1] = static_cast<uint8_t>(0x80 | (code_point >> 6 & 63));
+  to[2] = static_cast<uint8_t>(0x80 | (code_point & 63));
+  return 3;
+}
+
+}  // namespace
+
+template <class Id>
+MergeTables<Id>::MergeTables(const Vocabulary& vocabulary)
+    : pairs(vocabulary.merges()), falling((vocabulary.max_id() / 64 + 1) * sizeof(uint64_t)) {
+  for (uint32_t id : vocabulary.falling_ids()) {
+    falling.as<uint64_t>()[id >> 6] |= uint64_t{1} << (id & 63);
+  }
+  const uint32_t* byte_ids = vocabulary.byte_ids();
+  for (unsigned left = 0; left < 256; ++left) {
+    for (unsigned right = 0; right < 256; ++right) {
+      const auto rank = static_cast<Id>(pairs.find(byte_ids[left], byte_ids[right]));
+      byte_pairs[left << 8 | right] = {rank, static_cast<Id>(byte_ids[left])};
+    }
+  }
+}
+
+template <class Id>
+State<Id>::State(const Vocabulary& vocabulary, size_t table_bytes)
+    : merges(vocabulary),
+      whole_tokens(vocabulary.whole_tokens()),
+      junctions(vocabulary),
+      borders(vocabulary),
+      character_buffer(2 * kCharacters * sizeof(CharacterIds<Id>)),
+      pieces(table_bytes) {
+  fill_characters();
+  if (sizeof(Id) == 4) fill_character_starts(vocabulary);
+  fill_space_runs();
+}
+
+template <class Id>
+void State<Id>::fill_characters() {
+  auto* to = character_buffer.as<CharacterIds<Id>>();
+  for (unsigned spaces = 0; spaces < 2; ++spaces) {
+    for (uint32_t code_point = 0x80; code_point < kCharacters; ++code_point) {
+      uint8_t bytes[4] = {' '};
+      const unsigned length = spaces + write_utf8(code_point, bytes + spaces);
+      Id ids[4];
+      const unsigned count = merge_plain(merges, bytes, length, ids);
+      CharacterIds<Id>& entry = to[spaces * kCharacters + code_point];
+      for (unsigned i = 0; i < 4; ++i) entry.ids[i] = i < count ? ids[i] : kNoId<Id>;
+    }
+  }
+}
+
+template <class Id>
+void State<Id>::fill_character_starts(const Vocabulary& vocabulary) {
+  start_buffer = Buffer(kCharacters * sizeof(CharacterStart<Id>));
+  const std::vector<uint32_t> around = lowest_ranks_around_characters(vocabulary);
+  for (uint32_t code_point = 0x80; code_point < kCharacters; ++code_point) {
+    CharacterStart<Id>& start = start_buffer.as<CharacterStart<Id>>()[code_point];
+    uint8_t bytes[3];
+    const unsigned length = write_utf8(code_point, bytes);
+    Id highest = 0;
+    start.count = static_cast<uint16_t>(merge_plain(merges, bytes, length, start.ids, &highest));
+    if (around[code_point] > highest) continue;
+    for (unsigned i = 0; i < length; ++i) start.ids[i] = merges.byte_id(bytes[i]);
+    start.count = static_cast<uint16_t>(length);
+    start.joints = static_cast<uint16_t>(bits_below(length - 1));
+  }
+}
+
+template <class Id>
+void State<Id>::fill_space_runs() {
+  std::vector<Id> all;
+  for (unsigned length = 1; length <= kLongestSpaceRun; ++length) {
+    std::vector<Id> ids(length, merges.byte_id(' '));
+    std::vector<Id> ranks(length, merges.byte_pair(' ', ' ').rank);
+    const size_t count = merge_heap(merges, ids.data(), ranks.data(), length);
+    spaces.offset[length] = static_cast<uint32_t>(all.size());
+    spaces.count[length] = static_cast<uint16_t>(count);
+    all.insert(all.end(), ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(count));
+  }
+  spaces.ids = Buffer(all.size() * sizeof(Id));
+  std::memcpy(spaces.ids.template as<Id>(), all.data(), all.size() * sizeof(Id));
+}
+
+template struct MergeTables<uint16_t>;
+template struct MergeTables<uint32_t>;
+template struct State<uint16_t>;
+template struct State<uint32_t>;
+
+}  // namespace penstok::kernel

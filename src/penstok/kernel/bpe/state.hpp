@@ -1,0 +1,134 @@
+// Everything an encoder owns: the read-only tables of its vocabulary, and its caches and buffers.
+#pragma once
+
+#include <memory>
+
+#include "bpe/character_starts.hpp"
+#include "bpe/junctions.hpp"
+#include "bpe/memory.hpp"
+#include "bpe/pair_table.hpp"
+#include "bpe/piece_table.hpp"
+#include "bpe/vocabulary.hpp"
+#include "bpe/whole_tokens.hpp"
+#include "bytes.hpp"
+
+namespace penstok::kernel {
+
+// `Id` is uint16_t if every id is below 65,534 (GPT-2), otherwise uint32_t. The two highest values
+// are reserved: kNoId marks an unused lane or an impossible merge, kRedo a rank to be looked up
+// again.
+template <class Id>
+constexpr Id kNoId = static_cast<Id>(~Id{0});
+template <class Id>
+constexpr Id kRedo = static_cast<Id>(~Id{0} - 1);
+
+// The initial state of two neighbouring bytes: the id of the first, and the rank of merging them.
+template <class Id>
+struct BytePair {
+  Id rank;
+  Id left_id;
+};
+
+// The tables that merging uses.
+template <class Id>
+struct MergeTables {
+  explicit MergeTables(const Vocabulary& vocabulary);
+
+  PENSTOK_INLINE Id rank_of(Id left, Id right) const {
+    return static_cast<Id>(pairs.find(left, right));
+  }
+
+  PENSTOK_INLINE const BytePair<Id>& byte_pair(uint8_t left, uint8_t right) const {
+    return byte_pairs[left << 8 | right];
+  }
+  PENSTOK_INLINE Id byte_id(uint8_t byte) const { return byte_pairs[byte << 8].left_id; }
+
+  // Can creating this token create a pair of lower rank? (Proof 3 of vocabulary.hpp.)
+  PENSTOK_INLINE bool may_fall(Id id) const {
+    return falling.as<uint64_t>()[id >> 6] >> (id & 63) & 1;
+  }
+
+  PairTable pairs;
+  Buffer falling;                  // a bit for every id
+  BytePair<Id> byte_pairs[65536];  // [left << 8 | right]
+};
+
+// The ids of single characters, alone and after a space; unused ones are kNoId.
+template <class Id>
+struct CharacterIds {
+  Id ids[4];
+};
+
+constexpr unsigned kCharacters = 0x10000;  // the Basic Multilingual Plane
+constexpr unsigned kLongestSpaceRun = 512;
+
+// The ids of 1 to 512 spaces: indentation and tables made of spaces.
+template <class Id>
+struct SpaceRuns {
+  uint32_t offset[kLongestSpaceRun + 1];
+  uint16_t count[kLongestSpaceRun + 1];
+  Buffer ids;
+};
+
+// The working memory for one batch of pieces. It is part of the encoder because thread_local cost
+// 27 % in a shared library.
+constexpr unsigned kBatchPieces = 512;
+constexpr unsigned kBatchCapacity = kBatchPieces + 160;  // a batch may exceed by 64 bytes of text
+
+// A gap between two documents, which counts as a piece of a batch.
+struct Border {
+  uint32_t piece;
+  bool has_eot, has_bos;  // which ids are written for it, in this order
+};
+
+template <class Id>
+struct alignas(64) Scratch {
+  static constexpr unsigned kOverflow = 32;  // ids of a piece of up to 31 bytes
+
+  PieceKey keys[kBatchCapacity];
+  PieceValue<Id> values[kBatchCapacity];
+  alignas(64) Id overflow[kBatchCapacity][kOverflow];
+  uint32_t lines[kBatchCapacity];
+  uint32_t misses[kBatchCapacity];
+  uint32_t starts[kBatchCapacity];
+  Border borders[kBatchCapacity];
+};
+
+template <class Id>
+struct State {
+  State(const Vocabulary& vocabulary, size_t table_bytes);
+
+  MergeTables<Id> merges;
+  WholeTokens whole_tokens;
+  Junctions junctions;
+  CharacterBorders borders;
+  Buffer character_buffer;
+  Buffer start_buffer;  // only with 32-bit ids
+  SpaceRuns<Id> spaces;
+  PieceTables<Id> pieces;
+  Workspace merge_workspace;
+  Workspace tail_workspace;
+  Scratch<Id> scratch;
+
+  PENSTOK_INLINE const CharacterIds<Id>* characters() const {
+    return character_buffer.as<CharacterIds<Id>>();
+  }
+  PENSTOK_INLINE const CharacterIds<Id>* characters_after_space() const {
+    return characters() + kCharacters;
+  }
+  PENSTOK_INLINE const CharacterStart<Id>* character_starts() const {
+    return start_buffer.as<CharacterStart<Id>>();
+  }
+
+ private:
+  void fill_characters();
+  void fill_character_starts(const Vocabulary& vocabulary);
+  void fill_space_runs();
+};
+
+extern template struct MergeTables<uint16_t>;
+extern template struct MergeTables<uint32_t>;
+extern template struct State<uint16_t>;
+extern template struct State<uint32_t>;
+
+}  // namespace penstok::kernel

@@ -1,0 +1,58 @@
+// Compiled once per instruction set, with that set's compiler flags; see simd.hpp.
+#include "bpe/variant.hpp"
+
+#include "bpe/document_encoder.hpp"
+#include "bpe/piece_cache.hpp"
+#include "simd/simd.hpp"
+#include "text/pattern_cl100k.hpp"
+#include "text/pattern_gpt2.hpp"
+
+namespace penstok::kernel::PENSTOK_ISA {
+namespace {
+
+// Fills the piece table with the vocabulary, as far as it fits.
+template <class Id>
+void preload(State<Id>& state, const Token* tokens, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    const char* bytes = tokens[i].bytes.data();
+    const size_t length = tokens[i].bytes.size();
+    // 0xFF pads keys; a token that contains it is never looked up.
+    if (length > kShortPiece || std::memchr(bytes, 0xFF, length) != nullptr) continue;
+    uint8_t padded[kShortPiece] = {};
+    std::memcpy(padded, bytes, length);
+    if (state.whole_tokens.contains(padded, length)) continue;
+    const PieceKey key = make_key(padded, length);
+    const uint32_t line_number = hash_key(key, state.pieces.short_bits);
+    if (state.pieces.lines()[line_number].values[1].count != 0) continue;
+    const Id id = static_cast<Id>(tokens[i].id);
+    store_short(state.pieces, line_number, key, short_value(&id, 1));
+  }
+}
+
+template <class Id, class Pattern>
+Outcome encode(State<Id>& state, const Request<Id>& request) {
+  DocumentEncoder<Id, Pattern> encoder(state, request);
+  const Outcome outcome = encoder.encode();
+  state.merge_workspace.trim();
+  state.tail_workspace.trim();
+  return outcome;
+}
+
+}  // namespace
+
+template <class Id>
+Variant<Id> variant(PatternName pattern) {
+  switch (pattern) {
+    case PatternName::cl100k:
+      return {preload<Id>, encode<Id, Cl100kPattern<3>>};
+    case PatternName::qwen2:
+      return {preload<Id>, encode<Id, Cl100kPattern<1>>};
+    default:
+      return {preload<Id>, encode<Id, Gpt2Pattern>};
+  }
+}
+
+template Variant<uint16_t> variant(PatternName pattern);
+template Variant<uint32_t> variant(PatternName pattern);
+
+}  // namespace penstok::kernel::PENSTOK_ISA

@@ -1,0 +1,24 @@
+// Masks of 64 bytes of text that each instruction set computes: one bit per byte, first byte
+// lowest.
+#pragma once
+
+#include "bytes.hpp"
+
+namespace penstok::kernel {
+
+struct AsciiMasks {
+  uint64_t letter, number, space;  // ASCII only
+  uint64_t blank;                  // ' ', the only white space that joins the word after it
+  uint64_t newline;                // carriage return, line feed
+  uint64_t apostrophe;
+  uint64_t high;  // bytes of non-ASCII characters
+};
+
+struct HighMasks {
+  uint64_t lead, lead3, lead4;  // first bytes of characters of >= 2, >= 3, 4 bytes
+  uint64_t letter2, letter3;    // first bytes of letters that are 2 or 3 bytes long
+  uint64_t mixed;               // first bytes of characters that must be looked up
+  uint64_t malformed;           // bytes that never occur in UTF-8: C0, C1, F5 to FF
+};
+
+}  // namespace penstok::kernel

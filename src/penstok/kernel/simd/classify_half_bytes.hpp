@@ -1,0 +1,30 @@
+// Classifies bytes with half_byte_tables.hpp. Included by avx2.hpp and neon.hpp, after `Bytes64`
+// and `look_up`.
+#pragma once
+
+namespace penstok::kernel::PENSTOK_ISA {
+
+PENSTOK_INLINE AsciiMasks classify_ascii(const uint8_t* p) {
+  const Bytes64 v(p);
+  const Bytes64 kind = look_up(kAsciiTables, v);
+  AsciiMasks masks;
+  masks.high = v.top_bits();
+  masks.letter = kind.bits<0>() | kind.bits<1>();
+  masks.number = kind.bits<2>();
+  masks.blank = kind.bits<4>();
+  masks.space = kind.bits<3>() | masks.blank;
+  masks.apostrophe = kind.bits<5>();
+  masks.newline = kind.bits<6>();
+  return masks;
+}
+
+PENSTOK_INLINE void find_lead_kinds(const Bytes64& text, HighMasks& masks) {
+  const Bytes64 kind = look_up(kLeadTables, text);
+  masks.letter2 = kind.bits<0>() | kind.bits<2>();
+  masks.letter3 = kind.bits<1>();
+  masks.mixed = kind.bits<4>() | kind.bits<5>() | kind.bits<6>() | kind.bits<7>();
+}
+
+}  // namespace penstok::kernel::PENSTOK_ISA
+
+#include "simd/classify_high.hpp"

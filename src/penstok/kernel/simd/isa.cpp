@@ -1,0 +1,77 @@
+#include "simd/isa.hpp"
+
+#include <stdexcept>
+
+namespace penstok::kernel {
+namespace {
+
+#if defined(PENSTOK_WITH_AVX512) || defined(PENSTOK_WITH_AVX2)
+bool machine_has_avx2() {
+  __builtin_cpu_init();
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
+         __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt") &&
+         __builtin_cpu_supports("lzcnt");
+}
+#endif
+
+#if defined(PENSTOK_WITH_AVX512)
+bool machine_has_avx512() {
+#if defined(PENSTOK_MODEL_AVX512)
+  return machine_has_avx2();  // the rest is emulated in plain C++
+#else
+  return machine_has_avx2() && __builtin_cpu_supports("avx512f") &&
+         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi") &&
+         __builtin_cpu_supports("avx512vbmi2") && __builtin_cpu_supports("vaes");
+#endif
+}
+#endif
+
+std::string joined(const std::vector<Isa>& isas) {
+  std::string text;
+  for (Isa isa : isas) text += (text.empty() ? "" : ", ") + std::string(name_of(isa));
+  return text;
+}
+
+}  // namespace
+
+const char* name_of(Isa isa) {
+  switch (isa) {
+    case Isa::avx512:
+      return "avx512";
+    case Isa::avx2:
+      return "avx2";
+    case Isa::neon:
+      return "neon";
+    case Isa::portable:
+      break;
+  }
+  return "portable";
+}
+
+std::vector<Isa> available_isas() {
+  std::vector<Isa> isas;
+#if defined(PENSTOK_WITH_AVX512)
+  if (machine_has_avx512()) isas.push_back(Isa::avx512);
+#endif
+#if defined(PENSTOK_WITH_AVX2)
+  if (machine_has_avx2()) isas.push_back(Isa::avx2);
+#endif
+#if defined(PENSTOK_WITH_NEON)
+  isas.push_back(Isa::neon);  // every AArch64 machine has it
+#endif
+  isas.push_back(Isa::portable);
+  return isas;
+}
+
+Isa choose_isa(const std::string& name) {
+  const std::vector<Isa> isas = available_isas();
+  if (name.empty()) return isas.front();
+  for (Isa isa : isas) {
+    if (name == name_of(isa)) return isa;
+  }
+  throw std::invalid_argument("instruction set `" + name +
+                              "` is not available on this machine; available: " + joined(isas));
+}
+
+}  // namespace penstok::kernel

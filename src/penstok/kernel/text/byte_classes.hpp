@@ -1,0 +1,149 @@
+// Classifies 64 bytes of text as masks (letters, numbers, white space) and validates UTF-8.
+//
+// The patterns (pattern_*.hpp) turn these masks into the starts of pieces.
+#pragma once
+
+#include "bytes.hpp"
+#include "simd/byte_masks.hpp"
+#include "simd/simd.hpp"
+#include "text/unicode_classes.hpp"
+
+namespace penstok::kernel::PENSTOK_ISA {
+
+constexpr size_t kMaskBytes = 64;  // one bit each
+// `classify` reads 64 bytes and the rest of a character or contraction that begins in them.
+constexpr size_t kWindowBytes = kMaskBytes + 8;
+
+// What the end of 64 bytes determines about the first bytes of the next 64.
+struct Carry {
+  uint64_t letter = 0, number = 0, space = 0;  // bytes of a character that began before
+  uint64_t continuation = 0;                   // where continuation bytes must be
+};
+
+// The classes of 64 bytes of text, as masks; every byte has the class of its character.
+struct ByteClasses {
+  uint64_t letter, number, space;
+  uint64_t blank, newline, apostrophe;
+  uint64_t high;          // bytes of non-ASCII characters
+  uint64_t continuation;  // those that are not the first of their character
+  uint64_t wide_space;    // first bytes of non-ASCII white space
+  uint64_t malformed;     // not 0: this is not UTF-8
+  Carry carry;
+};
+
+// Marks a character of `length` bytes that begins at bit i, in this mask and the next.
+PENSTOK_INLINE void mark(uint64_t& mask, uint64_t& carry, unsigned i, unsigned length) {
+  const uint64_t bytes = bits_below(length);
+  mask |= bytes << i;
+  carry |= bytes >> 1 >> (63 - i);
+}
+
+// Looks up, one by one, the characters whose lead byte does not determine the class.
+PENSTOK_INLINE void look_up_mixed(const uint8_t* p, uint64_t mixed, ByteClasses& classes) {
+  for (; mixed != 0; mixed &= mixed - 1) {
+    const unsigned i = lowest_bit(mixed);
+    const uint8_t* at = p + i;
+    uint32_t code_point;
+    unsigned length;
+    bool wrong = false;  // overlong, a surrogate, or above U+10FFFF
+    if (at[0] < 0xE0) {
+      code_point = code_point2(at);
+      length = 2;
+    } else if (at[0] < 0xF0) {
+      code_point = code_point3(at);
+      length = 3;
+      wrong = code_point < 0x800 || (code_point & 0xF800) == 0xD800;
+    } else {
+      code_point = code_point4(at);
+      length = 4;
+      wrong = code_point < 0x10000 || code_point > 0x10FFFF;
+    }
+    if (PENSTOK_UNLIKELY(wrong)) {
+      classes.malformed |= uint64_t{1} << i;
+      continue;
+    }
+    const unsigned kind = class_of(code_point);
+    if (PENSTOK_LIKELY(kind <= kClassLetter)) {
+      mark(classes.letter, classes.carry.letter, i, kind == kClassLetter ? length : 0);
+    } else if (kind == kClassNumber) {
+      mark(classes.number, classes.carry.number, i, length);
+    } else {
+      mark(classes.space, classes.carry.space, i, length);
+      classes.wide_space |= uint64_t{1} << i;
+    }
+  }
+}
+
+// Adds the non-ASCII characters among the bytes `inside` (those of the document).
+PENSTOK_INLINE void add_non_ascii(const uint8_t* p, uint64_t inside, const Carry& before,
+                                  ByteClasses& classes) {
+  HighMasks masks = classify_high(p, classes.high);
+  masks.lead &= inside;
+  masks.lead3 &= inside;
+  masks.lead4 &= inside;
+  // Continuation bytes must be exactly where the lead bytes require them.
+  const uint64_t expected =
+      masks.lead << 1 | masks.lead3 << 2 | masks.lead4 << 3 | before.continuation;
+  classes.continuation = classes.high & inside & ~masks.lead;
+  classes.carry.continuation = masks.lead >> 63 | masks.lead3 >> 62 | masks.lead4 >> 61;
+  classes.malformed = (expected ^ classes.continuation) | (masks.malformed & inside);
+
+  const uint64_t letter2 = masks.letter2 & inside, letter3 = masks.letter3 & inside;
+  const uint64_t letters = letter2 | letter3;
+  classes.letter |= letters | letters << 1 | letter3 << 2 | before.letter;
+  classes.carry.letter = letters >> 63 | letter3 >> 62;
+  classes.number |= before.number;
+  classes.space |= before.space;
+  look_up_mixed(p, masks.mixed & inside, classes);
+}
+
+// `left` bytes of the document begin at p, where kWindowBytes can be read. Bytes past the end of
+// the document count as white space: the patterns treat both the same.
+PENSTOK_INLINE ByteClasses classify(const uint8_t* p, size_t left, const Carry& before) {
+  const AsciiMasks ascii = classify_ascii(p);
+  ByteClasses classes{};
+  classes.letter = ascii.letter;
+  classes.number = ascii.number;
+  classes.space = ascii.space;
+  classes.blank = ascii.blank;
+  classes.newline = ascii.newline;
+  classes.apostrophe = ascii.apostrophe;
+  classes.high = ascii.high;
+  const uint64_t inside = bits_below(left);
+  if (ascii.high & inside) {
+    add_non_ascii(p, inside, before, classes);
+  } else {
+    classes.malformed = before.continuation;
+  }
+  if (PENSTOK_UNLIKELY(left < kMaskBytes)) {
+    classes.letter &= inside;
+    classes.number &= inside;
+    classes.blank &= inside;
+    classes.newline &= inside;
+    classes.apostrophe &= inside;
+    classes.wide_space &= inside;
+    classes.space |= ~inside;
+  }
+  return classes;
+}
+
+PENSTOK_INLINE ByteClasses after_the_end() {
+  ByteClasses classes{};
+  classes.space = ~uint64_t{0};
+  return classes;
+}
+
+// First bytes of non-ASCII white space that is not followed by white space.
+PENSTOK_INLINE uint64_t last_wide_spaces(const ByteClasses& classes, const ByteClasses& next,
+                                         const uint8_t* p) {
+  uint64_t last = 0;
+  for (uint64_t rest = classes.wide_space; rest != 0; rest &= rest - 1) {
+    const unsigned i = lowest_bit(rest);
+    const unsigned after = i + (p[i] < 0xE0 ? 2 : 3);
+    const uint64_t space_after = after < 64 ? classes.space >> after : next.space >> (after - 64);
+    if (!(space_after & 1)) last |= uint64_t{1} << i;
+  }
+  return last;
+}
+
+}  // namespace penstok::kernel::PENSTOK_ISA

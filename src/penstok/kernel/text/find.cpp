@@ -1,0 +1,44 @@
+#include "text/find.hpp"
+
+namespace penstok::kernel {
+namespace {
+
+// How common a byte is in text: punctuation is rare, then letters and digits, then white space.
+unsigned commonness(uint8_t byte) {
+  const uint8_t folded = byte | 0x20;
+  if (byte == ' ' || byte == '\n') return 2;
+  return (folded >= 'a' && folded <= 'z') || (byte >= '0' && byte <= '9') ? 1 : 0;
+}
+
+size_t rarest_byte(const uint8_t* wanted, size_t wanted_bytes) {
+  size_t rarest = 0;
+  for (size_t i = 1; i < wanted_bytes; ++i) {
+    if (commonness(wanted[i]) < commonness(wanted[rarest])) rarest = i;
+  }
+  return rarest;
+}
+
+}  // namespace
+
+size_t find_all(const uint8_t* text, size_t start, size_t end, const uint8_t* wanted,
+                size_t wanted_bytes, int64_t* out, size_t capacity) {
+  if (wanted_bytes == 0 || end < start || end - start < wanted_bytes) return 0;
+  const size_t probe = rarest_byte(wanted, wanted_bytes);
+  const uint8_t* at = text + start + probe;
+  const uint8_t* const last = text + end - wanted_bytes + probe;  // for the probe
+  size_t found = 0;
+  while (found < capacity && at <= last) {
+    const void* hit = std::memchr(at, wanted[probe], static_cast<size_t>(last - at) + 1);
+    if (hit == nullptr) break;
+    at = static_cast<const uint8_t*>(hit);
+    if (std::memcmp(at - probe, wanted, wanted_bytes) == 0) {
+      out[found++] = at - probe - text;
+      at += wanted_bytes;
+    } else {
+      ++at;
+    }
+  }
+  return found;
+}
+
+}  // namespace penstok::kernel

@@ -1,0 +1,28 @@
+// Which characters are letters, numbers or white space (Unicode 16.0, as in tiktoken 0.14).
+#pragma once
+
+#include "bytes.hpp"
+
+namespace penstok::kernel {
+
+constexpr unsigned kClassOther = 0;
+constexpr unsigned kClassLetter = 1;
+constexpr unsigned kClassNumber = 2;
+constexpr unsigned kClassSpace = 3;
+
+// What a lead byte alone determines. Most non-ASCII letters need no look-up.
+constexpr uint8_t kLeadOther = 0;    // none of its characters is a letter, number or white space
+constexpr uint8_t kLeadLetter2 = 1;  // two bytes, always a letter
+constexpr uint8_t kLeadLetter3 = 2;  // three bytes, always a letter
+constexpr uint8_t kLeadMixed = 4;    // the code point must be looked up
+
+namespace unicode_tables {
+#include "text/unicode_classes.inc"
+}
+
+PENSTOK_INLINE unsigned class_of(uint32_t code_point) {  // code_point < 0x110000
+  const unsigned page = unicode_tables::kUnicodePage[code_point >> 8];
+  return unicode_tables::kUnicodeClass[page * 256 + (code_point & 255)];
+}
+
+}  // namespace penstok::kernel

@@ -1,0 +1,232 @@
+"""The command line: help, usage errors, variables, completion and progress, without a job."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from io import StringIO
+
+import pytest
+from click.testing import CliRunner, Result
+
+from penstok.cli import app
+from penstok.cli.app import Command
+from penstok.cli.commands import COMMANDS, CommandRow
+from penstok.cli.flags import Flag
+from penstok.cli.progress import JsonProgress, PlainProgress, TerminalProgress, fit_line
+
+HEAVY = ("numpy", "pyarrow", "tiktoken", "fastokens", "rich", "pydantic", "typer", "psutil")
+LINE = " 38%  152 MB/s  41.2M tok/s  61/160 units  memory 1.02 GB  ETA 19:40"
+
+
+def invoke(*arguments: str, **environment: str) -> Result:
+    return CliRunner().invoke(app, arguments, env=environment, prog_name="penstok")
+
+
+@pytest.mark.parametrize("row", COMMANDS, ids=lambda row: row.name)
+def test_help_has_purpose_examples_groups_and_exit_codes(row: CommandRow) -> None:
+    said = invoke(row.name, "--help").output
+    assert said == invoke(row.name, "-h").output
+    command = Command(row)
+    order = [row.summary[:40], "Examples:", *command.examples, "Arguments:", "Exit codes:"]
+    at = [said.index(words) for words in order]
+    assert at == sorted(at)
+    assert len(command.examples) >= 2
+    assert max(map(len, said.splitlines())) <= 100
+    ends = said[at[-1] :].splitlines()[1:]
+    assert [int(line.split()[0]) for line in ends] == list(row.exit_codes)
+
+
+@pytest.mark.parametrize("row", COMMANDS, ids=lambda row: row.name)
+def test_examples_are_accepted_as_typed(row: CommandRow) -> None:
+    import shlex
+
+    for example in Command(row).examples:
+        program, name, *arguments = shlex.split(example)
+        assert (program, name) == ("penstok", row.name)
+        Command(row).make_context(name, arguments)
+
+
+@pytest.mark.parametrize("row", COMMANDS, ids=lambda row: row.name)
+def test_each_flag_has_a_variable_and_a_group(row: CommandRow) -> None:
+    flags = [each for each in Command(row).flags if isinstance(each, Flag)]
+    assert len({each.name for each in flags}) == len(flags)
+    for each in flags:
+        assert each.envvar == "PENSTOK_" + each.opts[-1][2:].upper().replace("-", "_")
+        assert (each.help or "").endswith(".")
+
+
+def test_a_variable_sets_a_flag_and_the_flag_wins() -> None:
+    command = Command(COMMANDS[0])
+    values = {"PENSTOK_MEMORY": "2GiB", "PENSTOK_STRIP": "1", "PENSTOK_SEED": "5"}
+    with CliRunner().isolation(env=values):
+        params = command.make_context("tokenize", ["in.txt", "--seed", "7"]).params
+    assert (params["memory_bytes"], params["strip"], params["seed"]) == (2 << 30, True, 7)
+    assert params["inputs"] == ("in.txt",)
+
+
+def test_help_of_the_program_lists_every_command_and_completion() -> None:
+    said = invoke("--help").output
+    for row in COMMANDS:
+        assert f"\n  {row.name} " in said
+    for shell in ("bash", "zsh", "fish"):
+        assert f"penstok --show-completion {shell}" in said
+    assert invoke().exit_code == 2
+    assert invoke().stderr.strip() == said.strip()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what", "where"),
+    [
+        (["tokenise"], "unknown command `tokenise`; did you mean `tokenize`?", "penstok"),
+        (["--versoin"], "unknown flag `--versoin`; did you mean `--version`?", "penstok"),
+        (
+            ["tokenize", "a", "--memry", "1"],
+            "unknown flag `--memry`; did you mean `--memory`?",
+            "penstok tokenize",
+        ),
+        (["tokenize", "a", "--memory"], "`--memory` needs a value", "penstok tokenize"),
+        (["tokenize", "a", "--memory", "x"], "`x` is not a size such as", "--memory"),
+        (["tokenize", "a", "-j", "two"], "`two` is not a whole number", "--workers"),
+        (["show", "a", "--at", "-1"], "`-1` is not a whole number, 0 or more", "--at"),
+        (["show"], "`OUT` is missing", "penstok show"),
+        (["info", "a", "b"], "got unexpected extra argument (b)", "penstok info"),
+        (["--show-completion", "ksh"], "unknown shell `ksh`", "--show-completion"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_usage_errors_have_three_parts(arguments: list[str], what: str, where: str) -> None:
+    done = invoke(*arguments)
+    assert done.exit_code == 2
+    first, second, third = done.stderr.splitlines()
+    assert first.startswith(f"error: {what}")
+    assert second == f"  where: {where}"
+    assert third.startswith("  next:  ")
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("flags", [["--json"], []], ids=["flag", "variable"])
+def test_usage_errors_are_json_lines_too(flags: list[str]) -> None:
+    variables = {} if flags else {"PENSTOK_JSON": "1"}
+    done = invoke("tokenize", "a", "-j", "two", *flags, **variables)
+    record = json.loads(done.stdout)
+    assert (record["type"], record["exit_code"]) == ("error", 2)
+    assert record["what"] == "`two` is not a whole number"
+
+
+def test_a_bad_variable_is_a_usage_error() -> None:
+    done = invoke("tokenize", "a", PENSTOK_STRIP="perhaps")
+    assert done.exit_code == 2
+    assert "'perhaps' is not a valid boolean" in done.stderr
+    assert "where: --strip" in done.stderr
+
+
+def run_python(code: str, **environment: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+        check=True,
+    )
+    return done.stdout
+
+
+def test_help_imports_nothing_heavy_and_no_other_command() -> None:
+    code = (
+        "import sys, penstok.cli\n"
+        "sys.argv = ['penstok', 'show', '--help']\n"
+        "try: penstok.cli.main()\n"
+        "except SystemExit: print('MODULES', *sys.modules)"
+    )
+    modules = run_python(code).split("MODULES")[1].split()
+    assert not {name.partition(".")[0] for name in modules} & set(HEAVY)
+    assert "penstok.cli.show" in modules
+    others = {row.module for row in COMMANDS} - {"penstok.cli.show"}
+    assert not others & set(modules)
+
+
+def test_every_command_is_a_row_and_has_a_module() -> None:
+    for row in COMMANDS:
+        module = importlib.import_module(row.module)
+        assert row.module == f"penstok.cli.{row.name.replace('-', '_')}"
+        assert {"EXAMPLES", "FLAGS", "run"} <= set(module.__all__)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_complete_commands_flags_and_files(shell: str) -> None:
+    assert "_PENSTOK_COMPLETE" in invoke("--show-completion", shell).stdout
+
+    def complete(*words: str) -> str:
+        index = words[-1] if shell == "fish" else str(len(words) - 1)
+        return run_python(
+            "from penstok.cli import main; main()",
+            _PENSTOK_COMPLETE=f"{shell}_complete",
+            COMP_WORDS=" ".join(words),
+            COMP_CWORD=index,
+        )
+
+    assert "train-tokenizer" in complete("penstok", "tr")
+    assert "--val-fraction" in complete("penstok", "tokenize", "--val")
+    assert "file" in complete("penstok", "tokenize", "corp")
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A status that says the same for ever."""
+
+    elapsed_seconds: float = 0.0
+    fraction: float = 0.38
+
+    def line(self) -> str:
+        return LINE
+
+
+@pytest.mark.parametrize(
+    ("columns", "line"),
+    [
+        (120, f"tokenizing [####......] {LINE.strip()}"),
+        (
+            79,
+            "tokenizing [####......] 38%  152 MB/s  41.2M tok/s  61/160 units  ETA 19:40",
+        ),
+        (59, "38%  152 MB/s  41.2M tok/s  61/160 units  ETA 19:40"),
+        (39, "38%  152 MB/s  41.2M tok/s  ETA 19:40"),
+        (20, "38%  ETA 19:40"),
+        (10, "38%  ETA 1"),
+    ],
+)
+def test_the_progress_line_fits_the_terminal(columns: int, line: str) -> None:
+    assert fit_line("tokenizing", Shown(), columns) == line
+
+
+def test_the_terminal_line_is_redrawn_and_erased(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    stream = StringIO()
+    with TerminalProgress(stream, "tokenizing") as progress:
+        progress.update(Shown())
+    drawn = stream.getvalue().split("\r\x1b[K")
+    assert drawn == ["", "tokenizing  starting", "38%  152 MB/s  41.2M tok/s  ETA 19:40", ""]
+
+
+def test_logs_get_a_line_every_30_seconds() -> None:
+    stream = StringIO()
+    progress = PlainProgress(stream)
+    for seconds in (1, 29, 31, 40, 62):
+        progress.update(Shown(elapsed_seconds=seconds))
+    lines = stream.getvalue().splitlines()
+    assert [line[7:] for line in lines] == [f" {LINE}"] * 2
+
+
+def test_json_progress_writes_a_status_every_second() -> None:
+    stream = StringIO()
+    progress = JsonProgress(stream)
+    for seconds in (0.1, 0.9, 1.2):
+        progress.update(Shown(elapsed_seconds=seconds))
+    records = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [record["elapsed_seconds"] for record in records] == [0.1, 1.2]
+    assert {record["type"] for record in records} == {"status"}
