@@ -23,7 +23,7 @@ test-all: check
 
 # What `test` leaves out of `test-all`.
 test-rest: $(VENV)/.installed-dev
-	PENSTOK_TEST_THOROUGH=1 $(PYTEST) -m "thorough or hypothesis"
+	PENSTOK_TEST_THOROUGH=1 $(PYTEST) -m "thorough or sampled or hypothesis"
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

@@ -13,6 +13,7 @@ from pathlib import Path
 from threading import Thread
 
 import psutil
+from warm import children_of
 
 # The program with units of 200 kB instead of 16 MiB, so that a few megabytes keep workers busy, and
 # checkpoints every 0.05 s instead of every second, so that there are several. With TEST_BY_TASK a
@@ -85,7 +86,8 @@ def wait_for(condition: Callable[[], bool], seconds: float = 60) -> None:
 
 
 def workers_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
-    return list(psutil.Process(process.pid).children())
+    """Return the worker processes of a running job."""
+    return children_of(process.pid)
 
 
 def contents(output: Path) -> dict[str, bytes]:

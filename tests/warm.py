@@ -5,16 +5,17 @@ for each of its workers; a fork takes milliseconds. A fork is a process like any
 own pid, environment, folder, streams and exit code, and it can be killed. What must be seen from a
 cold start (memory, imports, the installed program) does not belong here.
 
-`WarmPopen` is used as `subprocess.Popen` is. It passes `python -c CODE`, `python -m penstok` and
-their file descriptors to a server, one per test process, which forks. In a fork, programs of the
-same kind (the workers of a job) are forked directly and are children of the fork, as they would be
-in real life.
+`WarmPopen` is used as `subprocess.Popen` is. It passes `python -m penstok`, code that calls a
+`main` of Penstok, and their file descriptors to a server, one per test process, which forks. Each
+command gets a server of its own in the same way, so that its workers are forks of an interpreter
+in which nothing has happened yet, and not of the command with its open files and connections.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import fcntl
 import gc
 import importlib
@@ -35,30 +36,38 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-_HEAD = struct.Struct("<IIi")  # length of the request, number of descriptors; answer: pid
+import psutil
+
+# Before a request: its length; before an answer: the pid.
+_HEAD = struct.Struct("<I")
 _MOST_DESCRIPTORS = 64
 # Received descriptors are moved up here, so that none is in the way of the numbers they get.
 _FREE_DESCRIPTOR = 100
-# What the command line and the workers of a job load.
+_SERVER_NAME = "warm-server"
+_PR_SET_CHILD_SUBREAPER = 36  # of linux/prctl.h
+# What the command line and the workers of a job load. A module that has moved is loaded by forks.
 _MODULES = (
+    "botocore.httpsession",
+    "botocore.session",
     "multiprocessing.connection",
     "numpy",
     "penstok.api",
     "penstok.cli",
     "penstok.data.dataset",
-    "penstok.engines.tiktoken",
     "penstok.engines.kernel",
+    "penstok.engines.tiktoken",
     "penstok.executors.worker_process",
     "penstok.jobs.run",
     "penstok.tokenizers",
     "penstok.verification",
-    "psutil",
+    "requests",
     "rich.console",
     "rich.table",
     "tiktoken",
 )
 # Code that runs a command or a worker. Other code may want to see what it loads, or takes.
 _RUNS_PENSTOK = re.compile(r"from penstok\.(cli|executors|training)\b.* import main")
+_ColdPopen = subprocess.Popen
 
 
 def can_be_warm(args: object, executable: object, preexec_fn: object, shell: object) -> bool:
@@ -77,6 +86,12 @@ def can_be_warm(args: object, executable: object, preexec_fn: object, shell: obj
     )
 
 
+def children_of(pid: int) -> list[psutil.Process]:
+    """Return the processes that a program has started: its workers, whoever forked them."""
+    children = psutil.Process(pid).children(recursive=True)
+    return [child for child in children if child.name() != _SERVER_NAME]
+
+
 class WarmPopen(subprocess.Popen[Any]):
     """A Python program in a fork of the warm interpreter; any other command as usual."""
 
@@ -89,26 +104,17 @@ class WarmPopen(subprocess.Popen[Any]):
         if not can_be_warm(args, executable, preexec_fn, shell):
             super()._execute_child(args, executable, preexec_fn, *rest)  # type: ignore[misc]
             return
-        standard = [read0, write1, write2]
         program = {
             "arguments": [os.fspath(word) for word in args[1:]],
             "environment": dict(os.environ if env is None else env),
             "folder": str(Path(cwd or ".").resolve()),
             "new_session": bool(start_new_session),
+            "pass_fds": list(pass_fds),
             "path": sys.path,
         }
-        files = [at if at >= 0 else number for number, at in enumerate(standard)]
+        given = [at if at >= 0 else number for number, at in enumerate([read0, write1, write2])]
         try:
-            if _server is None or _server.is_here:
-                server = _start_server()
-                self.pid, self._status_file = server.fork(program, files, tuple(pass_fds))
-            else:
-                sys.stdout.flush()
-                sys.stderr.flush()
-                self.pid = os.fork()
-                if self.pid == 0:
-                    same = {number: number for number in pass_fds}
-                    _run_program({**program, "is_alone": False}, files, same)
+            self.pid, self._status_file = _get_server().fork(program, [*given, *pass_fds])
             self._child_created = True
         finally:
             self._close_pipe_fds(read0, write0, read1, write1, read2, write2)  # type: ignore[attr-defined]
@@ -132,83 +138,72 @@ class WarmPopen(subprocess.Popen[Any]):
                 return None
             status = os.read(self._status_file, 64)
             os.close(self._status_file)
-            # None means only that it is a child of the server, so the number stays set.
+            # It was no child of this process, which `None` would say.
             self._status_file = -1
             self.returncode = int(status) if status else -signal.SIGKILL
         return self.returncode
 
 
 class _Server:
-    """The warm interpreter of this test process."""
+    """The warm interpreter that makes the forks of this process."""
 
-    is_here = True
-
-    def __init__(self) -> None:
-        ours, theirs = socket.socketpair()
-        environment = {
-            name: value for name, value in os.environ.items() if not name.startswith("PENSTOK_")
-        }
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, __file__, str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                env={**environment, "OPENBLAS_NUM_THREADS": "1"},
-                start_new_session=True,
-            )
-        self._line = ours
+    def __init__(self, line: socket.socket) -> None:
+        self._line = line
         self._lock = threading.Lock()
 
-    def fork(
-        self, program: dict[str, Any], files: list[int], pass_fds: tuple[int, ...]
-    ) -> tuple[int, int]:
-        """Start a program; return its pid and the file from which its exit code is read."""
+    def fork(self, program: dict[str, Any], files: list[int]) -> tuple[int, int]:
+        """Start a program; return its pid and the file from which its exit code is read.
+
+        Args:
+            program: What to run, and how.
+            files: Its standard streams, then those of its `pass_fds`.
+        """
         status_out, status_in = os.pipe()
-        request = json.dumps({**program, "is_alone": True, "pass_fds": pass_fds}).encode()
-        given = [status_in, *files, *pass_fds]
+        request = json.dumps(program).encode()
         with self._lock:
-            head = _HEAD.pack(len(request), len(given), 0)
-            socket.send_fds(self._line, [head], given)
+            socket.send_fds(self._line, [_HEAD.pack(len(request))], [status_in, *files])
             self._line.sendall(request)
             answer = self._line.recv(_HEAD.size, socket.MSG_WAITALL)
         os.close(status_in)
         if len(answer) < _HEAD.size:
             raise RuntimeError("the warm interpreter has ended")
-        return _HEAD.unpack(answer)[2], status_out
-
-    def close(self) -> None:
-        self._line.close()
-        self._process.wait()
+        return _HEAD.unpack(answer)[0], status_out
 
 
-class _InFork:
-    """Stands for the server in its forks, which fork by themselves."""
-
-    is_here = False
-
-
-_server: _Server | _InFork | None = None
+_server: _Server | None = None
 _start_lock = threading.Lock()
 
 
-def _start_server() -> _Server:
+def _get_server() -> _Server:
+    """Return the server of this process; a test process starts it when it is first needed."""
     global _server  # noqa: PLW0603 one for a process
     with _start_lock:
-        if not isinstance(_server, _Server):
-            _server = _Server()
-            atexit.register(_server.close)
+        if _server is None:
+            ours, theirs = socket.socketpair()
+            names = [name for name in os.environ if not name.startswith("PENSTOK_")]
+            with theirs:
+                process = _ColdPopen(
+                    [sys.executable, __file__, str(theirs.fileno())],
+                    pass_fds=[theirs.fileno()],
+                    stdin=subprocess.DEVNULL,
+                    env={**{name: os.environ[name] for name in names}, "OPENBLAS_NUM_THREADS": "1"},
+                    start_new_session=True,
+                )
+            _server = _Server(ours)
+            atexit.register(_end_server, ours, process)
         return _server
+
+
+def _end_server(line: socket.socket, process: subprocess.Popen[bytes]) -> None:
+    line.close()
+    process.wait()
 
 
 # ---- the server ----
 
 
-def serve(line: socket.socket) -> None:
-    """Fork what is asked for until the test process hangs up."""
-    global _server  # noqa: PLW0603 one for a process
-    _server = _InFork()
-    subprocess.Popen = WarmPopen  # type: ignore[misc]
-    _warm_up()
+def _serve(line: socket.socket, *, are_commands: bool) -> None:
+    """Fork what is asked for until the other end hangs up: commands, or workers of one."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     ended, wakeup = socket.socketpair()
     ended.setblocking(False)
@@ -223,16 +218,54 @@ def serve(line: socket.socket) -> None:
                 ended.recv(4096)
             _report_ended(status_files)
         if line in ready:
-            head, given, _, _ = socket.recv_fds(line, _HEAD.size, _MOST_DESCRIPTORS)
+            head, files, _, _ = socket.recv_fds(line, _HEAD.size, _MOST_DESCRIPTORS)
             if not head:
                 return
-            _fork(line, head, given, status_files)
+            program = _read_request(line, head)
+            pid = os.fork()
+            if pid == 0:
+                signal.set_wakeup_fd(-1)
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                _run_program(program, files[1:], is_command=are_commands)
+            status_files[pid], *rest = files
+            for file in rest:
+                os.close(file)
+            line.sendall(_HEAD.pack(pid))
+
+
+def _read_request(line: socket.socket, head: bytes) -> dict[str, Any]:
+    while len(head) < _HEAD.size:
+        head += line.recv(_HEAD.size - len(head))
+    (length,) = _HEAD.unpack(head)
+    request = b""
+    while len(request) < length:
+        request += line.recv(length - len(request))
+    program: dict[str, Any] = json.loads(request)
+    return program
+
+
+def _report_ended(status_files: dict[int, int]) -> None:
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                return
+            file = status_files.pop(pid, None)
+            if file is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    os.write(file, b"%d" % os.waitstatus_to_exitcode(status))
+                os.close(file)
+
+
+def _adopt_orphans() -> None:
+    """Become the parent of forks whose parent ends first, so that they are waited for."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def _warm_up() -> None:
     """Load what most programs need, so that no fork has to."""
     for name in _MODULES:
-        # Modules move; what is not found here is loaded by the fork.
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     # What the command line loads only when it is used.
@@ -249,51 +282,19 @@ def _warm_up() -> None:
     gc.freeze()
 
 
-def _report_ended(status_files: dict[int, int]) -> None:
-    with contextlib.suppress(ChildProcessError):
-        while True:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-            if pid == 0:
-                return
-            file = status_files.pop(pid)
-            with contextlib.suppress(OSError):
-                os.write(file, b"%d" % os.waitstatus_to_exitcode(status))
-            os.close(file)
+# ---- a fork ----
 
 
-def _fork(line: socket.socket, head: bytes, given: list[int], status_files: dict[int, int]) -> None:
-    while len(head) < _HEAD.size:
-        head += line.recv(_HEAD.size - len(head))
-    length, _, _ = _HEAD.unpack(head)
-    request = b""
-    while len(request) < length:
-        request += line.recv(length - len(request))
-    program = json.loads(request)
-    status_file, *rest = given
-    pid = os.fork()
-    if pid == 0:
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        pass_fds = dict(zip(program["pass_fds"], rest[3:], strict=True))
-        _run_program(program, rest[:3], pass_fds)
-    status_files[pid] = status_file
-    for file in rest:
-        os.close(file)
-    line.sendall(_HEAD.pack(0, 0, pid))
-
-
-def _run_program(program: dict[str, Any], files: list[int], pass_fds: dict[int, int]) -> None:
+def _run_program(program: dict[str, Any], files: list[int], *, is_command: bool) -> None:
     """Become the program in this fork, and end with its exit code."""
     code = 1
     try:
-        _take_over(program, files, pass_fds)
+        line = _fork_server() if is_command else None
+        _take_over(program, files, line)
         code = _run_main(program["arguments"])
-        # As the interpreter does in the end. A worker may be forked by a thread of its parent, for
-        # whose other threads it cannot wait.
-        if program["is_alone"]:
-            threading._shutdown()  # type: ignore[attr-defined]
-            atexit._run_exitfuncs()
+        # As the interpreter does in the end.
+        threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
     except BaseException:  # noqa: BLE001 the border of the process
         traceback.print_exc()
     finally:
@@ -303,30 +304,49 @@ def _run_program(program: dict[str, Any], files: list[int], pass_fds: dict[int, 
         os._exit(code)
 
 
-def _take_over(program: dict[str, Any], files: list[int], pass_fds: dict[int, int]) -> None:
+def _fork_server() -> socket.socket:
+    """Make the server of a command's workers, before anything has happened in the command."""
+    ours, theirs = socket.socketpair()
+    _set_name(_SERVER_NAME)
+    if os.fork() == 0:
+        try:
+            _close_all_but({theirs.fileno()})
+            _serve(theirs, are_commands=False)
+        finally:
+            os._exit(0)
+    theirs.close()
+    return ours
+
+
+def _take_over(program: dict[str, Any], files: list[int], line: socket.socket | None) -> None:
     """Set what a program finds when it starts: descriptors, folder, environment, streams."""
-    wanted = {**dict(enumerate(files)), **pass_fds}
+    global _server  # noqa: PLW0603 one for a process
+    wanted = dict(zip([0, 1, 2, *program["pass_fds"]], files, strict=True))
     moved = {
         number: fcntl.fcntl(file, fcntl.F_DUPFD, _FREE_DESCRIPTOR)
         for number, file in wanted.items()
     }
+    if line is not None:
+        kept = fcntl.fcntl(line.fileno(), fcntl.F_DUPFD_CLOEXEC, 2 * _FREE_DESCRIPTOR)
+        line.close()
+        _server = _Server(socket.socket(fileno=kept))
+        subprocess.Popen = WarmPopen  # type: ignore[misc]
+        wanted[kept] = kept
     for number, file in moved.items():
         os.dup2(file, number, inheritable=True)
-    for number in [int(path.name) for path in Path("/dev/fd").iterdir()]:
-        if number not in wanted:
-            with contextlib.suppress(OSError):
-                os.close(number)
+    _close_all_but(set(wanted))
+    _set_name("penstok")
     if program["new_session"]:
         os.setsid()
     os.chdir(program["folder"])
     os.environ.clear()
     os.environ.update(program["environment"])
     sys.path[:] = program["path"]
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     for name, number, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):
-        stream = io.open(  # noqa: SIM115, UP020 the streams of the program
+        stream = open(  # noqa: SIM115 it stays open
             number,
             mode,
-            buffering=-1,
             encoding="utf-8",
             errors="backslashreplace" if name == "stderr" else "strict",
             closefd=False,
@@ -338,6 +358,19 @@ def _take_over(program: dict[str, Any], files: list[int], pass_fds: dict[int, in
     # It reads its variable when it is loaded.
     if "penstok.faults" in sys.modules:
         importlib.reload(sys.modules["penstok.faults"])
+
+
+def _set_name(name: str) -> None:
+    """Set the name under which this process is listed, where that can be done."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/comm").write_text(name)
+
+
+def _close_all_but(kept: set[int]) -> None:
+    for number in [int(path.name) for path in Path("/dev/fd").iterdir()]:
+        if number not in kept:
+            with contextlib.suppress(OSError):
+                os.close(number)
 
 
 def _run_main(arguments: list[str]) -> int:
@@ -364,4 +397,7 @@ def _run_main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    serve(socket.socket(fileno=int(sys.argv[1])))
+    test_process = socket.socket(fileno=int(sys.argv[1]))
+    _adopt_orphans()
+    _warm_up()
+    _serve(test_process, are_commands=True)

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 from processes import contents, run, start, write_corpus
-from support import IS_THOROUGH, ROOT
+from support import ROOT, few, rounds
 
 pytestmark = [pytest.mark.crash, pytest.mark.slow]
 
 # `make soak` asks for more.
-NUM_KILLS = int(os.environ.get("PENSTOK_TEST_KILLS", "40"))
+NUM_KILLS = int(os.environ.get("PENSTOK_TEST_KILLS", rounds(40)))
 # Each scenario leads a run to the fault points below it; `NAME:3` is the third time.
 FRESH = [
     "worker wrote some tokens",
@@ -105,7 +105,8 @@ def make_shorter(folder: Path, output: Path) -> None:
 
 SCENARIOS = {"fresh": make_fresh, "overwriting": make_older, "extending": make_shorter}
 CASES = [
-    *(("fresh", fault) for fault in FRESH if IS_THOROUGH or ":" not in fault),
+    *(("fresh", fault) for fault in FRESH if ":" not in fault),
+    *few([("fresh", fault) for fault in FRESH if ":" in fault], 0),
     *(("overwriting", fault) for fault in OVERWRITING),
     *(("extending", fault) for fault in EXTENDING),
 ]
@@ -144,9 +145,10 @@ def test_every_fault_point_is_tested() -> None:
     assert [name for name in sorted(named) if f'"{name}"' not in tests] == []
 
 
+@pytest.mark.sampled
 def test_killed_while_it_resumes_from_a_kill(folder: Path, tmp_path: Path) -> None:
     pairs = random.Random(4)
-    for number in range(10 if IS_THOROUGH else 3):
+    for number in range(rounds(12)):
         output = tmp_path / str(number)
         for fault in pairs.sample(FRESH, 2):
             run(*job(folder, output), fault=fault)
@@ -155,6 +157,7 @@ def test_killed_while_it_resumes_from_a_kill(folder: Path, tmp_path: Path) -> No
         shutil.rmtree(output)
 
 
+@pytest.mark.sampled
 def test_kills_at_random_lose_nothing(folder: Path, tmp_path: Path) -> None:
     kills = 0
     chance = random.Random(2026)

@@ -20,20 +20,22 @@ from penstok.output.store.base import journal_name
 pytestmark = [pytest.mark.crash, pytest.mark.slow]
 
 
-@pytest.fixture
-def corpus(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Some 12 MB, enough to be interrupted anywhere."""
-    return write_corpus(tmp_path / "corpus.txt", 6000)
+    return write_corpus(tmp_path_factory.mktemp("corpus") / "corpus.txt", 6000)
 
 
 def start_job(corpus: Path, output: Path, *flags: str) -> subprocess.Popen[str]:
     return start("tokenize", corpus, "-o", output, "-j", "2", *flags)
 
 
-@pytest.fixture
-def unbroken(corpus: Path, tmp_path: Path) -> bytes:
-    library.tokenize(corpus, tmp_path / "unbroken", engine="tiktoken")
-    return (tmp_path / "unbroken" / "train.bin").read_bytes()
+@pytest.fixture(scope="module")
+def unbroken(corpus: Path) -> bytes:
+    """The tokens of a run that nothing disturbs."""
+    output = corpus.parent / "unbroken"
+    library.tokenize(corpus, output, engine="tiktoken")
+    return (output / "train.bin").read_bytes()
 
 
 def finish(corpus: Path, output: Path) -> bytes:
@@ -44,6 +46,7 @@ def finish(corpus: Path, output: Path) -> bytes:
     return (output / "train.bin").read_bytes()
 
 
+@pytest.mark.cold
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_stops_at_once_and_leaves_nothing(
     corpus: Path, unbroken: bytes, tmp_path: Path, number: signal.Signals
@@ -61,6 +64,7 @@ def test_a_signal_stops_at_once_and_leaves_nothing(
     assert finish(corpus, output) == unbroken
 
 
+@pytest.mark.cold
 def test_a_killed_parent_takes_its_workers_along(
     corpus: Path, unbroken: bytes, tmp_path: Path
 ) -> None:
@@ -100,6 +104,7 @@ def test_killed_workers_are_replaced(
     assert manifest["run"]["workers_replaced"] >= 1
 
 
+@pytest.mark.cold
 def test_text_that_kills_every_worker_stops_the_job(corpus: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
     process = start_job(corpus, output)
@@ -117,6 +122,7 @@ def test_text_that_kills_every_worker_stops_the_job(corpus: Path, tmp_path: Path
     assert not output.exists()
 
 
+@pytest.mark.thorough
 def test_many_long_names_do_not_block_the_pipes(tmp_path: Path) -> None:
     # Requests and answers that are larger than what a socket holds, both ways at once.
     folder = tmp_path.joinpath("in", *["x" * 200] * 8)
@@ -167,10 +173,10 @@ def test_a_full_disk_is_said_and_the_job_continues(
 
 
 def test_an_input_that_grows_is_noticed(corpus: Path, tmp_path: Path) -> None:
-    output = tmp_path / "out"
-    process = start_job(corpus, output)
+    output, growing = tmp_path / "out", Path(shutil.copy(corpus, tmp_path))
+    process = start_job(growing, output)
     wait_for((output / journal_name(0, None)).exists)
-    with corpus.open("a") as file:
+    with growing.open("a") as file:
         file.write("more")
     _, said = process.communicate(timeout=120)
     assert process.returncode == 4, said

@@ -25,7 +25,7 @@ from penstok.quantities import parse_bytes
 from penstok.types import Finished
 from penstok.worker.memory import MemoryShare
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.cold, pytest.mark.slow]
 
 
 def peak_bytes(process: subprocess.Popen[bytes]) -> int:

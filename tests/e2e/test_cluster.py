@@ -24,7 +24,7 @@ import pytest
 from clusters import Nodes, processes_in, ray_cluster
 from compressed import compress
 from processes import SMALL_UNITS, wait_for, write_corpus
-from support import ROOT
+from support import ROOT, few
 
 import penstok
 from penstok.output.manifest import Manifest
@@ -146,7 +146,7 @@ def check(output: Path, local: Path) -> Manifest:
     return found
 
 
-@pytest.mark.parametrize("number", [1, 2, 3])
+@pytest.mark.parametrize("number", few([1, 2, 3]))
 def test_any_number_of_nodes_makes_the_same_bytes(
     nodes: Nodes, corpus: Path, local: Path, tmp_path: Path, number: int
 ) -> None:
@@ -166,6 +166,7 @@ def test_any_number_of_nodes_makes_the_same_bytes(
         assert report.is_whole, report.findings
 
 
+@pytest.mark.thorough
 def test_a_limit_and_records_only(nodes: Nodes, corpus: Path, tmp_path: Path) -> None:
     """Also: a relative output and input, seen from where the job was started."""
     folder = tmp_path / "in"
@@ -194,6 +195,7 @@ def workers_below(process: psutil.Process) -> list[psutil.Process]:
     ]
 
 
+@pytest.mark.thorough
 def test_a_killed_node_and_killed_workers_change_nothing(
     nodes: Nodes, plain: Path, tmp_path: Path
 ) -> None:
@@ -220,6 +222,7 @@ def test_a_killed_node_and_killed_workers_change_nothing(
     assert manifest.run["workers_replaced"] <= 1
 
 
+@pytest.mark.thorough
 def test_a_removed_node_and_a_new_one_change_nothing(
     nodes: Nodes, plain: Path, tmp_path: Path
 ) -> None:
@@ -233,6 +236,7 @@ def test_a_removed_node_and_a_new_one_change_nothing(
     check(output, plain / "local")
 
 
+@pytest.mark.thorough
 def test_a_driver_killed_in_mid_job_goes_on(nodes: Nodes, plain: Path, tmp_path: Path) -> None:
     nodes.set_number(2)
     output = tmp_path / "out"
@@ -281,6 +285,7 @@ def blind_node(nodes: Nodes, hidden: Path, num_cores: int) -> Iterator[None]:
             each.kill()
 
 
+@pytest.mark.thorough
 def test_what_one_node_does_not_see_is_told_with_its_name(
     nodes: Nodes, plain: Path, tmp_path: Path
 ) -> None:
@@ -303,6 +308,7 @@ def test_what_one_node_does_not_see_is_told_with_its_name(
     assert joined(tmp_path / "out", "train") == (plain / "local" / "train.bin").read_bytes()
 
 
+@pytest.mark.thorough
 def test_a_node_without_a_core_need_not_see_anything(
     nodes: Nodes, plain: Path, tmp_path: Path
 ) -> None:
@@ -316,6 +322,7 @@ def test_a_node_without_a_core_need_not_see_anything(
     assert [node["name"] for node in manifest.run["nodes"]] == ["one"]
 
 
+@pytest.mark.thorough
 def test_without_a_cluster_one_is_started_here_and_ended(plain: Path, tmp_path: Path) -> None:
     folder = Path(tempfile.mkdtemp(prefix="ray-"))
     # What a cluster leaves that was killed.
@@ -341,7 +348,8 @@ def test_an_address_without_a_cluster_is_refused_at_once(plain: Path, tmp_path: 
     command = [sys.executable, "-m", "penstok", "tokenize", str(plain / "text.txt"), *flags]
     _, said = run(command, 2)
     assert "no Ray cluster answers at `127.0.0.1:1`" in said
-    assert time.monotonic() - started < 30
+    # Ray itself tries for longer than that.
+    assert time.monotonic() - started < 60
 
 
 def test_without_the_package_the_install_is_named(plain: Path, tmp_path: Path) -> None:

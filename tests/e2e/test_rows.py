@@ -457,6 +457,8 @@ def run_and_watch(*arguments: str | Path) -> tuple[int, str, int]:
     return process.returncode, process.communicate()[1], peak
 
 
+@pytest.mark.cold
+@pytest.mark.thorough
 @pytest.mark.skipif(find_kernel_function("find_all") is None, reason="the kernel is not built")
 @pytest.mark.parametrize("kind", ["one row group", "stored in a hundredth"])
 def test_memory_does_not_depend_on_the_row_group(tmp_path: Path, kind: str) -> None:
@@ -484,6 +486,7 @@ def test_memory_does_not_depend_on_the_row_group(tmp_path: Path, kind: str) -> N
     assert found["run"]["workers_replaced"] == 0
 
 
+@pytest.mark.cold
 def test_a_long_list_of_row_groups_is_part_of_the_memory(tmp_path: Path) -> None:
     columns = {f"column {idx}": ["x"] * 2000 for idx in range(30)}
     path = write_rows(

@@ -140,7 +140,7 @@ def test_a_second_run_learns_the_owner(folder: S3Folder) -> None:
         began = time.monotonic()
         with pytest.raises(LockedError, match="another run is writing here") as caught:
             lock_of(folder, stale_seconds=60).__enter__()
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 40
         assert f"({OWNER})" in caught.value.what
         assert caught.value.where == folder.url
         assert not lock.is_lost
@@ -172,7 +172,7 @@ def test_the_lock_of_a_dead_process_is_free_at_once(folder: S3Folder) -> None:
     assert content_of(folder)["owner"] == f"pid {process.pid} on {socket.gethostname()}"
     began = time.monotonic()
     with lock_of(folder, stale_seconds=60):
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 40
 
 
 def test_an_invisible_process_does_not_count_as_dead(folder: S3Folder) -> None:

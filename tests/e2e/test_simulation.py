@@ -14,7 +14,7 @@ from support import ROOT
 from penstok.output.ledger.reader import LedgerReader
 from penstok.output.manifest import Manifest
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.thorough]
 COMMAND = [sys.executable, str(ROOT / "benchmarks" / "simulate.py")]
 UNIT_BYTES = 16 << 20
 

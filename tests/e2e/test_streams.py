@@ -110,6 +110,7 @@ def test_a_damaged_frame_is_named(text: Path, tmp_path: Path) -> None:
     assert str(path) in said
 
 
+@pytest.mark.cold
 @pytest.mark.parametrize("name", ["corpus.txt", "corpus.txt.gz", "corpus.jsonl", "corpus.jsonl.gz"])
 def test_standard_input_gives_the_same_bytes(
     text: Path, lines: Path, expected: dict[str, bytes], tmp_path: Path, name: str
@@ -313,6 +314,7 @@ def test_json_on_standard_input_asks_what_it_is(lines: Path, tmp_path: Path) -> 
     assert "--input-format jsonl" in said
 
 
+@pytest.mark.cold
 def test_ctrl_c_on_a_silent_pipe_ends_at_once(text: Path, tmp_path: Path) -> None:
     reading, writing = os.pipe()
     os.write(writing, text.read_bytes()[:60_000])

@@ -33,6 +33,7 @@ def expected(documents: list[str], **options: float) -> dict[str, list[int]]:
     return expected_splits([text.encode() for text in documents], **options)  # type: ignore[arg-type]
 
 
+@pytest.mark.cold
 def test_a_text_becomes_train_and_val(penstok: RunPenstok, corpus: Path, tmp_path: Path) -> None:
     done = penstok("tokenize", corpus, "--val-fraction", "0.5")
     splits = expected(DOCUMENTS, val_fraction=0.5)
@@ -160,6 +161,7 @@ def test_the_manifest_adds_up(penstok: RunPenstok, corpus: Path, tmp_path: Path)
     assert manifest["run"]["engine"] == "tiktoken"
 
 
+@pytest.mark.cold
 def test_json_lines_have_a_summary(penstok: RunPenstok, corpus: Path) -> None:
     done = penstok("tokenize", corpus, "--json")
     lines = [json.loads(line) for line in done.stdout.splitlines()]
@@ -169,6 +171,7 @@ def test_json_lines_have_a_summary(penstok: RunPenstok, corpus: Path) -> None:
     assert lines[-1]["is_new"] is True
 
 
+@pytest.mark.cold
 def test_json_lines_have_the_error(penstok: RunPenstok) -> None:
     done = penstok("tokenize", "missing.txt", "--json", exit_code=4)
     error = json.loads(done.stdout)
@@ -177,6 +180,7 @@ def test_json_lines_have_the_error(penstok: RunPenstok) -> None:
     assert "missing.txt" in error["what"]
 
 
+@pytest.mark.cold
 def test_quiet_says_nothing(penstok: RunPenstok, corpus: Path) -> None:
     done = penstok("tokenize", corpus, "-q")
     assert done.stdout == done.stderr == ""
@@ -203,6 +207,7 @@ def test_a_finished_job_is_not_done_again(
     assert (tmp_path / "tokens" / "train.bin").stat().st_mtime_ns == before
 
 
+@pytest.mark.cold
 def test_info_and_show(penstok: RunPenstok, corpus: Path) -> None:
     penstok("tokenize", corpus, "--val-fraction", "0")
     shown = penstok("info", "tokens")
@@ -237,6 +242,7 @@ def test_python_gets_read_only_maps(penstok: RunPenstok, corpus: Path, tmp_path:
         library.open(tmp_path)
 
 
+@pytest.mark.cold
 def test_python_returns_the_manifest(corpus: Path, tmp_path: Path) -> None:
     manifest = library.tokenize(corpus, tmp_path / "out", engine="tiktoken")
     assert manifest.counts["documents"] == 3

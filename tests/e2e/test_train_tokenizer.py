@@ -22,6 +22,7 @@ import tokenizers
 from parity.kernel_cases import block_of, hostile_document
 from support import EXAMPLES
 from vocabularies import example_texts
+from warm import children_of
 
 import penstok
 from penstok.engines import load_engine
@@ -134,6 +135,7 @@ def test_the_same_bytes_every_time_and_on_any_number_of_cores(
     assert found[0] == found[1] == found[2]
 
 
+@pytest.mark.cold
 def test_it_is_used_by_tokenize_and_read_back_by_show(tmp_path: Path) -> None:
     assert train(tmp_path, EXAMPLES, "--vocab-size", "2K", "-o", "my.json").returncode == 0
     done = run(tmp_path, "tokenize", EXAMPLES, "-t", "my.json", "-o", "out", "--val-fraction", 0)
@@ -251,6 +253,7 @@ def test_no_document_is_an_error(tmp_path: Path) -> None:
     assert files_in(tmp_path) == ["corpus.jsonl"]
 
 
+@pytest.mark.cold
 def test_without_the_library_it_says_what_to_install(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_LIBRARY, "train-tokenizer", str(EXAMPLES)],
@@ -263,6 +266,7 @@ def test_without_the_library_it_says_what_to_install(tmp_path: Path) -> None:
     assert "pip install 'penstok[hf]'" in done.stderr
 
 
+@pytest.mark.cold
 def test_too_little_memory_ends_it_with_what_would_fit(tmp_path: Path) -> None:
     (tmp_path / "words.txt").write_text(random_letters(3_000_000))
     done = train(tmp_path, "words.txt", "--memory", "160MB")
@@ -297,10 +301,11 @@ def start_learning(folder: Path) -> tuple[subprocess.Popen[str], psutil.Process]
     for line in process.stdout:
         if json.loads(line).get("stage") == "learning":
             break
-    (trainer,) = psutil.Process(process.pid).children()
+    (trainer,) = children_of(process.pid)
     return process, trainer
 
 
+@pytest.mark.cold
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_ends_it_at_once_and_leaves_nothing(number: int, tmp_path: Path) -> None:
     process, trainer = start_learning(tmp_path)

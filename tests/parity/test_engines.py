@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import EOT, EXAMPLES, HOSTILE_CHARACTERS, ROOT, reference, rounds
+from support import EOT, EXAMPLES, HOSTILE_CHARACTERS, ROOT, part_of, reference, rounds
 
 from penstok.engines import load_engine
 from penstok.engines.base import Engine
@@ -58,11 +58,12 @@ def check(engine: Engine, texts: list[str]) -> None:
         pytest.fail("documents differ only when they are encoded together")
 
 
+@pytest.mark.sampled
 @pytest.mark.slow
-def test_every_code_point_in_context(engine: Engine) -> None:
-    if engine.name == "tiktoken":
-        pytest.skip("it is the reference")
-    points = [code for code in range(0x11_0000) if not 0xD800 <= code < 0xE000]
+@pytest.mark.parametrize("name", ["kernel", "fastokens"])
+def test_every_code_point_in_context(name: str) -> None:
+    engine = load_engine(name, load_tokenizer("gpt2"), "append")
+    points = part_of([code for code in range(0x11_0000) if not 0xD800 <= code < 0xE000])
     for first in range(0, len(points), 8192):
         check(engine, [CONTEXTS.format(chr(code)) for code in points[first : first + 8192]])
 

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from support import EXAMPLES, IS_THOROUGH, ROOT
+from support import EXAMPLES, ROOT
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.thorough]
 
 
 def run(*command: str | Path) -> str:
@@ -37,7 +37,6 @@ def build(folder: Path, *options: str) -> None:
 
 
 @needs_compiler
-@pytest.mark.skipif(not IS_THOROUGH, reason="three minutes: `make soak` runs it")
 def test_no_read_or_write_outside_a_buffer(tmp_path: Path) -> None:
     build(tmp_path, "-DPENSTOK_KERNEL_SANITIZE=ON")
     fuzzers = tmp_path / "src" / "penstok" / "kernel" / "tests"

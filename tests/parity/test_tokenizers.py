@@ -38,6 +38,7 @@ def table() -> str:
     return page[start : page.index("\n\n", start)]
 
 
+@pytest.mark.sampled
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name.replace(" ", "-"))
 def test_ids_are_those_of_its_own_library(

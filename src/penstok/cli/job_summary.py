@@ -137,7 +137,7 @@ def document_rule(settings: dict[str, Any], formats: Iterable[str | None]) -> st
         text = f"separated by {settings['doc_separator']!r}"
     else:
         text = f"one per {settings['docs_by']}"
-    has_records = any(name in FORMATS and FORMATS[name].has_records for name in formats)
+    has_records = any(row.has_records for name, row in FORMATS.items() if name in set(formats))
     return f"in text files {text}; in other files {records}" if has_records else text
 
 

@@ -17,7 +17,7 @@ from penstok.cli.messages import ErrorReporter, escape, plural, print_data, say
 from penstok.quantities import format_bytes, format_seconds, parse_bytes, parse_count
 
 if TYPE_CHECKING:
-    from penstok.training.training import Trained, TrainingSettings
+    from penstok.training.train import TrainingResult, TrainingSettings
 
 __all__ = ["EXAMPLES", "FLAGS", "run"]
 
@@ -102,9 +102,9 @@ def run(
     """Train; what is in `job` are the settings of the input, memory and priority."""
     with ErrorReporter(as_json=as_json, verbose=verbose, reads_only=True):
         from penstok.cli.progress import choose_progress
-        from penstok.training import training
+        from penstok.training import train
 
-        settings = training.TrainingSettings(
+        settings = train.TrainingSettings(
             job=make_job_settings(job),
             output=Path(output),
             vocab_size=vocab_size,
@@ -115,7 +115,7 @@ def run(
         )
         silent = no_progress or (quiet and not as_json)
         progress = choose_progress(as_json=as_json, silent=silent, title="training")
-        trained = training.train_tokenizer(settings, progress)
+        trained = train.train_tokenizer(settings, progress)
         warnings = _warnings(settings, trained)
         if as_json:
             print_data(json.dumps(_as_json(trained, warnings)))
@@ -124,7 +124,7 @@ def run(
         return _EXIT_SKIPPED if trained.counts.skipped_records or trained.skipped else 0
 
 
-def _as_json(trained: Trained, warnings: list[str]) -> dict[str, Any]:
+def _as_json(trained: TrainingResult, warnings: list[str]) -> dict[str, Any]:
     return {
         "type": "summary",
         **asdict(trained),
@@ -135,7 +135,7 @@ def _as_json(trained: Trained, warnings: list[str]) -> dict[str, Any]:
     }
 
 
-def _lines(settings: TrainingSettings, trained: Trained, warnings: list[str]) -> list[str]:
+def _lines(settings: TrainingSettings, trained: TrainingResult, warnings: list[str]) -> list[str]:
     """Say what was written, from how much text, and what to type next."""
     special = ", ".join(f"{escape(text)} is {token}" for text, token in trained.special.items())
     counts = trained.counts
@@ -163,7 +163,7 @@ def _lines(settings: TrainingSettings, trained: Trained, warnings: list[str]) ->
     ]
 
 
-def _warnings(settings: TrainingSettings, trained: Trained) -> list[str]:
+def _warnings(settings: TrainingSettings, trained: TrainingResult) -> list[str]:
     warnings = []
     if trained.vocab_size < settings.vocab_size:
         warnings.append(

@@ -1,7 +1,7 @@
-"""The facts about one input that do not depend on its format: size, time, compression, version.
+"""The info about one input that do not depend on its format: size, time, compression, version.
 
 It reads the first and last bytes only, and lists nothing. `readers.probe` adds the format;
-`changes` compares the facts with those recorded earlier.
+`changes` compares the info with those recorded earlier.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _EDGE_BYTES = 1 << 12
 
 
 def probe_content(path: str) -> tuple[Source, bytes]:
-    """Return an input's facts, and the first bytes of its content, decompressed.
+    """Return an input's info, and the first bytes of its content, decompressed.
 
     Args:
         path: A file, a URL, or `-` for standard input.
@@ -56,7 +56,7 @@ def probe_content(path: str) -> tuple[Source, bytes]:
 
 
 def probe_stored(path: str) -> tuple[Source, bytes]:
-    """Return the facts that a change would alter, and the first bytes as they are stored.
+    """Return the info that a change would alter, and the first bytes as they are stored.
 
     Raises:
         InputError: If it cannot be read.

@@ -26,7 +26,7 @@ from penstok.types import (
 if TYPE_CHECKING:
     from penstok.types import DocumentRule
 
-__all__ = ["JobSettings", "parse_output", "parse_part", "settings_differences"]
+__all__ = ["JobSettings", "parse_output", "parse_part"]
 
 DocsBy = Literal["auto", "separator", "line", "file"]
 FormatChoice = Literal["auto", InputFormat]

@@ -222,9 +222,9 @@ class TaskRunner(Resource):
             plan.sources,
             self._spec.num_workers,
             plan.unit_bytes,
-            open_scanner=open_scanner,
             on_error=spec.on_error,
             give_back=spec.give_back,
+            open_scanner=open_scanner,
         )
         self._has_feed = feed is not None
         self._executor = ProcessExecutor(
