@@ -171,6 +171,8 @@ class TaskRunner(Resource):
                     counter.add(finished)
                     if on_unit is not None:
                         on_unit(finished)
+                # A short task has no other sample with its workers in it.
+                next_sample = 0.0
                 tick()
                 shards = files.seal(journal.tokens)
                 is_split = self._spec.worker.layout.is_by_task
