@@ -70,7 +70,7 @@ def ids_of(*documents: bytes) -> list[int]:
         (["text.txt", "-o", "text.txt/out"], 8, "cannot be written"),
         (["text.txt", "-o", "/proc/penstok"], 8, "cannot be written"),
         (["text.txt", "-o", "foreign"], 5, "`train.bin` exists and is not from a finished job"),
-        (["text.txt", "-o", "broken"], 5, "the output folder holds something else"),
+        (["text.txt", "-o", "broken"], 5, "the output holds something else"),
     ],
     ids=lambda value: " ".join(value)[-40:] if isinstance(value, list) else None,
 )
