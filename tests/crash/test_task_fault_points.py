@@ -140,5 +140,5 @@ def test_an_overwriting_driver_killed_here_overwrites_again(
         assert library.verify(output, full=True).is_whole
     exit_code, said = run(*job(folder, output, "--overwrite"))
     assert exit_code == 3, said
-    assert ("continued" in said) == (fault in CONTINUED)
+    assert ("resumed" in said) == (fault in CONTINUED)
     check(folder, output)

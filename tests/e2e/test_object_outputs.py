@@ -24,6 +24,7 @@ import penstok
 from penstok.data.dataset import Dataset
 from penstok.data.remote_tokens import RemoteTokens
 from penstok.errors import DamageError, InputError, UsageError
+from penstok.output.layout import JOB, WORK
 from penstok.storage import close_connections
 from penstok.storage.object_paths import ObjectPath, output_path
 from penstok.types import SPLITS
@@ -316,7 +317,7 @@ def test_nothing_there_is_said(s3: Any, command: list[str], place: str) -> None:
 
 
 def test_an_unfinished_job_is_said(s3: Any) -> None:
-    s3.put_object(Bucket=BUCKET, Key="begun/.penstok/ledger.jsonl", Body=b"{}\n")
+    s3.put_object(Bucket=BUCKET, Key=f"begun/{WORK}/{JOB}", Body=b"{}\n")
     with pytest.raises(DamageError, match="is not finished"):
         penstok.verify(f"s3://{BUCKET}/begun")
 

@@ -108,7 +108,7 @@ def test_a_file_of_ranks_needs_its_pattern_and_end_of_text(tmp_path: Path) -> No
     (tmp_path / "ranks.tiktoken").write_bytes(format_ranks(load_tokenizer("gpt2").ranks))
     done = tokenize(tmp_path, "-t", "ranks.tiktoken", "--pattern", "gpt2")
     assert done.returncode == 2
-    assert "pass the text or id that does, such as `--eot-token 50256`" in done.stderr
+    assert "pass its text or id, such as `--eot-token 50256`" in done.stderr
     done = tokenize(tmp_path, "-t", "ranks.tiktoken", "--eot-token", "50256")
     assert done.returncode == 2
     assert "--pattern" in done.stderr

@@ -405,7 +405,7 @@ def test_missing_and_changed_inputs_are_named(
     assert source.stat().st_mtime_ns == before.st_mtime_ns
     assert penstok.verify("mine", source=True, workers=1).is_whole
     source.write_bytes(b"D" + text[1:])
-    with pytest.raises(ConflictError, match="other text"):
+    with pytest.raises(ConflictError, match="content of the input changed"):
         penstok.verify("mine", source=True)
     source.write_bytes(text + b"more")
     with pytest.raises(ConflictError, match="bytes now"):
