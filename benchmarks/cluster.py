@@ -2,8 +2,8 @@
 
     python benchmarks/cluster.py [--gb 2] [--rounds 3]
 
-Each round runs the same job on one node and on two, in turns, and beside them on one machine with
-one worker and two; the best of each counts, from the first task or unit to the last.
+Each round runs the same job on one node and on two, in turns, and for comparison on one machine
+with one worker and two; the best of each counts, from the first task or unit to the last.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The texts of the benchmark: real corpora where they are present, made ready as plain files.
 
 Nothing is written into the tree. Where no corpus is present, the Python standard library's own
-sources stand in; `long` texts are made from the others with changed letters, because an engine
-that remembers words would find a repeated text too easy.
+sources are used instead; `long` texts are made from the others with changed letters, because an
+engine that remembers words would find a repeated text too easy.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ EOT = b"<|endoftext|>"
 _ROOT = Path(__file__).resolve().parent.parent
 _START_UP_DOCUMENTS = 5
 _HOSTILE_BYTES = 2 * 10**6
-# After so many the changes of the letters begin again.
+# After this many the changes of the letters begin again.
 _NUM_COPIES = 1680
 _VOWELS = b"aeiou"
 _CONSONANTS = bytes(letter for letter in range(ord("a"), ord("z") + 1) if letter not in _VOWELS)

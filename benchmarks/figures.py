@@ -1,4 +1,4 @@
-"""From runs to figures: best of the repeats, start-up taken away, ratios against the marks.
+"""From runs to figures: best of the repeats, startup subtracted, ratios against the marks.
 
 The marks are those the project has set itself: for the kernel, which `penstok tokenize` uses, and
 for fastokens, which it uses where the kernel is not built.
@@ -95,7 +95,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """A figure to hold against a mark; without one (`mark` is None) it is for information.
+    """A figure to compare with a mark; without one (`mark` is None) it is for information.
 
     `spread` is how far repeats differ, as a share of the value; None where it is unknown.
     """

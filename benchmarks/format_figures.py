@@ -1,4 +1,4 @@
-"""From runs on other kinds of files to ratios against plain text, beside the marks for them."""
+"""From runs on other kinds of files to ratios against plain text, with the marks for them."""
 
 from __future__ import annotations
 

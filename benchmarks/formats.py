@@ -1,4 +1,4 @@
-"""The same documents in other kinds of files: what reading each costs beside plain text."""
+"""The same documents in other kinds of files: what reading each costs compared with plain text."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Jobs that need no text: inputs that are only described, and clocks for the driver's phases.
+"""Jobs without text: inputs that exist only as records, and clocks for the driver's phases.
 
-Both simulations use it; each runs in a process of its own, so that its peak memory is its own.
+It runs nothing. `simulated_workers` uses it in a process per run, so that peak memory is measured
+for that run alone.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ class MadeUpJob:
 
 
 def make_plan(job: MadeUpJob) -> Plan:
-    """Describe text inputs of many sizes that come to just so many units of 16 MiB.
+    """Make up text inputs of many sizes that have exactly this many units of 16 MiB.
 
-    They are called `s3://...`, so nothing looks at them again when the job ends.
+    They are called `s3://...`, so the job does not check at its end whether they changed.
     """
     rng = Random(job.num_units)
     cuts = sorted(rng.sample(range(1, job.num_units), job.num_sources - 1))
@@ -62,7 +63,7 @@ def make_plan(job: MadeUpJob) -> Plan:
 
 @dataclass(slots=True)
 class Phase:
-    """What one phase of the driver took."""
+    """What one phase of the driver needed."""
 
     cpu_seconds: float = 0.0
     wall_seconds: float = 0.0
@@ -71,7 +72,7 @@ class Phase:
 
 @dataclass(slots=True)
 class Phases:
-    """Clocks of this process; those that run inside another are not taken off it."""
+    """Clocks of this process; one that runs inside another counts for both."""
 
     seen: dict[str, Phase] = field(default_factory=dict)
 
@@ -89,7 +90,7 @@ class Phases:
 
     @contextmanager
     def watch(self, functions: dict[str, str]) -> Iterator[None]:
-        """Put functions of Penstok on clocks: where each is called from, and which clock."""
+        """Measure functions of Penstok: where each is called from, and the clock it adds to."""
         with ExitStack() as stack:
             for target, name in functions.items():
                 timed = self._timed(name, resolve_name(target))

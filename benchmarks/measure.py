@@ -65,7 +65,7 @@ def measure(command: list[str], num_cores: int | None = None) -> Measurement:
 
 @contextmanager
 def limited_cores(num_cores: int | None) -> Iterator[None]:
-    """Stay on so many cores; threads and processes that are started here stay there too."""
+    """Use this many cores only; threads and processes that are started here stay there too."""
     cores = os.sched_getaffinity(0) if num_cores and hasattr(os, "sched_getaffinity") else set()
     if cores:
         os.sched_setaffinity(0, sorted(cores)[:num_cores])

@@ -1,7 +1,7 @@
 """The kernel against gigatoken and fastokens with another vocabulary than GPT-2's, in memory, cold.
 
 Run as `patterns.py RANKS PATTERN TEXT...`, such as `cl100k_base.tiktoken cl100k web.txt code.txt`;
-documents are parted by `<|endoftext|>`. Every run is a fresh process and sees its text once; the
+documents are separated by `<|endoftext|>`. Every run is a fresh process and sees its text once; the
 contenders take turns, and the best of five runs counts. Prints a row for each text.
 """
 

@@ -1,6 +1,6 @@
 """The benchmark, as one command: prepare the texts, run the contenders in turn, write and print.
 
-`README.md` beside this file says how to read the result.
+`README.md` in this folder says how to read the result.
 """
 
 from __future__ import annotations
@@ -99,20 +99,22 @@ def main() -> int:
 
 
 def _parse_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Measure Penstok against other ways.")
+    parser = argparse.ArgumentParser(description="Compare Penstok with other tokenizers.")
     parser.add_argument(
         "--repeats",
         type=_whole_number,
-        help="best of so many runs, more on small corpora; default 3",
+        help="runs per contender, of which the best counts; more on small corpora; default 3",
     )
     parser.add_argument(
-        "--quick", action="store_true", help="the first 20 MB of each corpus, one run: a rough look"
+        "--quick",
+        action="store_true",
+        help="the first 20 MB of each corpus, one run: imprecise",
     )
     parser.add_argument(
         "--corpus", action="append", choices=CORPORA, help="only this one; may be given again"
     )
     parser.add_argument(
-        "--formats", action="store_true", help="only what other formats cost beside plain text"
+        "--formats", action="store_true", help="only compare other formats with plain text"
     )
     parser.add_argument(
         "--flat",
@@ -120,7 +122,7 @@ def _parse_options() -> argparse.Namespace:
         type=_whole_number,
         const=4,
         metavar="GB",
-        help="also compare the peak memory on so many GB (4) with that on 1 GB",
+        help="also compare the peak memory on this many GB (4) with that on 1 GB",
     )
     parser.add_argument(
         "--results", type=Path, default=_RESULTS, help="folder for the JSON file of the result"
@@ -133,7 +135,7 @@ def _parse_options() -> argparse.Namespace:
 
 def _whole_number(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"`{text}` is no whole number from 1")
+        raise argparse.ArgumentTypeError(f"`{text}` is not a whole number of at least 1")
     return int(text)
 
 
@@ -161,7 +163,7 @@ def _write_long(options: argparse.Namespace, texts: list[Text], folder: Path) ->
 
 
 def _write_formats(texts: list[Text], folder: Path) -> list[Text]:
-    """Write every corpus in all formats; each stands behind its plain text."""
+    """Write every corpus in all formats; each follows its plain text."""
     _say("writing the corpora in other formats")
     return [
         each
@@ -283,7 +285,7 @@ def _print_figures(figures: Figures, by_format: FormatFigures, texts: list[Text]
 def _print_ratios(ratios: list[Ratio], differences: list[str], options: argparse.Namespace) -> None:
     print(*ratio_lines(ratios), sep="\n")
     if options.quick:
-        print("quick: texts this short and a single run prove nothing; this is a rough look")
+        print("quick: short texts and a single run: the figures are rough")
     for difference in differences:
         print(f"DIFFERENT: {difference}")
     if not differences:

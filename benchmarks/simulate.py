@@ -1,8 +1,8 @@
-"""What the driver of a very large job takes: ten million units, real but for the work itself.
+"""What the driver of a very large job needs: ten million units, with all but the encoding real.
 
-By tasks, as on a cluster, and as one line on one machine. Each simulation is begun, killed, and run
-again to its end, every run in a process of its own. `README.md` beside this file says what is made
-up.
+It simulates a job of many tasks on a cluster, and a job of one task on one machine. Each is
+started, killed and run again to its end, every run in a separate process. `README.md` in this
+folder says what is real and what is simulated.
 """
 
 from __future__ import annotations
@@ -20,19 +20,18 @@ from typing import Any
 
 from machine import find_commit, machine_facts
 from made_up import MadeUpJob
-from simulated_line import simulate_line
-from simulated_tasks import simulate_tasks
+from simulated_workers import simulate_machine, simulate_tasks
 
 _RESULTS = Path(__file__).resolve().parent / "results"
-_SIMULATIONS = {"tasks": simulate_tasks, "line": simulate_line}
-# The line proves what it finds by reading it back, which takes longer than to do it here.
-_KILL_AFTER = {"tasks": 0.6, "line": 0.1}
+_SIMULATIONS = {"tasks": simulate_tasks, "machine": simulate_machine}
+# On one machine, finished units are read back, which here takes longer than to do them again.
+_KILL_AFTER = {"tasks": 0.6, "machine": 0.1}
 _NUM_SOURCES = 30_000
 _MILLION = 10**6
-_SIZES = {"tasks": (_MILLION, 3 * _MILLION, 10 * _MILLION), "line": (_MILLION, 10 * _MILLION)}
+_SIZES = {"tasks": (_MILLION, 3 * _MILLION, 10 * _MILLION), "machine": (_MILLION, 10 * _MILLION)}
 _QUICK_TASK_BYTES = 1 << 30
-_QUICK_SIZES = {"tasks": (5_000, 20_000), "line": (5_000, 20_000)}
-# A line of the ledger has some 420 bytes; by tasks all are there twice while the job is finished.
+_QUICK_SIZES = {"tasks": (5_000, 20_000), "machine": (5_000, 20_000)}
+# A line of the ledger has about 420 bytes; during the commit all are in a journal as well.
 _DISK_BYTES = 1_000
 
 
@@ -71,9 +70,9 @@ def main() -> int:
 
 def _parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Simulate the driver of a very large job.")
-    parser.add_argument("--quick", action="store_true", help="20,000 units: a rough look")
-    parser.add_argument("--json", action="store_true", help="print JSON, and write no file")
-    # What this command starts itself with.
+    parser.add_argument("--quick", action="store_true", help="only 20,000 units")
+    parser.add_argument("--json", action="store_true", help="print JSON and write no file")
+    # For the processes that this command starts.
     for flag in ("--units", "--inputs", "--task-bytes"):
         parser.add_argument(flag, type=int, help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
@@ -83,16 +82,18 @@ def _parse_options() -> argparse.Namespace:
 
 
 def _run(name: str, num_units: int, *, quick: bool) -> dict[str, Any]:
-    """Simulate a job: killed on its way, then run to its end."""
+    """Simulate a job: kill it on its way, then run it to its end."""
     with tempfile.TemporaryDirectory(prefix="penstok-simulation-") as scratch:
         command = [sys.executable, __file__, "--only", name, "--units", str(num_units)]
         command += ["--folder", str(Path(scratch, "out"))]
         command += ["--inputs", str(num_units // 100 if quick else _NUM_SOURCES)]
         command += ["--task-bytes", str(_QUICK_TASK_BYTES)] if quick else []
-        _say(f"{name}, {num_units:,} units: up to a kill")
+        _say(f"{name}, {num_units:,} units: until it is killed")
         killed = subprocess.run([*command, "--kill"], stdout=subprocess.DEVNULL, check=False)
         if killed.returncode != -signal.SIGKILL:
-            raise SystemExit(f"error: exit {killed.returncode} where a kill was expected")
+            raise SystemExit(
+                f"error: exit code {killed.returncode}, but the process should have been killed"
+            )
         _say(f"{name}, {num_units:,} units: from there to the end")
         done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
         report: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -100,30 +101,31 @@ def _run(name: str, num_units: int, *, quick: bool) -> dict[str, Any]:
 
 
 def _table(runs: dict[str, list[dict[str, Any]]]) -> list[str]:
-    """Show the second run of each simulation: from a kill to the end."""
+    """Show the second run of each simulation: after the kill, to the end."""
     return [
         "",
-        "by tasks, on 4,096 cores; CPU seconds of the driver after a kill at 60 %",
-        "     units   input   tasks  again divide   look give out  finish  us a unit  ready   peak",
+        "many tasks, on 4,096 cores: CPU seconds of the driver, restarted after 60 %",
+        "     units   input   tasks retried divide   find assign commit  us per unit  ready   peak",
         *(
             f"{run['units']:>10,} {run['input_bytes'] / 10**12:>4.0f} TB {run['tasks']:>7,}"
-            f" {run['tasks_retried']:>6,} {_cpu(run, 'divide'):>6.2f} {_cpu(run, 'look'):>6.1f}"
-            f" {_cpu(run, 'give out'):>8.1f} {_cpu(run, 'finish'):>7.1f}"
-            f" {_cpu(run, 'finish') / run['units'] * 10**6:>10.1f} {_ready_and_peak(run)}"
+            f" {run['tasks_retried']:>7,} {_cpu(run, 'divide'):>6.2f} {_cpu(run, 'find'):>6.1f}"
+            f" {_cpu(run, 'assign'):>6.1f} {_cpu(run, 'commit'):>6.1f}"
+            f" {_cpu(run, 'commit') / run['units'] * 10**6:>12.1f} {_ready_and_peak(run)}"
             for run in runs["tasks"]
         ),
         "",
-        "one line, on one machine; CPU seconds of the parent after a kill at 10 %",
-        "     units      kept   look  us a kept unit  the rest  us a unit  ready   peak",
+        "one machine: CPU seconds of the driver, restarted after 10 %",
+        "     units  finished   find  us per unit  the rest  us per unit  ready   peak",
         *(
-            f"{run['units']:>10,} {run['units_kept']:>9,} {_cpu(run, 'look'):>6.1f}"
-            f" {_cpu(run, 'look') / run['units_kept'] * 10**6:>15.0f} {run['run_seconds']:>9.1f}"
-            f" {run['run_seconds'] / (run['units'] - run['units_kept']) * 10**6:>10.0f}"
+            f"{run['units']:>10,} {run['units_kept']:>9,} {_cpu(run, 'find'):>6.1f}"
+            f" {_cpu(run, 'find') / run['units_kept'] * 10**6:>12.0f} {run['run_seconds']:>9.1f}"
+            f" {run['run_seconds'] / (run['units'] - run['units_kept']) * 10**6:>12.0f}"
             f" {_ready_and_peak(run)}"
-            for run in runs["line"]
+            for run in runs["machine"]
         ),
         "",
-        "ready: seconds from the start until the driver knows what is done; peak: its memory",
+        "find: which tasks or units are finished; commit: its time is also given per unit",
+        "ready: seconds until the driver knows what is left to do; peak: its memory",
     ]
 
 
@@ -140,7 +142,7 @@ def _check_room(num_units: int) -> None:
     needed, free = num_units * _DISK_BYTES, shutil.disk_usage(tempfile.gettempdir()).free
     if free < needed:
         raise SystemExit(
-            f"error: the receipts and ledgers need {needed / 10**9:.1f} GB of disk, "
+            f"error: journals and ledgers need {needed / 10**9:.1f} GB of disk, "
             f"{free / 10**9:.1f} GB are free\n"
             f"  where: {tempfile.gettempdir()}\n  next:  set TMPDIR to a folder with more room"
         )

@@ -1,4 +1,4 @@
-"""The printed result: what each contender did, and how Penstok stands against the marks."""
+"""The printed result: what each contender did, and how Penstok compares with the marks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def figure_lines(text: Text, figures: list[Figure], *, by_format: bool = False) 
 
 
 def ratio_lines(ratios: list[Ratio]) -> list[str]:
-    """Lay out every ratio beside its mark."""
+    """Show every ratio with its mark."""
     lines = ["", f"{'marks':{_LABEL_WIDTH}}{'text':11}{'here':>10}{'spread':>8}{'mark':>18}"]
     shown = ""
     for ratio in ratios:

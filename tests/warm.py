@@ -61,8 +61,7 @@ _MODULES = (
     "penstok.tokenizers",
     "penstok.verification",
     "requests",
-    "rich.console",
-    "rich.table",
+    "click",
     "tiktoken",
 )
 # Code that runs a command or a worker. Other code may want to see what it loads, or takes.

@@ -220,9 +220,8 @@ def claim_output(
         differing = [] if there is None else _job_differences(store, there, job, plan)
     except DamageError as error:
         there, differing = None, [error.what]
-    if overwrite:
-        store.refuse_irregular(names)
-    elif names and MANIFEST not in names and there is None:
+    store.refuse_irregular()
+    if not overwrite and names and MANIFEST not in names and there is None:
         raise ConflictError(
             f"`{names[0]}` exists and is not from a finished job of penstok",
             where=store.name,

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Check", "TaskRunner", "TaskSpec", "TaskWork"]
 
+_SAMPLE_SECONDS = 0.2
+
 
 @dataclass(frozen=True, slots=True)
 class TaskSpec:
@@ -146,8 +148,14 @@ class TaskRunner(Resource):
             executor.write_to(files.layout)
             state = work.resume or _start_of_task(executor, work)
 
+            next_sample = 0.0
+
             def tick() -> None:
-                self._peak_bytes = max(self._peak_bytes, tree_bytes(executor.pids()))
+                nonlocal next_sample
+                # Ticks come with every answer of a worker, and each sample asks about all workers.
+                if time.monotonic() >= next_sample:
+                    next_sample = time.monotonic() + _SAMPLE_SECONDS
+                    self._peak_bytes = max(self._peak_bytes, tree_bytes(executor.pids()))
                 if on_tick is not None:
                     on_tick()
 
@@ -163,6 +171,8 @@ class TaskRunner(Resource):
                     counter.add(finished)
                     if on_unit is not None:
                         on_unit(finished)
+                # A short task has no other sample with its workers in it.
+                next_sample = 0.0
                 tick()
                 shards = files.seal(journal.tokens)
                 is_split = self._spec.worker.layout.is_by_task

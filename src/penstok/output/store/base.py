@@ -205,8 +205,8 @@ class OutputStore(Protocol):
         """
         ...
 
-    def refuse_irregular(self, names: Iterable[str]) -> None:
-        """Refuse to overwrite what is not a regular file."""
+    def refuse_irregular(self) -> None:
+        """Refuse links, folders and devices under the names of an output."""
         ...
 
     def check_room(self, num_bytes: int, reused: Iterable[str] = ()) -> None:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from penstok.errors import ConflictError, PenstokError, WriteError
 from penstok.faults import fault_point
-from penstok.output.layout import JOB, WORK
+from penstok.output.layout import JOB, WORK, is_final_name
 from penstok.output.segments import write_errors
 from penstok.output.store.base import INTENT, TASKS, LostShardError, has_progress, journal_name
 from penstok.output.store.lock import take_lock
@@ -316,20 +316,16 @@ class FolderStore:
             with contextlib.suppress(OSError):
                 self.folder.rmdir()
 
-    def refuse_irregular(self, names: Iterable[str]) -> None:
+    def refuse_irregular(self) -> None:
         """Refuse links, folders and devices under the names of an output."""
-        irregular = [
-            name
-            for name in names
-            if (self.folder / name).is_symlink() or not (self.folder / name).is_file()
-        ]
-        if irregular:
-            path = self.folder / irregular[0]
-            raise ConflictError(
-                f"`{irregular[0]}` is not a regular file",
-                where=str(path),
-                next_step=f"move it away: `mv {path} {path}.old`, then run the same command again",
-            )
+        for path in sorted(self.folder.iterdir()) if self.folder.is_dir() else ():
+            if is_final_name(path.name) and (path.is_symlink() or not path.is_file()):
+                raise ConflictError(
+                    f"`{path.name}` is not a regular file",
+                    where=str(path),
+                    next_step=f"move it away: `mv {path} {path}.old`, then run the same command "
+                    "again",
+                )
 
     def check_room(self, num_bytes: int, reused: Iterable[str] = ()) -> None:
         """Compare with the free disk space."""

@@ -328,7 +328,7 @@ class ObjectStore:
         """Lock an object of the work folder."""
         return S3Lock(self._folder)
 
-    def refuse_irregular(self, names: Iterable[str]) -> None:
+    def refuse_irregular(self) -> None:
         """Do nothing: every object is one that can be overwritten."""
 
     def check_room(self, num_bytes: int, reused: Iterable[str] = ()) -> None:
