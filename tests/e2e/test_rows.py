@@ -210,7 +210,7 @@ def test_damaged_tokens_are_made_anew(
     flip(tmp_path / "out" / "train.bin", 300_000)
     exit_code, said = run("verify", tmp_path / "out", "--full")
     assert exit_code == 6
-    assert f"made from {parquet}, rows " in said
+    assert f"from {parquet}, rows " in said
     exit_code, said = run("verify", tmp_path / "out", "--repair")
     assert exit_code == 0, said
     assert contents(tmp_path / "out") == expected
