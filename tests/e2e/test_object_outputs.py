@@ -227,7 +227,7 @@ def delete(client: Any, key: str, place: int) -> None:
         (delete, "train_shard_00001.bin", 0, "the file is missing"),
         (flip, "manifest.json", 300, "the manifest"),
         (delete, "manifest.json", 0, "the manifest is missing"),
-        (flip, "segments.jsonl", 3000, "a line of the ledger is damaged"),
+        (flip, "segments.jsonl", 3000, "checksum mismatch in a line of the ledger"),
         (delete, "segments.jsonl", 0, "the ledger is missing"),
         (delete, "skipped.jsonl", 0, "the list of what was skipped is missing"),
         (flip, "skipped.jsonl", 5, "the list of what was skipped is missing"),
