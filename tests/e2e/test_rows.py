@@ -196,7 +196,7 @@ def test_a_worker_that_dies_is_replaced(
     assert manifest(tmp_path / "out")["run"]["workers_replaced"]
 
 
-def test_damaged_tokens_are_made_anew(
+def test_damaged_tokens_are_reencoded(
     parquet: Path, expected: dict[str, bytes], tmp_path: Path
 ) -> None:
     job = ("tokenize", parquet, "-o", tmp_path / "out", *FLAGS)
@@ -210,14 +210,14 @@ def test_damaged_tokens_are_made_anew(
     flip(tmp_path / "out" / "train.bin", 300_000)
     exit_code, said = run("verify", tmp_path / "out", "--full")
     assert exit_code == 6
-    assert f"made from {parquet}, rows " in said
+    assert f", from {parquet}, rows " in said
     exit_code, said = run("verify", tmp_path / "out", "--repair")
     assert exit_code == 0, said
     assert contents(tmp_path / "out") == expected
 
 
 @pytest.mark.parametrize("lost", ["the job", "an input", "a unit", "all"])
-def test_a_damaged_ledger_is_made_anew(finished: Path, tmp_path: Path, lost: str) -> None:
+def test_a_damaged_ledger_is_repaired(finished: Path, tmp_path: Path, lost: str) -> None:
     output = shutil.copytree(finished, tmp_path / "out")
     ledger = output / "segments.jsonl"
     whole = ledger.read_bytes()
@@ -233,7 +233,7 @@ def test_a_damaged_ledger_is_made_anew(finished: Path, tmp_path: Path, lost: str
     assert contents(output) == contents(finished)
 
 
-def test_a_ledger_is_not_made_anew_from_other_rows(
+def test_a_ledger_is_not_repaired_from_other_rows(
     finished: Path, table: pa.Table, tmp_path: Path
 ) -> None:
     """Where the input is not what it was, nothing is changed."""

@@ -506,6 +506,23 @@ def test_a_ledger_with_bad_records_is_repaired(
     assert contents(output) == whole
 
 
+@pytest.mark.parametrize(
+    "damage", [flip_in_the_ledger, cut_the_ledger, lose_an_input, lose_the_end]
+)
+def test_a_ledger_of_several_tasks_is_repaired(
+    made: Path, tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    settings = {key: value for key, value in SETTINGS.items() if key != "shard_tokens"}
+    names, output = [made / "input0.txt", made / "input1.txt"], tmp_path / "out"
+    penstok.tokenize_part(names, output, 1, 1, task_bytes=250_000, **settings)
+    penstok.finish(output)
+    whole = contents(output)
+    assert (output / "segments.jsonl").read_bytes().count(b'{"task":') > 2
+    damage(output)
+    assert penstok.verify(output, repair=True, full=True, workers=1).is_whole
+    assert contents(output) == whole
+
+
 @pytest.mark.parametrize("name", ["train_shard_00001.bin", "val_shard_00000.bin"])
 def test_what_is_no_file_is_found_and_never_followed(
     output: Path, tmp_path: Path, name: str

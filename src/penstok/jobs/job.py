@@ -218,7 +218,7 @@ def _needs_beside(settings: JobSettings, plan: Plan) -> list[MemoryNeeds]:
     needs = input_needs(plan.sources, plan.unit_bytes)
     if not settings.is_by_task:
         return needs
-    # Every task has a feed of its own, and a place to upload from.
+    # Every task has its own feed and upload buffer.
     needs = [MemoryNeeds(worker_bytes=each.parent_bytes + each.worker_bytes) for each in needs]
     if isinstance(settings.output, str):
         needs.append(MemoryNeeds(parent_bytes=REMOTE_BYTES, worker_bytes=UPLOAD_BYTES))

@@ -100,7 +100,7 @@ def _compare(finished: Finished, recorded: Finished, records: Records, report: R
         report.add(
             at_segment(
                 "source",
-                "the input gives other tokens, or in another split",
+                "re-encoding the input gives other tokens, or puts them in another split",
                 unit,
                 segment,
                 file=records.layout.file_name(segment.split, segment.shard),
@@ -111,10 +111,11 @@ def _compare(finished: Finished, recorded: Finished, records: Records, report: R
         report.add(
             Finding(
                 "source",
-                f"the input gives {finished.encoded.counts.tokens} tokens in "
-                f"{finished.encoded.counts.documents} documents where "
-                f"{recorded.encoded.counts.tokens} in {recorded.encoded.counts.documents} "
-                "are recorded, or counts them otherwise",
+                "the recorded counts are wrong: re-encoding the input gives "
+                f"{finished.encoded.counts.tokens} tokens in "
+                f"{finished.encoded.counts.documents} documents, recorded are "
+                f"{recorded.encoded.counts.tokens} in {recorded.encoded.counts.documents}; "
+                "other counts may differ",
                 SEGMENTS,
                 unit=unit.index,
                 input=unit.source.path,
