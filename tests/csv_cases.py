@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from random import Random
 
 from penstok import _kernel
-from penstok.readers.csv.records import CsvExtracted, CsvRecords
+from penstok.readers.csv.records import CsvRecords
 from penstok.readers.csv.scanner import CsvScanner
+from penstok.readers.extraction import Extracted
 
 SPICE = [
     b'"',
@@ -39,13 +40,13 @@ class Result:
     consumed: int
 
 
-def result_of(found: CsvExtracted) -> Result:
+def result_of(found: Extracted) -> Result:
     spans = zip(found.starts.tolist(), found.ends.tolist(), strict=True)
     return Result(
         [bytes(found.text[start:end]) for start, end in spans],
         found.codes.tolist(),
         found.records.tolist(),
-        found.positions.tolist(),
+        found.faults.tolist(),
         found.num_blank,
         found.consumed,
     )

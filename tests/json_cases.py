@@ -10,7 +10,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from penstok import _kernel
-from penstok.readers.jsonl.lines import Extracted, JsonLines, RecordCode
+from penstok.readers.extraction import Extracted
+from penstok.readers.jsonl.lines import JsonLines, RecordCode
 
 KEYS = ("text", "meta.text", "a.b.c", "", ".", 'q"\\\n')
 
@@ -33,7 +34,7 @@ def result_of(found: Extracted) -> Result:
     return Result(
         [bytes(found.text[start:end]) for start, end in spans],
         found.codes.tolist(),
-        found.lines.tolist(),
+        found.records.tolist(),
         [
             fault if code == RecordCode.BROKEN else None
             for fault, code in zip(found.faults.tolist(), found.codes.tolist(), strict=True)

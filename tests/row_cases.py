@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstok.inputs.files import open_unit
-from penstok.kernel import find_kernel_function
 from penstok.readers import Readers
 from penstok.readers.base import ReaderOptions
 from penstok.readers.columnar import RowFile, open_arrow, open_parquet
@@ -77,7 +76,6 @@ def make_readers(
     options = ReaderOptions(
         DocumentRule("record"), key, lambda unit: open_unit(unit, None),
         block_bytes, b"", strip=False, give_back=False, on_error=on_error,
-        find_all=find_kernel_function("find_all"),
     )  # fmt: skip
     return Readers(SpaceCuts(), options)
 

@@ -37,13 +37,13 @@ __all__ = [
     "JobRecord",
     "MemoryNeeds",
     "OnError",
-    "Passed",
     "Priority",
     "Receipt",
     "Segment",
     "SkippedRecord",
     "Source",
     "Split",
+    "StreamCheckpoint",
     "TextRules",
     "TokenizerRecord",
     "Unit",
@@ -96,18 +96,18 @@ class Source:
 
     Attributes:
         path: Its name as it was given or found; `-` is standard input.
-        num_bytes: Its size as it is stored; 0 where nobody knows.
-        mtime_ns: When it was last written to.
-        edges: A hash of its first and last bytes: with size and time, what a change would show in.
+        num_bytes: Its stored size; 0 if that is not known.
+        mtime_ns: Its modification time.
+        edges: A hash of its first and last bytes; with size and time, it reveals changes.
         format: How its content is read.
-        compression: What its content is compressed with.
-        is_stream: It cannot be entered in the middle: it is read once, from front to back.
-        is_empty: It holds nothing.
-        window_bytes: What is kept to look back into while it is decompressed.
-        num_rows: How many rows a file of rows has.
-        content_bytes: How long the content of a compressed file is that can be entered anywhere.
-        version: What its server calls a remote file's state; it changes with the content.
-        index_bytes: How long the list of its row groups is, which is held while it is open.
+        compression: How its content is compressed.
+        is_stream: It can only be read once, from front to back.
+        is_empty: It has no content.
+        window_bytes: The window that its decoder needs.
+        num_rows: The number of rows of a file of rows.
+        content_bytes: The length of the content of a seekable compressed file.
+        version: What its server calls the version of a remote file; changes with the content.
+        index_bytes: The size of the list of its row groups, which is kept while it is open.
     """
 
     path: str
@@ -131,7 +131,7 @@ class Source:
 
     @property
     def size(self) -> int:
-        """Where it ends, in rows or bytes; of a stream nobody knows."""
+        """Where it ends, in rows or bytes; `UNKNOWN_END` for a stream."""
         if self.is_empty:
             return 0
         if self.is_stream:
@@ -258,12 +258,12 @@ class TextRules:
 
 
 @dataclass(frozen=True, slots=True)
-class Passed:
-    """How far a stream was read when the end of a unit was: what is recorded of it.
+class StreamCheckpoint:
+    """How far a stream was read at the end of a unit, as the ledger records it.
 
     Attributes:
-        stored_bytes: Of the input as it is stored.
-        digest: A hash of all content up to the unit's end, by which a rerun knows it again.
+        stored_bytes: How much of the stored input was read.
+        digest: A hash of all content before the unit's end, by which a rerun recognizes it.
     """
 
     stored_bytes: int
@@ -272,17 +272,17 @@ class Passed:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What of a stream can be seen from a unit, and where it lies in the ring.
+    """The part of a stream that is in the ring for one unit.
 
     Attributes:
-        base: Where in the ring the content's first byte would lie.
-        start: The first byte of content that is there.
-        end: Behind the last.
-        size: How long the content is; `UNKNOWN_END` before its end was seen.
-        head: Its very first bytes; of CSV, all up to the first record behind the header.
-        borders: Of records, the first that begins at or after the unit's start, and at or after
-            its end; None where the reader finds borders itself.
-        problem: Why the content ends here, if it should not.
+        base: The ring position of the content's first byte.
+        start: The first byte of content in the ring.
+        end: The end of the content in the ring.
+        size: The length of the content; `UNKNOWN_END` until its end is reached.
+        head: The first bytes of the content; of CSV, all before the first record after the header.
+        borders: The first records at or after the unit's start and its end; None if the reader
+            finds borders itself.
+        problem: Why the content ends early, if it does.
     """
 
     base: int
@@ -311,7 +311,7 @@ class Unit:
     start: int
     end: int
     source_end: int
-    passed: Passed | None = None
+    passed: StreamCheckpoint | None = None
     window: Window | None = field(default=None, compare=False)
 
     @property

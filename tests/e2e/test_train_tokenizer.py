@@ -114,6 +114,7 @@ def test_every_engine_gives_the_ids_of_the_library(pattern: str, tmp_path: Path)
         assert ids.tolist() == expected, name
 
 
+@pytest.mark.thorough
 @WRITERS
 def test_the_same_bytes_every_time_and_on_any_number_of_cores(
     write: Writer, tmp_path: Path
@@ -266,6 +267,7 @@ def test_without_the_library_it_says_what_to_install(tmp_path: Path) -> None:
     assert "pip install 'penstok[hf]'" in done.stderr
 
 
+@pytest.mark.thorough
 @pytest.mark.cold
 def test_too_little_memory_ends_it_with_what_would_fit(tmp_path: Path) -> None:
     (tmp_path / "words.txt").write_text(random_letters(3_000_000))

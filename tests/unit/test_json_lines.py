@@ -9,6 +9,7 @@ from penstok import _kernel
 from penstok.errors import UsageError
 from penstok.readers.jsonl.fallback import load_line
 from penstok.readers.jsonl.lines import JsonLines, RecordCode, list_string_keys
+from penstok.readers.jsonl.scanner import LineScanner
 
 DEEP = b'{"a":' + b"[" * 600 + b"]" * 600
 
@@ -212,3 +213,25 @@ def test_room_that_is_too_small_or_the_buffer_itself_is_refused() -> None:
             json_lines.extract(memoryview(data), bytearray(11))
         with pytest.raises(ValueError, match="overlap"):
             json_lines.extract(memoryview(data), data)
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 99])
+def test_lines_are_found_at_every_position(size: int) -> None:
+    data = b"one\n\ntwo\r\nthree\n\n"
+    starts = [0, 4, 5, 10, 16, 17]
+    scanner = LineScanner()
+    for wanted in range(len(data) + 1):
+        found = None
+        while found is None:
+            content = data[scanner.position : scanner.position + size]
+            found = scanner.find_record(wanted, memoryview(content))
+        assert found == min(start for start in starts if start >= wanted)
+
+
+def test_a_line_scanner_goes_on_from_content_it_skipped() -> None:
+    scanner = LineScanner()
+    scanner.skip(memoryview(b"one\ntwo"))
+    assert scanner.position == 7
+    assert scanner.find_record(7, memoryview(b" and a half")) is None
+    assert scanner.find_record(7, memoryview(b"\nthree\n")) == 19
+    assert "a line of more than 64 MiB" in scanner.explain_long_record()[0]

@@ -21,87 +21,81 @@ class CommandRow(NamedTuple):
     exit_codes: dict[int, str]
 
 
-_WRITING = {
+_MEANINGS = {
+    0: "done",
+    1: "bug",
+    2: "wrong usage",
+    3: "done, but some input was skipped",
+    4: "input cannot be read",
+    5: "output conflicts with this job",
+    6: "output is damaged, or there is no finished job",
     7: "output is locked by another run",
     8: "disk full or write failed; safe to rerun",
     130: "interrupted; safe to rerun",
 }
-_READING = {
-    0: "done",
-    2: "wrong usage",
-    4: "object store cannot be read",
-    6: "output is damaged, or there is no finished job",
-}
+
+
+def _codes(*codes: int, **other: str) -> dict[int, str]:
+    """Return the meanings of exit codes; `_4="..."` has a meaning of its own for this command."""
+    own = {int(name[1:]): text for name, text in other.items()}
+    return {code: text for code, text in (_MEANINGS | own).items() if code in {*codes, *own}}
+
 
 COMMANDS = (
     CommandRow(
         "tokenize",
         "penstok.cli.tokenize",
         "Turn text into train.bin and val.bin.",
-        {
-            0: "done, all input used",
-            1: "bug",
-            2: "wrong usage",
-            3: "done, but some input was skipped",
-            4: "input cannot be read",
-            5: "output conflicts with this job",
-            **_WRITING,
-        },
+        _codes(0, 1, 2, 3, 4, 5, 7, 8, 130),
     ),
     CommandRow(
         "plan",
         "penstok.cli.plan",
         "Show what tokenize would do: inputs, first documents, estimated tokens, disk and time.",
-        {0: "done", 2: "wrong usage", 4: "input cannot be read"},
+        _codes(0, 2, 4),
     ),
     CommandRow(
         "info",
         "penstok.cli.info",
         "Show the counts, sizes and first and last tokens of an output.",
-        _READING,
+        _codes(0, 2, 6, _4="object store cannot be read"),
     ),
-    CommandRow("show", "penstok.cli.show", "Print tokens of an output as text.", _READING),
+    CommandRow(
+        "show",
+        "penstok.cli.show",
+        "Print tokens of an output as text.",
+        _codes(0, 2, 6, _4="object store cannot be read"),
+    ),
     CommandRow(
         "verify",
         "penstok.cli.verify",
         "Check an output for damage, and repair it.",
-        {
-            0: "no damage found",
-            1: "bug",
-            2: "wrong usage",
-            4: "an input or the object store cannot be read",
-            5: "an input changed, or the folder holds another unfinished job",
-            6: "output is damaged, or there is no finished job",
-            **_WRITING,
-        },
+        _codes(
+            *(1, 2, 6, 7, 8, 130),
+            _0="no damage found",
+            _4="an input or the object store cannot be read",
+            _5="an input changed, or the folder holds another unfinished job",
+        ),
     ),
     CommandRow(
         "train-tokenizer",
         "penstok.cli.train_tokenizer",
         "Train a byte-level BPE tokenizer on a sample of the corpus.",
-        {
-            0: "done, all input used",
-            1: "bug",
-            2: "wrong usage, or not enough memory",
-            3: "done, but some input was skipped",
-            4: "input cannot be read",
-            5: "the output file already exists",
-            8: "disk full or write failed",
-            130: "interrupted; nothing was written",
-        },
+        _codes(
+            *(0, 1, 3, 4, 8),
+            _2="wrong usage, or not enough memory",
+            _5="the output file already exists",
+            _130="interrupted; nothing was written",
+        ),
     ),
     CommandRow(
         "finish",
         "penstok.cli.finish",
         "Finish a job that was run in parts: check that no part is missing, and commit.",
-        {
-            0: "done, all input used",
-            1: "bug",
-            2: "wrong usage",
-            3: "done, but some input was skipped",
-            4: "the input has no documents",
-            6: "parts are missing, or there is no job",
-            **_WRITING,
-        },
+        _codes(
+            *(0, 1, 2, 3, 7, 8, 130),
+            _4="the input has no documents",
+            _6="parts are missing, or there is no job",
+        ),
     ),
 )

@@ -14,7 +14,7 @@ __all__ = ["EXAMPLES", "FLAGS", "run"]
 
 EXAMPLES = ("penstok finish tokens/", "penstok finish s3://bucket/run")
 FLAGS = (
-    argument("output", metavar="OUT", text="The output that all parts were written to."),
+    argument("output", "OUT", "The output that all parts were written to."),
     JSON,
     QUIET,
 )

@@ -58,10 +58,10 @@ def _complete_path(
 
 
 def flag(
-    *names: str,
     group: str,
-    metavar: str,
+    names: str,
     text: str,
+    *,
     default: object = None,
     parse: Callable[[str, str], Any] | None = None,
     multiple: bool = False,
@@ -69,17 +69,17 @@ def flag(
     """Make a flag that takes a value.
 
     Args:
-        names: `-o`, `--output`, and the parameter's name if it is another.
         group: Its heading in `--help`.
-        metavar: What stands for the value in `--help`.
+        names: As in `--help`: `-o --output OUT`, then the parameter's name if it is another.
         text: What it does, in one or two sentences.
         default: Shown in `--help` unless it is None.
         parse: Reads the text; also gets the flag, for its error.
         multiple: Whether it can be repeated.
     """
     long = _long(names)
+    metavar = next(word for word in names.split() if word.isupper())
     result = Flag(
-        list(names),
+        [word for word in names.split() if word != metavar],
         type=str if parse is None else lambda value: _read(value, parse, long),
         metavar=metavar,
         shell_complete=_complete_path,
@@ -92,21 +92,16 @@ def flag(
     return result
 
 
-def switch(*names: str, group: str, text: str, is_eager: bool = False) -> Flag:
+def switch(group: str, names: str, text: str, *, is_eager: bool = False) -> Flag:
     """Make a flag that is on or off."""
     result = Flag(
-        list(names),
-        is_flag=True,
-        default=False,
-        help=text,
-        is_eager=is_eager,
-        envvar=_variable(_long(names)),
+        names.split(), is_flag=True, help=text, is_eager=is_eager, envvar=_variable(_long(names))
     )
     result.group = group
     return result
 
 
-def argument(name: str, *, metavar: str, text: str, many: bool = False) -> Argument:
+def argument(name: str, metavar: str, text: str, *, many: bool = False) -> Argument:
     """Make a positional argument; one that takes many may be left out."""
     result = Argument(
         [name],
@@ -119,8 +114,8 @@ def argument(name: str, *, metavar: str, text: str, many: bool = False) -> Argum
     return result
 
 
-def _long(names: tuple[str, ...]) -> str:
-    return next(name for name in names if name.startswith("--"))
+def _long(names: str) -> str:
+    return next(name for name in names.split() if name.startswith("--"))
 
 
 def _variable(long: str) -> str:
@@ -143,11 +138,9 @@ def unescape(text: str, _flag: str = "") -> str:
     return result
 
 
-OUT = argument("output", metavar="OUT", text="A finished output: a folder, or s3://BUCKET/NAME.")
+OUT = argument("output", "OUT", "A finished output: a folder, or s3://BUCKET/NAME.")
 # Eager: read first, so that an error in another flag is written as JSON, too.
-JSON = switch(
-    "--json", "as_json", group="Run", text="Write JSON lines to standard output.", is_eager=True
-)
-QUIET = switch("-q", "--quiet", group="Run", text="Print errors only.")
-VERBOSE = switch("-v", "--verbose", group="Run", text="Print a traceback with errors.")
-NO_PROGRESS = switch("--no-progress", group="Run", text="Don't show progress.")
+JSON = switch("Run", "--json as_json", "Write JSON lines to standard output.", is_eager=True)
+QUIET = switch("Run", "-q --quiet", "Print errors only.")
+VERBOSE = switch("Run", "-v --verbose", "Print a traceback with errors.")
+NO_PROGRESS = switch("Run", "--no-progress", "Don't show progress.")

@@ -22,7 +22,7 @@ __all__ = ["EXAMPLES", "FLAGS", "run"]
 EXAMPLES = ("penstok info tokens/", "penstok info s3://bucket/run --json")
 FLAGS = (
     OUT,
-    switch("--json", "as_json", group="Output", text="Print the manifest as JSON.", is_eager=True),
+    switch("Output", "--json as_json", "Print the manifest as JSON.", is_eager=True),
 )
 _SHOWN_TOKENS = 12
 

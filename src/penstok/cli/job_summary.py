@@ -128,6 +128,8 @@ def part_json(outcome: PartOutcome, settings: JobSettings) -> dict[str, Any]:
 
 def document_rule(settings: dict[str, Any], formats: Iterable[str | None]) -> str:
     """Say how inputs of these formats are divided into documents."""
+    from penstok.readers.formats import FORMATS
+
     records = f"one per record, from the field {settings['text_key']!r}"
     if settings["docs_by"] == "record":
         return records
@@ -135,7 +137,7 @@ def document_rule(settings: dict[str, Any], formats: Iterable[str | None]) -> st
         text = f"separated by {settings['doc_separator']!r}"
     else:
         text = f"one per {settings['docs_by']}"
-    has_records = not set(formats) <= {"text", None}
+    has_records = any(row.has_records for name, row in FORMATS.items() if name in set(formats))
     return f"in text files {text}; in other files {records}" if has_records else text
 
 

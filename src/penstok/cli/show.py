@@ -20,30 +20,22 @@ __all__ = ["EXAMPLES", "FLAGS", "run"]
 EXAMPLES = ("penstok show tokens/", "penstok show tokens/ --split val --at 1000 --tokens 50")
 FLAGS = (
     OUT,
+    flag("Input", "--split SPLIT", "Split to read: train or val.", default="train"),
     flag(
-        "--split",
-        group="Input",
-        metavar="SPLIT",
-        default="train",
-        text="Split to read: train or val.",
-    ),
-    flag(
-        "--at",
-        group="Input",
-        metavar="NUMBER",
+        "Input",
+        "--at NUMBER",
+        "First token to print, counted from 0.",
         default=0,
         parse=partial(parse_integer, least=0),
-        text="First token to print, counted from 0.",
     ),
     flag(
-        "--tokens",
-        group="Input",
-        metavar="COUNT",
+        "Input",
+        "--tokens COUNT",
+        "How many tokens to print.",
         default=200,
         parse=partial(parse_integer, least=1),
-        text="How many tokens to print.",
     ),
-    switch("--ids", group="Output", text="Print ids instead of text."),
+    switch("Output", "--ids", "Print ids instead of text."),
 )
 
 

@@ -25,7 +25,7 @@ EXAMPLES = (
 )
 FLAGS = (
     *JOB_FLAGS,
-    switch("-n", "--dry-run", group="Run", text="Show what would be done, like `penstok plan`."),
+    switch("Run", "-n --dry-run", "Show what would be done, like `penstok plan`."),
 )
 _EXIT_SKIPPED = 3
 

@@ -16,7 +16,7 @@ import xxhash
 from penstok.errors import ConflictError, InputError
 from penstok.inputs.base import MAX_LINE_BYTES
 from penstok.inputs.streams import ContentStream
-from penstok.types import UNKNOWN_END, Passed, Window
+from penstok.types import UNKNOWN_END, StreamCheckpoint, Window
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -141,7 +141,9 @@ class BufferedStream:
             unit,
             end=min(unit.end, self.size),
             source_end=known_end if known_end <= unit.end + _NEAR_BYTES else UNKNOWN_END,
-            passed=Passed(self._stream.stored_position, "") if is_sample else self._verify(unit),
+            passed=StreamCheckpoint(self._stream.stored_position, "")
+            if is_sample
+            else self._verify(unit),
             window=Window(
                 base=self._base,
                 start=start,
@@ -166,11 +168,13 @@ class BufferedStream:
             self._hashed += len(view)
         return self._digest.hexdigest()
 
-    def _verify(self, unit: Unit) -> Passed:
+    def _verify(self, unit: Unit) -> StreamCheckpoint:
         """Hash the content up to a unit's end; refuse it if an earlier run read something else."""
         before = self._digest_at(unit.start)
         is_same = self._expected.get((self._source_idx, unit.start), before) == before
-        passed = Passed(self._stream.stored_position, self._digest_at(min(unit.end, self.size)))
+        passed = StreamCheckpoint(
+            self._stream.stored_position, self._digest_at(min(unit.end, self.size))
+        )
         if not is_same or (unit.passed is not None and unit.passed.digest != passed.digest):
             raise ConflictError(
                 "the input holds other text than when it was read before",

@@ -20,7 +20,7 @@ from penstok.jobs.conflicts import JobFile, read_job_file
 from penstok.jobs.plan import nothing_found
 from penstok.jobs.resume import drop_lost_tasks, iter_journals, iter_task_files
 from penstok.output.layout import MANIFEST, SEGMENTS, SKIPPED, WORK, Layout, is_final_name
-from penstok.output.ledger.journal import choose_journals
+from penstok.output.ledger.journal import NodeTotals, choose_journals
 from penstok.output.ledger.lines import (
     INPUT_START,
     Ending,
@@ -75,16 +75,6 @@ class _Intent:
 
 
 @dataclass(slots=True)
-class _NodeTotals:
-    """What one node did."""
-
-    tasks: int = 0
-    text_bytes: int = 0
-    tokens: int = 0
-    seconds: float = 0.0
-
-
-@dataclass(slots=True)
 class JobTotals:
     """What the journals of a job add up to, one after the other."""
 
@@ -95,7 +85,7 @@ class JobTotals:
     peak_bytes: int = 0
     seconds: float = 0.0
     engines: set[str] = field(default_factory=set)
-    nodes: dict[str, _NodeTotals] = field(default_factory=dict)
+    nodes: dict[str, NodeTotals] = field(default_factory=dict)
     starts: dict[Split, list[int]] = field(default_factory=lambda: {each: [] for each in SPLITS})
     digests: dict[tuple[Split, int], str] = field(default_factory=dict)
     sources: list[Source] = field(default_factory=list)
@@ -112,11 +102,8 @@ class JobTotals:
         self.peak_bytes = max(self.peak_bytes, record.peak_bytes)
         self.seconds += record.seconds
         self.engines.add(record.engine)
-        node = self.nodes.setdefault(record.node, _NodeTotals())
-        node.tasks += 1
-        node.text_bytes += sum(each.input_bytes for each in record.totals.sources.values())
-        node.tokens += sum(record.totals.tokens.values())
-        node.seconds += record.seconds
+        if record.node:
+            self.nodes.setdefault(record.node, NodeTotals(record.node)).add(record)
 
     def of(self, split: Split, shard: int) -> str:
         """Return the digest of a shard."""
@@ -124,8 +111,7 @@ class JobTotals:
 
     def facts(self) -> dict[str, Any]:
         """Return what the manifest says of the run."""
-        nodes = [{"name": name, **asdict(each)} for name, each in sorted(self.nodes.items())]
-        nodes = [node for node in nodes if node["name"]]
+        nodes = [asdict(each) for _, each in sorted(self.nodes.items())]
         return {
             "workers_replaced": self.num_replaced,
             "engine": ", ".join(sorted(self.engines)),

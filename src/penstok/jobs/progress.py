@@ -6,13 +6,16 @@ It prints nothing; `cli` shows what it says. `jobs.run` updates it a few times a
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import accumulate
+from operator import attrgetter
 from statistics import median
 from threading import Lock
 from typing import TYPE_CHECKING, Protocol
 
+from penstok.output.ledger.journal import NodeTotals
 from penstok.quantities import format_bytes, format_count, format_seconds
+from penstok.types import Counts
 from penstok.worker.memory import tree_bytes
 
 if TYPE_CHECKING:
@@ -24,30 +27,14 @@ if TYPE_CHECKING:
     from penstok.jobs.resume import ResumeState
     from penstok.jobs.tasks import Task
     from penstok.output.ledger.journal import TaskRecord
-    from penstok.types import Counts, Finished, Unit
+    from penstok.types import Finished, Unit
 
-__all__ = ["Meter", "NodeStatus", "Progress", "SilentProgress", "Status", "Watch"]
+__all__ = ["Meter", "Progress", "SilentProgress", "Status", "Watch"]
 
 _TICK_SECONDS = 0.2
 # A node is called slow if it does less than this share of what the others do per core.
 _SLOW_SHARE = 0.6
 _MIN_TASKS = 2
-
-
-@dataclass(frozen=True, slots=True)
-class NodeStatus:
-    """What one node has done; `seconds` are those of its tasks, added up."""
-
-    name: str
-    tasks: int = 0
-    text_bytes: int = 0
-    tokens: int = 0
-    seconds: float = 0.0
-
-    @property
-    def rate(self) -> float:
-        """Bytes of text per second and core."""
-        return self.text_bytes / self.seconds if self.seconds else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +63,7 @@ class Status:
     num_running: int = 0
     num_retried: int = 0
     nodes_alive: int | None = None
-    nodes: Sequence[NodeStatus] = ()
+    nodes: Sequence[NodeTotals] = ()
     slow: str | None = None
 
     @property
@@ -178,29 +165,21 @@ class Meter:
 
 @dataclass(slots=True)
 class _Done:
-    """What is done of a task, or of all tasks that are finished."""
+    """What is done: by earlier runs, by this one, or of a task that is running.
 
+    Attributes:
+        start: Where in the inputs a running task began.
+        stored_bytes: How much of the inputs, as they are stored.
+    """
+
+    start: int = 0
     stored_bytes: int = 0
-    text_bytes: int = 0
-    tokens: int = 0
-    documents: int = 0
-    units: int = 0
-    skipped: int = 0
+    num_units: int = 0
+    counts: Counts = field(default_factory=Counts)
 
     def add(self, counts: Counts, num_units: int) -> None:
-        self.text_bytes += counts.input_bytes
-        self.tokens += counts.tokens
-        self.documents += counts.documents
-        self.units += num_units
-        self.skipped += counts.skipped_records
-
-
-@dataclass(slots=True)
-class _TaskProgress:
-    """A task that runs on this machine: where it began, and what is done of it."""
-
-    start: int
-    done: _Done = field(default_factory=_Done)
+        self.counts += counts
+        self.num_units += num_units
 
 
 class Watch:
@@ -238,8 +217,8 @@ class Watch:
             self._kept.add(resume.offsets.counts, resume.num_units)
             if resume.last is not None:
                 self._kept.stored_bytes = self._position(resume.last, resume.last.stored_end)
-        self._nodes: dict[str, NodeStatus] = {}
-        self._running: dict[int, _TaskProgress] = {}
+        self._nodes: dict[str, NodeTotals] = {}
+        self._running: dict[int, _Done] = {}
         self._lock = Lock()
         self._started = time.monotonic()
         self._next = 0.0
@@ -252,40 +231,27 @@ class Watch:
         """Note a finished unit of a task that runs on this machine; from any thread."""
         unit = finished.unit
         with self._lock:
-            running = self._running.get(task)
-            if running is None:
-                start = self._position(unit, unit.stored_start)
-                running = self._running[task] = _TaskProgress(start)
-            running.done.add(finished.encoded.counts, 1)
-            running.done.stored_bytes = self._position(unit, unit.stored_end) - running.start
+            if task not in self._running:
+                self._running[task] = _Done(self._position(unit, unit.stored_start))
+            running = self._running[task]
+            running.add(finished.encoded.counts, 1)
+            running.stored_bytes = self._position(unit, unit.stored_end) - running.start
 
     def add_task(self, record: TaskRecord) -> None:
         """Note a finished task."""
-        counts = list(record.totals.sources.values())
-        text_bytes = sum(each.input_bytes for each in counts)
-        tokens = sum(record.totals.tokens.values())
         with self._lock:
             running = self._running.pop(record.task, None)
         if running is not None:
-            for name in ("text_bytes", "tokens", "documents", "units", "skipped"):
-                setattr(self.done, name, getattr(self.done, name) + getattr(running.done, name))
+            self.done.add(running.counts, running.num_units)
         elif record.node:
-            for each in counts:
-                self.done.add(each, 0)
-            self.done.units += record.num_units
+            self.done.add(record.totals.counts, record.num_units)
         self._num_tasks_done += 1
         self.done.stored_bytes += self._bytes_of[record.task]
         self.peak_bytes = max(self.peak_bytes, record.peak_bytes)
-        node = self._nodes.get(record.node, NodeStatus(record.node))
-        self._nodes[record.node] = replace(
-            node,
-            tasks=node.tasks + 1,
-            text_bytes=node.text_bytes + text_bytes,
-            tokens=node.tokens + tokens,
-            seconds=round(node.seconds + record.seconds, 3),
-        )
+        if record.node:
+            self._nodes.setdefault(record.node, NodeTotals(record.node)).add(record)
 
-    def find_slow(self) -> NodeStatus | None:
+    def find_slow(self) -> NodeTotals | None:
         """Return the node that does far less per core than the others; None if there is none."""
         seen = [node for node in self._nodes.values() if node.tasks >= _MIN_TASKS and node.rate]
         slowest = min(seen, key=lambda node: node.rate, default=None)
@@ -303,33 +269,32 @@ class Watch:
         memory_bytes = tree_bytes(executor.pids())
         self.peak_bytes = max(self.peak_bytes, memory_bytes)
         with self._lock:
-            parts = [self._kept, self.done, *(task.done for task in self._running.values())]
-            stored, text, tokens, documents, units = (
-                sum(getattr(part, name) for part in parts)
-                for name in ("stored_bytes", "text_bytes", "tokens", "documents", "units")
-            )
+            parts = [self._kept, self.done, *self._running.values()]
+            counts = sum((part.counts for part in parts), Counts())
+            stored_bytes = sum(part.stored_bytes for part in parts)
+            num_units = sum(part.num_units for part in parts)
         node = self.find_slow()
         slow = None if node is None else f"{node.name} ({format_bytes(node.rate)}/s per core)"
         self._progress.update(
             Status(
                 elapsed_seconds=elapsed,
-                done_bytes=min(stored, self._total_bytes) if self._total_bytes else stored,
+                done_bytes=min(stored_bytes, self._total_bytes or stored_bytes),
                 kept_bytes=self._kept.stored_bytes,
                 total_bytes=self._total_bytes,
-                text_bytes=text,
-                kept_text_bytes=self._kept.text_bytes,
-                num_units_done=units,
+                text_bytes=counts.input_bytes,
+                kept_text_bytes=self._kept.counts.input_bytes,
+                num_units_done=num_units,
                 num_units=self._num_units,
-                num_tokens=tokens,
-                kept_tokens=self._kept.tokens,
-                num_documents=documents,
+                num_tokens=counts.tokens,
+                kept_tokens=self._kept.counts.tokens,
+                num_documents=counts.documents,
                 memory_bytes=memory_bytes,
                 num_tasks_done=self._num_tasks_done,
                 num_tasks=len(self._bytes_of),
                 num_running=executor.num_running,
                 num_retried=executor.num_retried,
                 nodes_alive=executor.nodes_alive,
-                nodes=sorted(self._nodes.values(), key=lambda node: node.name),
+                nodes=sorted(self._nodes.values(), key=attrgetter("name")),
                 slow=slow,
             )
         )

@@ -181,16 +181,16 @@ def run_part(settings: JobSettings, progress: Progress) -> PartOutcome:
         return nothing_done
     _refuse_changed_inputs(store, job, run)
     _was_finished_by_others(store, job)
-    done = run.watch.done
+    done = run.watch.done.counts
     return PartOutcome(
         part,
         len(run.tasks),
         len(run.done),
-        done.text_bytes,
+        done.input_bytes,
         done.tokens,
         round(time.monotonic() - started, 3),
         job.hints,
-        done.skipped,
+        done.skipped_records,
     )
 
 
@@ -426,7 +426,7 @@ def _describe_run(job: Job, run: _Run, totals: JobTotals, started: float) -> dic
     facts = {
         "seconds": round(time.monotonic() - started, 3),
         "work_seconds": round(watch.work_seconds, 3),
-        "work_bytes": watch.done.text_bytes,
+        "work_bytes": watch.done.counts.input_bytes,
         "workers": run.executor.num_cores,
         "peak_memory_bytes": watch.peak_bytes,
         "resumed": bool(run.done) or resume.num_units > 0,

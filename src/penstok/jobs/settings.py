@@ -1,6 +1,6 @@
-"""What is asked: one frozen record of a job's settings, checked once.
+"""What the user asked for: one frozen record of a job's settings, checked once.
 
-It touches no files. `cli` and `api` make it; everything else reads it.
+It reads no files and knows no inputs. `cli` and `api` make it; `jobs.job` turns it into a job.
 """
 
 from __future__ import annotations
@@ -103,15 +103,15 @@ class JobSettings:
             _check_choice(name, getattr(self, name), get_args(choices))
         if not 0 <= self.val_fraction <= 1:
             raise UsageError(
-                f"`{self.val_fraction}` is no fraction",
+                f"the val fraction must be between 0 and 1, not `{self.val_fraction}`",
                 where="--val-fraction",
-                next_step="pass a number from 0 to 1, such as `--val-fraction 0.0005`",
+                next_step="pass a fraction, such as `--val-fraction 0.0005`",
             )
         if not 0 <= self.seed < 2**64:
             raise UsageError(
-                f"`{self.seed}` is out of range",
+                f"the seed `{self.seed}` is out of range",
                 where="--seed",
-                next_step="pass a whole number from 0 to 2^64 - 1",
+                next_step="pass an integer from 0 to 2^64 - 1",
             )
         for name in (
             *("shard_tokens", "workers", "limit_bytes", "task_bytes", "unit_bytes", "block_bytes"),
@@ -121,14 +121,14 @@ class JobSettings:
         self._check_separator()
         if not self.text_key:
             raise UsageError(
-                "an empty name of a field",
+                "the text key is empty",
                 where="--text-key",
                 next_step="pass the field that holds the text, such as `--text-key text`",
             )
 
     @property
     def is_by_task(self) -> bool:
-        """Whether the job is divided into tasks that make whole shards, wherever they run."""
+        """Whether the job is many tasks, each of which writes its own shards."""
         return self.executor == "ray" or self.part is not None or isinstance(self.output, str)
 
     @property
@@ -146,30 +146,30 @@ class JobSettings:
         if self.part is not None and (self.executor == "ray" or self.overwrite):
             other = "--overwrite" if self.overwrite else "--executor ray"
             raise UsageError(
-                f"a part cannot be done with `{other}`",
+                f"`--part` cannot be combined with `{other}`",
                 where=f"--part, {other}",
                 next_step="delete the old output first, or choose another `-o`"
                 if self.overwrite
-                else "leave one of the two out: Ray does all parts",
+                else "leave out one of the two: Ray runs all parts",
             )
         if self.is_by_task and self.shard_tokens is not None:
             raise UsageError(
-                "here every task makes a shard, of as many tokens as its text has",
+                "distributed jobs write one shard per task",
                 where="--shard-tokens",
                 next_step="pass `--task-size` for smaller or larger shards",
             )
         if self.task_bytes is not None and not self.is_by_task:
             raise UsageError(
-                "this job is not divided into tasks",
+                "this job is one task",
                 where="--task-size",
-                next_step="pass it with `--executor ray`, `--part` or an output in S3; "
-                "else `--shard-tokens`",
+                next_step="pass `--shard-tokens` for the size of shards; `--task-size` is for "
+                "`--executor ray`, `--part` and outputs in S3",
             )
         if self.ray_address is not None and self.executor != "ray":
             raise UsageError(
-                "no cluster is used",
+                "this job does not run on a cluster",
                 where="--ray-address",
-                next_step="pass `--executor ray`, too",
+                next_step="also pass `--executor ray`",
             )
 
     def _check_separator(self) -> None:
@@ -177,14 +177,14 @@ class JobSettings:
         if separator is None:
             if self.docs_by == "separator":
                 raise UsageError(
-                    "no separator to part the documents by",
+                    "no separator was given",
                     where="--docs-by separator",
                     next_step="pass `--doc-separator '<|endoftext|>'`",
                 )
             return
         if self.docs_by in ("line", "file"):
             raise UsageError(
-                f"documents cannot be parted by a separator and by {self.docs_by}",
+                f"documents cannot be divided by a separator and by {self.docs_by}",
                 where="--doc-separator, --docs-by",
                 next_step="pass one of the two",
             )
@@ -198,7 +198,7 @@ class JobSettings:
             ) from error
         if not 0 < size <= MAX_SEPARATOR_BYTES:
             raise UsageError(
-                f"a separator of {size} bytes cannot be used",
+                f"the separator has {size} bytes",
                 where="--doc-separator",
                 next_step=f"pass 1 to {MAX_SEPARATOR_BYTES} bytes, or `--docs-by file`",
             )
@@ -232,18 +232,18 @@ class JobSettings:
 
 
 def parse_output(text: str) -> Path | str:
-    """Tell a folder from the URL of one."""
+    """Return a folder as a path, a URL as text."""
     return text if is_url(text) else Path(text)
 
 
 def parse_part(text: str) -> tuple[int, int]:
-    """Read which part of how many, such as `3/16`."""
+    """Parse a part, such as `3/16`."""
     words = text.split("/")
     if len(words) != 2 or not all(word.isdecimal() for word in words):
         raise UsageError(
-            f"`{text}` does not say which part of how many",
+            f"`{text}` is not a part such as `3/16`",
             where="--part",
-            next_step="pass it as in `--part 3/16`",
+            next_step="pass the part and the number of parts, as in `--part 3/16`",
         )
     return int(words[0]), int(words[1])
 
@@ -275,7 +275,7 @@ def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
 def _check_positive(name: str, value: int | None) -> None:
     if value is not None and value < 1:
         raise UsageError(
-            f"`{value}` is too small",
+            f"`{value}` is too small; the least is 1",
             where=_flag(name),
-            next_step=f"pass 1 or more, or leave `{_flag(name)}` out",
+            next_step=f"pass 1 or more, or leave out `{_flag(name)}`",
         )

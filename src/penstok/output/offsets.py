@@ -46,6 +46,11 @@ class TaskTotals:
     open_split: Split | None
     open_special: bool
 
+    @property
+    def counts(self) -> Counts:
+        """What was seen in all inputs."""
+        return sum(self.sources.values(), _NO_COUNTS)
+
 
 class AssignsOffsets(Protocol):
     """Assigns offsets to a unit once it is known how many tokens it has."""

@@ -7,7 +7,7 @@ them, and the worker calls them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -98,9 +98,6 @@ class ReaderOptions:
         on_error: Skip bad records, or stop at the first.
         invalid_utf8: What happens to lone surrogates; invalid bytes are left to the worker, which
             learns of them from the engine.
-        find_all: The kernel's search; None if it is not built.
-        extract_json: The kernel's extraction from JSON Lines; None if it is not built.
-        extract_csv: The same for CSV.
     """
 
     rule: DocumentRule
@@ -112,9 +109,6 @@ class ReaderOptions:
     give_back: bool
     on_error: OnError = "stop"
     invalid_utf8: InvalidUtf8 = "replace"
-    find_all: FindAll | None = None
-    extract_json: Callable[..., Any] | None = None
-    extract_csv: Callable[..., Any] | None = None
 
 
 MakeReader: TypeAlias = "Callable[[CutRule, ReaderOptions], Reader]"

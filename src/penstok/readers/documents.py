@@ -6,13 +6,16 @@ JSON Lines, CSV, parquet and Arrow derive from `RecordReader`.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from penstok.errors import InputError
+from penstok.kernel import find_kernel_function
 from penstok.readers.borders import refuse_long_document
 from penstok.readers.buffer import UnitBuffer
+from penstok.readers.extraction import GOOD
 from penstok.readers.text import HEAD_BYTES
 from penstok.types import MAX_LISTED_RECORDS, Block, Counts, SkippedRecord
 
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 
     from penstok.inputs.base import OpenInput
     from penstok.readers.base import CutRule, ReaderOptions
+    from penstok.readers.extraction import Extracted, Extractor
 
 __all__ = ["RecordReader", "describe_position"]
 
@@ -42,7 +46,7 @@ class RecordReader:
     def __init__(self, cuts: CutRule, options: ReaderOptions) -> None:
         self._cuts = cuts
         self._options = options
-        self._text = UnitBuffer(options.find_all)
+        self._text = UnitBuffer(find_kernel_function("find_all"))
         self._counts = Counts()
         self._skipped: list[SkippedRecord] = []
 
@@ -81,6 +85,37 @@ class RecordReader:
             )
         if self._skipped_room > 0:
             self._skipped.append(SkippedRecord(position, what))
+
+    def _iter_records(
+        self, extractor: Extractor, data: memoryview, origin: int, file: OpenInput
+    ) -> Iterator[Block]:
+        """Yield the documents of whole records that begin at `origin` in a file.
+
+        About a block of text is extracted at a time, so that it stays in the CPU's cache.
+        """
+        while data:
+            found = extractor.extract(data, self._text.room(len(data)), self._options.block_bytes)
+            bad = np.flatnonzero(found.codes != GOOD)
+            self._counts += Counts(
+                invalid_utf8=found.num_lone_surrogates,
+                nul_bytes=self._text.count_nul(0, len(found.text)),
+                skipped_records=len(bad),
+            )
+            for idx in bad[: self._skipped_room].tolist():
+                what = extractor.explain(data, found, idx)
+                self._refuse(
+                    origin + int(found.records[idx]), what, partial(describe_position, file)
+                )
+            ends = self._find_ends(found, data, origin, file)
+            good = found.codes == GOOD
+            yield from self._iter_blocks(found.starts[good], ends[good], origin, file.source.path)
+            data, origin = data[found.consumed :], origin + found.consumed
+
+    def _find_ends(
+        self, found: Extracted, data: memoryview, origin: int, file: OpenInput
+    ) -> NDArray[np.int64]:
+        """Return where the texts end; a format may shorten some."""
+        return found.ends
 
     def _iter_blocks(
         self, starts: NDArray[np.int64], ends: NDArray[np.int64], origin: int, path: str

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from penstok.kernel import find_kernel_function
 from penstok.readers.borders import Borders, overlaps_itself, refuse_long_document
 from penstok.readers.buffer import UnitBuffer
 from penstok.types import UNKNOWN_END, Block, Counts
@@ -61,7 +62,7 @@ class TextReader:
         self._rule = options.rule
         self._cuts = cuts
         self._options = options
-        self._buffer = UnitBuffer(options.find_all)
+        self._buffer = UnitBuffer(find_kernel_function("find_all"))
         self._counts = Counts()
         self._path = ""
 

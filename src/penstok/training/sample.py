@@ -19,7 +19,6 @@ from penstok.errors import InputError
 from penstok.inputs.feed import make_feed
 from penstok.inputs.files import open_unit
 from penstok.inputs.streams import ContentStream
-from penstok.kernel import find_kernel_function
 from penstok.readers import Readers
 from penstok.readers.base import ReaderOptions
 from penstok.readers.formats import open_scanner
@@ -132,9 +131,6 @@ class Sample:
             give_back=self._gives_back,
             on_error=settings.on_error,
             invalid_utf8=settings.invalid_utf8,
-            find_all=find_kernel_function("find_all"),
-            extract_json=find_kernel_function("extract_json_lines"),
-            extract_csv=find_kernel_function("extract_csv_records"),
         )
         return Readers(_WordCuts(), options)
 

@@ -99,9 +99,6 @@ class Worker:
             give_back=spec.give_back,
             on_error=spec.on_error,
             invalid_utf8=rules.invalid_utf8,
-            find_all=find_kernel_function("find_all"),
-            extract_json=find_kernel_function("extract_json_lines"),
-            extract_csv=find_kernel_function("extract_csv_records"),
         )
         self._spec = spec
         self._tokenizer = tokenizer

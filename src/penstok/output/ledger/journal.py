@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FinishedJournal",
     "Journal",
+    "NodeTotals",
     "TaskRecord",
     "choose_journals",
     "list_journals",
@@ -106,6 +107,30 @@ class TaskRecord:
             if any(counts.values())
         }
         return format_line(content)
+
+
+@dataclass(slots=True)
+class NodeTotals:
+    """What the tasks of one node add up to; `seconds` are those of all its cores."""
+
+    name: str
+    tasks: int = 0
+    text_bytes: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+
+    def add(self, record: TaskRecord) -> None:
+        """Add a task."""
+        counts = record.totals.counts
+        self.tasks += 1
+        self.text_bytes += counts.input_bytes
+        self.tokens += counts.tokens
+        self.seconds = round(self.seconds + record.seconds, 3)
+
+    @property
+    def rate(self) -> float:
+        """Bytes of text per second and core."""
+        return self.text_bytes / self.seconds if self.seconds else 0.0
 
 
 # Made here and not at first use: threads that did so at the same time would crash in msgspec.

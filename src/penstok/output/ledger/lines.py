@@ -31,12 +31,12 @@ from penstok.types import (
     Finished,
     InputFormat,
     JobRecord,
-    Passed,
     Receipt,
     Segment,
     SkippedRecord,
     Source,
     Split,
+    StreamCheckpoint,
 )
 
 if TYPE_CHECKING:
@@ -137,9 +137,9 @@ class UnitLine:
     stream: tuple[_Number, _ContentDigest, _Number | None] | None = None
 
     @property
-    def passed(self) -> Passed | None:
+    def passed(self) -> StreamCheckpoint | None:
         """How far a stream was read at the unit's end."""
-        return None if self.stream is None else Passed(*self.stream[:2])
+        return None if self.stream is None else StreamCheckpoint(*self.stream[:2])
 
     def receipt(self) -> Receipt:
         """Return where the unit's tokens stand."""

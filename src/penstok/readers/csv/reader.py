@@ -7,24 +7,20 @@ document.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
-import numpy as np
-
+from penstok.kernel import find_kernel_function
 from penstok.readers.buffer import UnitBuffer
 from penstok.readers.csv.header import BYTE_ORDER_MARK, CsvHeader, find_column, parse_header
-from penstok.readers.csv.records import CsvCode, CsvRecords
-from penstok.readers.documents import RecordReader, describe_position
+from penstok.readers.csv.records import CsvRecords
+from penstok.readers.documents import RecordReader
 from penstok.types import Counts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstok.inputs.base import OpenInput
     from penstok.readers.base import CutRule, ReaderOptions
     from penstok.readers.csv.header import CsvDialect
-    from penstok.readers.csv.records import CsvExtracted
     from penstok.types import Block, Unit
 
 __all__ = ["CsvReader"]
@@ -36,7 +32,7 @@ class CsvReader(RecordReader):
     def __init__(self, dialect: CsvDialect, cuts: CutRule, options: ReaderOptions) -> None:
         super().__init__(cuts, options)
         self._dialect = dialect
-        self._csv = UnitBuffer(options.find_all)
+        self._csv = UnitBuffer()
 
     def iter_blocks(self, unit: Unit) -> Iterator[Block]:
         """Yield the documents of a unit in order; a block is valid until the next one."""
@@ -49,14 +45,14 @@ class CsvReader(RecordReader):
             self._count(header, unit, start, end)
             if start < end:
                 self._csv.load(file, start, end)
-                yield from self._iter_loaded(records, file)
+                yield from self._iter_records(records, self._csv.view, start, file)
 
     def _open_table(self, header: CsvHeader, path: str) -> CsvRecords:
         return CsvRecords(
             self._dialect.delimiter,
             find_column(header, self._options.text_key, path, self._dialect),
             len(header.columns),
-            self._options.extract_csv,
+            find_kernel_function("extract_csv_records"),
         )
 
     def _count(self, header: CsvHeader, unit: Unit, start: int, end: int) -> None:
@@ -66,31 +62,3 @@ class CsvReader(RecordReader):
         self._counts += Counts(
             input_bytes=end - (0 if is_first else start), byte_order_marks=int(has_mark)
         )
-
-    def _iter_loaded(self, records: CsvRecords, file: OpenInput) -> Iterator[Block]:
-        """Extract about a block of text at a time, so that it stays in the CPU's cache."""
-        at, csv = 0, self._csv.view
-        while at < len(csv):
-            left, origin = csv[at:], self._csv.origin + at
-            found = records.extract(left, self._text.room(len(left)), self._options.block_bytes)
-            self._refuse_bad(records, found, left, origin, file)
-            good = found.codes == CsvCode.OK
-            yield from self._iter_blocks(
-                found.starts[good], found.ends[good], origin, file.source.path
-            )
-            at += found.consumed
-
-    def _refuse_bad(
-        self,
-        records: CsvRecords,
-        found: CsvExtracted,
-        csv: memoryview,
-        origin: int,
-        file: OpenInput,
-    ) -> None:
-        self._counts += Counts(nul_bytes=self._text.count_nul(0, len(found.text)))
-        bad = np.flatnonzero(found.codes != CsvCode.OK)
-        self._counts += Counts(skipped_records=len(bad))
-        for idx in bad[: self._skipped_room].tolist():
-            what = records.explain(csv, found, idx)
-            self._refuse(origin + int(found.records[idx]), what, partial(describe_position, file))

@@ -8,45 +8,16 @@ passes whole records.
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from penstok.readers.csv.grammar import CsvCode, extract_csv_records, read_record
+from penstok.readers.extraction import Extracted, run_extraction
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
 
-__all__ = ["CsvCode", "CsvExtracted", "CsvRecords"]
-
-
-@dataclass(frozen=True, slots=True)
-class CsvExtracted:
-    """Records, good and bad, in order; blank lines are not records.
-
-    Attributes:
-        text: All texts: a view of the caller's buffer.
-        starts: Where each record's text begins in `text`.
-        ends: Where it ends; where it begins if the record is bad.
-        codes: The outcome of each record, a `CsvCode`.
-        records: Where each record begins in the CSV.
-        positions: What follows a closing quote and should not, or the quote that is never closed;
-            else where the record begins.
-        num_blank: How many lines are empty.
-        consumed: Where the first record that was not read begins.
-    """
-
-    text: memoryview
-    starts: NDArray[np.int64]
-    ends: NDArray[np.int64]
-    codes: NDArray[np.uint8]
-    records: NDArray[np.int64]
-    positions: NDArray[np.int64]
-    num_blank: int
-    consumed: int
+__all__ = ["CsvCode", "CsvRecords"]
 
 
 class CsvRecords:
@@ -87,29 +58,14 @@ class CsvRecords:
 
     def extract(
         self, buffer: memoryview, out: bytearray | memoryview, stop: int = sys.maxsize
-    ) -> CsvExtracted:
-        """Write the texts of all records that begin before `stop` to `out`.
+    ) -> Extracted:
+        """Write the texts of all records that begin before `stop` to `out`."""
+        table = self._delimiter, self._column, self._num_columns
+        return run_extraction(self._extract, buffer, stop, *table, out=out)
 
-        Args:
-            buffer: Whole records; the last may lack its line feed.
-            out: At least as long as `buffer`, and separate from it. What follows the texts in it is
-                undefined.
-            stop: Lets a caller extract a few MB at a time, so that the texts stay in cache.
-        """
-        if len(out) < len(buffer):
-            raise ValueError(f"out has room for {len(out)} bytes; {len(buffer)} are needed")
-        csv, room = np.frombuffer(buffer, np.uint8), np.frombuffer(out, np.uint8)
-        if np.may_share_memory(csv, room):
-            raise ValueError("out and the buffer overlap")
-        records, positions, starts, ends, codes, num_blank, consumed = self._extract(
-            csv, stop, self._delimiter, self._column, self._num_columns, room
-        )
-        text = memoryview(out)[: int(ends[-1]) if len(ends) else 0]
-        return CsvExtracted(text, starts, ends, codes, records, positions, num_blank, consumed)
-
-    def explain(self, buffer: memoryview, found: CsvExtracted, record_idx: int) -> str:
+    def explain(self, buffer: memoryview, found: Extracted, record_idx: int) -> str:
         """Say what is wrong with a record, for a message that also says where it is."""
-        start, position = int(found.records[record_idx]), int(found.positions[record_idx])
+        start, position = int(found.records[record_idx]), int(found.faults[record_idx])
         code = CsvCode(int(found.codes[record_idx]))
         if code is CsvCode.AFTER_QUOTE:
             what = ascii(bytes(buffer[position : position + 1]).decode("latin-1"))[1:-1]

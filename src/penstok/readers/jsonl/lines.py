@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from penstok.errors import UsageError
+from penstok.readers.extraction import Extracted, run_extraction
 from penstok.readers.jsonl.fallback import (
     MAX_DEPTH,
     RecordCode,
@@ -27,44 +27,14 @@ from penstok.readers.jsonl.fallback import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from numpy.typing import NDArray
 
-__all__ = ["Extracted", "JsonLines", "RecordCode", "list_string_keys"]
+__all__ = ["JsonLines", "RecordCode", "list_string_keys"]
 
 _LINE = re.compile(rb"[^\n]*")
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _TYPES = {dict: "an object", list: "a list", str: "a string", bool: "a boolean"}
 _TYPES[type(None)] = "null"
 _MAX_KEYS = 12  # in a message
-
-
-@dataclass(frozen=True, slots=True)
-class Extracted:
-    r"""The records of some lines, good and bad, in order; blank lines are not records.
-
-    Attributes:
-        text: All texts: a view of the caller's buffer.
-        starts: Where each record's text begins in `text`.
-        ends: Where it ends; where it begins if the record is bad.
-        codes: The outcome of each record, a `RecordCode`.
-        lines: Where each record's line begins in the JSON.
-        faults: For a broken line, the first byte that valid JSON cannot have there: where the line
-            ends, if that is too early. For others it means nothing.
-        num_blank: How many lines have only spaces, tabs and carriage returns.
-        num_lone_surrogates: Escapes such as `\ud800` that encode half a character; each became
-            U+FFFD.
-        consumed: Where the first line that was not read begins.
-    """
-
-    text: memoryview
-    starts: NDArray[np.int64]
-    ends: NDArray[np.int64]
-    codes: NDArray[np.uint8]
-    lines: NDArray[np.int64]
-    faults: NDArray[np.int64]
-    num_blank: int
-    num_lone_surrogates: int
-    consumed: int
 
 
 class JsonLines:
@@ -104,31 +74,15 @@ class JsonLines:
     def extract(
         self, buffer: memoryview, out: bytearray | memoryview, stop: int = sys.maxsize
     ) -> Extracted:
-        """Write the texts of all lines that begin before `stop` to `out`.
-
-        Args:
-            buffer: Whole lines; the last may lack its line feed.
-            out: At least as long as `buffer`, and separate from it. What follows the texts in it is
-                undefined.
-            stop: Lets a caller extract a few MB at a time, so that the texts stay in cache.
-        """
-        if len(out) < len(buffer):
-            raise ValueError(f"out has room for {len(out)} bytes; {len(buffer)} are needed")
-        json_bytes, room = np.frombuffer(buffer, np.uint8), np.frombuffer(out, np.uint8)
-        if np.may_share_memory(json_bytes, room):
-            raise ValueError("out and the buffer overlap")
-        lines, faults, starts, ends, codes, num_blank, num_lone, consumed = self._extract(
-            json_bytes, stop, self._key_bytes, room
-        )
-        text = memoryview(out)[: int(ends[-1]) if len(ends) else 0]
-        return Extracted(text, starts, ends, codes, lines, faults, num_blank, num_lone, consumed)
+        """Write the texts of all lines that begin before `stop` to `out`."""
+        return run_extraction(self._extract, buffer, stop, self._key_bytes, out=out)
 
     def iter_without_lone_surrogates(
         self, buffer: memoryview, found: Extracted
     ) -> Iterator[tuple[int, bytes]]:
         """Yield the number of each record that has lone surrogates, and its text without them."""
         for record_idx in np.flatnonzero(found.codes == RecordCode.OK).tolist():
-            line = _line_at(buffer, int(found.lines[record_idx]))
+            line = _line_at(buffer, int(found.records[record_idx]))
             if _SURROGATE.search(line):
                 field = read_field(line, self.key, lone="")
                 if field.num_lone_surrogates:
@@ -136,7 +90,7 @@ class JsonLines:
 
     def explain(self, buffer: memoryview, found: Extracted, record_idx: int) -> str:
         """Say what is wrong with a record, for a message that also says where it is."""
-        start, fault = int(found.lines[record_idx]), int(found.faults[record_idx])
+        start, fault = int(found.records[record_idx]), int(found.faults[record_idx])
         line = _line_at(buffer, start)
         code = RecordCode(int(found.codes[record_idx]))
         if code is RecordCode.BROKEN:

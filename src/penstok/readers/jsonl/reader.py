@@ -9,23 +9,23 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from penstok.errors import InputError
 from penstok.inputs.base import MAX_LINE_BYTES
+from penstok.kernel import find_kernel_function
 from penstok.readers.buffer import UnitBuffer
 from penstok.readers.documents import RecordReader, describe_position
-from penstok.readers.jsonl.lines import JsonLines, RecordCode
+from penstok.readers.jsonl.lines import JsonLines
 from penstok.types import Counts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from penstok.inputs.base import OpenInput
     from penstok.readers.base import CutRule, ReaderOptions
-    from penstok.readers.jsonl.lines import Extracted
+    from penstok.readers.extraction import Extracted
     from penstok.types import Block, Unit
 
 __all__ = ["JsonlReader", "check_head"]
@@ -60,8 +60,8 @@ class JsonlReader(RecordReader):
 
     def __init__(self, cuts: CutRule, options: ReaderOptions) -> None:
         super().__init__(cuts, options)
-        self._lines = JsonLines(options.text_key, options.extract_json)
-        self._json = UnitBuffer(options.find_all)
+        self._lines = JsonLines(options.text_key, find_kernel_function("extract_json_lines"))
+        self._json = UnitBuffer()
 
     def iter_blocks(self, unit: Unit) -> Iterator[Block]:
         """Yield the documents of a unit in order; a block is valid until the next one."""
@@ -76,7 +76,9 @@ class JsonlReader(RecordReader):
             whole = len(self._json.view)
             if loaded_end < end:
                 whole = self._json.find_last(b"\n", 0, whole) + 1
-            yield from self._iter_loaded(self._json.view[:whole], file)
+            yield from self._iter_records(
+                self._lines, self._json.view[:whole], self._json.origin, file
+            )
             if loaded_end < end:
                 what = f"a line of more than {MAX_LINE_BYTES >> 20} MiB"
                 position = self._json.origin + whole
@@ -85,41 +87,16 @@ class JsonlReader(RecordReader):
             if self._options.give_back:
                 file.give_back(start, end)
 
-    def _iter_loaded(self, json: memoryview, file: OpenInput) -> Iterator[Block]:
-        """Extract about a block of text at a time, so that it stays in the CPU's cache."""
-        at = 0
-        while at < len(json):
-            left = json[at:]
-            found = self._lines.extract(left, self._text.room(len(left)), self._options.block_bytes)
-            self._refuse_bad(found, left, self._json.origin + at, file)
-            ends = self._drop_surrogates(found, left, self._json.origin + at, file)
-            good = found.codes == RecordCode.OK
-            yield from self._iter_blocks(
-                found.starts[good], ends[good], self._json.origin + at, file.source.path
-            )
-            at += found.consumed
-
-    def _refuse_bad(self, found: Extracted, json: memoryview, origin: int, file: OpenInput) -> None:
-        self._counts += Counts(
-            invalid_utf8=found.num_lone_surrogates,
-            nul_bytes=self._text.count_nul(0, len(found.text)),
-        )
-        bad = np.flatnonzero(found.codes != RecordCode.OK)
-        self._counts += Counts(skipped_records=len(bad))
-        for idx in bad[: self._skipped_room].tolist():
-            what = self._lines.explain(json, found, idx)
-            self._refuse(origin + int(found.lines[idx]), what, partial(describe_position, file))
-
-    def _drop_surrogates(
-        self, found: Extracted, json: memoryview, origin: int, file: OpenInput
+    def _find_ends(
+        self, found: Extracted, data: memoryview, origin: int, file: OpenInput
     ) -> NDArray[np.int64]:
         """Drop or refuse lone surrogates if asked to; return where the texts end."""
         if not found.num_lone_surrogates or self._options.invalid_utf8 == "replace":
             return found.ends
         ends = found.ends.copy()
-        for idx, text in self._lines.iter_without_lone_surrogates(json, found):
+        for idx, text in self._lines.iter_without_lone_surrogates(data, found):
             if self._options.invalid_utf8 == "stop":
-                position = origin + int(found.lines[idx])
+                position = origin + int(found.records[idx])
                 raise InputError(
                     "an escape in the text is half a surrogate pair, not a character",
                     where=describe_position(file, position),
