@@ -169,7 +169,7 @@ def test_a_task_twice_at_once_counts_once(corpus: Path, tmp_path: Path) -> None:
     )
     job_file = read_job_file(open_store(str(output)))
     assert job_file is not None
-    spec = TaskSpec(job.worker_spec(), str(output), job_file.job, job_file.digest, "normal")
+    spec = TaskSpec(job.workers.spec, str(output), job_file.job, job_file.digest, "normal")
     tasks = divide_tasks(job.plan, TASK_BYTES)[:5]
 
     def do_all(order: list[int]) -> None:

@@ -166,8 +166,8 @@ def look_everywhere(folder: Path) -> Report | None:
     no_workers = EngineError("no workers here")
     with (
         mock.patch("penstok.verification.proof.make_executor", side_effect=no_workers),
-        mock.patch("penstok.verification.restore.make_executor", side_effect=no_workers),
-        mock.patch("penstok.verification.rebuild.make_executor", side_effect=no_workers),
+        mock.patch("penstok.verification.repair.make_executor", side_effect=no_workers),
+        mock.patch("penstok.verification.ledger_repair.make_executor", side_effect=no_workers),
     ):
         for wanted in ({}, {"full": True}, {"source": True}, {"repair": True}):
             reports.append(None)

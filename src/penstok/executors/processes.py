@@ -80,6 +80,7 @@ class ProcessExecutor(Resource):
         lock_file: int | None,
         feed: Feed | None = None,
         num_at_start: int = 1,
+        advice: str = "",
     ) -> None:
         """Prepare to run workers.
 
@@ -91,6 +92,7 @@ class ProcessExecutor(Resource):
             lock_file: Workers inherit it, so that it holds until the last of them is gone.
             feed: Reads inputs that can only be read from the start, if there are any; closed here.
             num_at_start: How many are started before it is known how many units there are.
+            advice: What to try if a worker fails twice; more memory or another engine if empty.
         """
         self._spec = spec
         self._feed = feed
@@ -100,6 +102,7 @@ class ProcessExecutor(Resource):
         self._num_at_start = min(num_at_start, num_workers)
         self._batch_bytes = batch_bytes
         self._priority = priority
+        self._advice = advice or _other_ways(spec)
         self._processes: list[_Process] = []
         self.num_replaced = 0
 
@@ -177,7 +180,7 @@ class ProcessExecutor(Resource):
         raise EngineError(
             f"a worker died twice while it was made: {failure}",
             where=f"engine `{self._spec.engine}`",
-            next_step=self._other_ways(),
+            next_step=self._advice,
         )
 
     def run(
@@ -269,7 +272,7 @@ class ProcessExecutor(Resource):
         if failure and (batch := process.encoding or next(iter(batches), None)):
             batch.num_failures += 1
             if batch.num_failures >= _MAX_FAILURES:
-                raise _failed_twice(batch, failure, self._other_ways())
+                raise _failed_twice(batch, failure, self._advice)
         order.take_back(batches)
         self._restart(process)
 
@@ -277,11 +280,6 @@ class ProcessExecutor(Resource):
         self._stop(process)
         self._processes[self._processes.index(process)] = self._start()
         self.num_replaced += 1
-
-    def _other_ways(self) -> str:
-        reference = name_reference(self._spec.tokenizer)
-        other = "auto" if self._spec.engine == reference else reference
-        return f"pass more `--memory` or `--engine {other}`; if that does not help, report it"
 
     def _start(self) -> _Process:
         ours, theirs = socket.socketpair()
@@ -310,6 +308,12 @@ class ProcessExecutor(Resource):
         process.pipe.close()
         process.popen.kill()
         process.popen.wait()
+
+
+def _other_ways(spec: WorkerSpec) -> str:
+    reference = name_reference(spec.tokenizer)
+    other = "auto" if spec.engine == reference else reference
+    return f"pass more `--memory` or `--engine {other}`; if that does not help, report it"
 
 
 def _cause_of_death(process: _Process) -> str:

@@ -115,7 +115,7 @@ def make_preview(settings: JobSettings) -> Preview:
         give_back=False,
     )
     spec = replace(
-        job.worker_spec(),
+        job.workers.spec,
         share=MemoryShare(1 << 62, 0),
         # Nothing is written: all of it goes to one place.
         layout=replace(job.layout, shard_tokens=None, starts=None),

@@ -346,7 +346,7 @@ def _make_executor(
 ) -> TaskExecutor:
     settings, is_by_task = job.settings, job_file.is_by_task
     spec = TaskSpec(
-        job.worker_spec(),
+        job.workers.spec,
         str(settings.output),
         job_file.job,
         job_file.digest,

@@ -13,8 +13,6 @@ from penstok.errors import ConflictError
 from penstok.types import SPLITS, Counts, Grant, Split
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from penstok.types import Encoded, Finished, Unit
 
 __all__ = ["AssignsOffsets", "Offsets", "RecordedOffsets", "TaskTotals"]
@@ -160,49 +158,58 @@ class Offsets:
 
 
 class RecordedOffsets:
-    """Gives units that were finished before, and are done again, the places they had.
+    """Gives recorded units that are encoded again the offsets they had.
 
     Units come one by one, and only those in work are held.
 
     Attributes:
-        files: The split and shard of every file that was written to again.
+        files: The split and shard of every file whose tokens were checked.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, refuse_changed: bool = True) -> None:
+        """Start without units.
+
+        Args:
+            refuse_changed: Raise if a unit's text gives other counts than were recorded.
+        """
         self.files: set[tuple[Split, int]] = set()
+        self._refuse_changed = refuse_changed
         self._in_work: dict[int, Finished] = {}
 
-    def iter_units(self, finished: Iterable[Finished]) -> Iterator[Unit]:
-        """Yield the units to do again."""
-        for each in finished:
-            self._in_work[each.unit.index] = each
-            yield each.unit
+    def add(self, recorded: Finished) -> Unit:
+        """Remember what was recorded of a unit; return the unit."""
+        self._in_work[recorded.unit.index] = recorded
+        return recorded.unit
 
     def grant(self, unit: Unit, encoded: Encoded) -> Grant:
-        """Return the unit's old place.
+        """Return the unit's recorded offsets.
 
         Raises:
-            ConflictError: If its text gives something else now.
+            ConflictError: If its text gives something else now, and that is refused.
         """
         recorded = self._in_work[unit.index]
-        if encoded != recorded.encoded:
+        if self._refuse_changed and encoded != recorded.encoded:
             raise self._changed(unit)
         return recorded.grant
 
+    def pop(self, unit_idx: int) -> Finished:
+        """Return what was recorded of a unit, and forget it."""
+        return self._in_work.pop(unit_idx)
+
     def check(self, finished: Finished) -> None:
-        """Refuse tokens that are not those that were there, and forget the unit.
+        """Compare the checksums of a unit with the recorded ones, and forget it.
 
         Raises:
-            ConflictError: If a checksum differs.
+            ConflictError: If one differs.
         """
-        recorded = self._in_work.pop(finished.unit.index)
+        recorded = self.pop(finished.unit.index)
         if finished.receipt != recorded.receipt:
             raise self._changed(finished.unit)
         self.files |= {(segment.split, segment.shard) for segment in recorded.receipt.segments}
 
     def _changed(self, unit: Unit) -> ConflictError:
         return ConflictError(
-            "the input gives other tokens than it did: it was changed since",
+            "the input gives other tokens than it did: it has changed since",
             where=unit.place,
-            next_step="restore the input, or make the output anew with `--overwrite`",
+            next_step="restore the input, or re-encode everything: pass `--overwrite`",
         )

@@ -1,7 +1,7 @@
 """The lines of a ledger: how each is written, read, and proved by a checksum of its own.
 
 It knows one line at a time, opens no file and adds nothing up. `journal` writes them, `reader`
-reads them in order, `verification.salvage` what is left of them.
+reads them in order, `scan` reads lines on their own.
 
     {"format": "penstok ledger", ...}   what shapes the bytes
     {"input": 0, "path": ...}            an input, before its first unit

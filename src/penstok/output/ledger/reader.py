@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from penstok.output.ledger.lines import Ending, UnitLine
     from penstok.storage.object_paths import OutputPath
-    from penstok.types import Encoded, Grant, Receipt, Segment, Source, Split
+    from penstok.types import Encoded, Grant, JobRecord, Receipt, Segment, Source, Split
 
 __all__ = [
     "Digests",
@@ -104,11 +104,15 @@ class LedgerReader:
             tasks make no shards.
     """
 
-    def __init__(self, path: OutputPath) -> None:
+    def __init__(self, path: OutputPath, job: JobRecord | None = None) -> None:
         """Open a ledger and read its first line.
 
+        Args:
+            path: The ledger.
+            job: Used instead of a first line that is damaged, or of a ledger that is missing.
+
         Raises:
-            DamageError: If there is no ledger, or one this version cannot know.
+            DamageError: If there is no ledger, or its first line is damaged.
         """
         self._path = path
         self.sources: list[Source] = []
@@ -120,13 +124,15 @@ class LedgerReader:
         self.ending: Ending | None = None
         self._ends: list[int] = []
         self.last: Unit | None = None
+        first = b""
         try:
             with path.open("rb") as file:
                 first = file.readline(MAX_LINE_BYTES)
         except OSError as error:
-            raise self._damage(f"cannot be read: {error.strerror}") from error
+            if job is None:
+                raise self._damage(f"cannot be read: {error.strerror}") from error
         try:
-            self.job = read_job(line_body(first) or b"{}")
+            self.job = job or read_job(line_body(first) or b"{}")
             is_by_task = self.job.settings.get("task_bytes") is not None
             self.starts = {split: list[int]() for split in SPLITS} if is_by_task else None
             self._layout = Layout.of_job(path.parent, self.job, self.starts)
