@@ -315,7 +315,7 @@ class Unit:
     window: Window | None = field(default=None, compare=False)
 
     @property
-    def place(self) -> str:
+    def where(self) -> str:
         """Say which text it is, for messages."""
         if self.source.is_rows:
             return f"{self.source.path}, rows {self.start} to {self.end - 1}"

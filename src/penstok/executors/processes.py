@@ -322,7 +322,7 @@ def _cause_of_death(process: _Process) -> str:
 
 def _failed_twice(batch: Batch, failure: str, next_step: str) -> PenstokError:
     first, last = batch.units[0], batch.units[-1]
-    where = first.place
+    where = first.where
     if last is not first:
         where += f", or one of the {len(batch.units) - 1} inputs after it"
     return EngineError(
@@ -336,6 +336,6 @@ def _differs(batch: Batch) -> PenstokError:
     first = batch.units[0]
     return EngineError(
         "the same text gave other counts when it was done again",
-        where=replace(first, end=batch.units[-1].end).place,
+        where=replace(first, end=batch.units[-1].end).where,
         next_step="make sure that nothing writes to the inputs, then run the same command again",
     )

@@ -203,6 +203,6 @@ class RecordedOffsets:
     def _changed(self, unit: Unit) -> ConflictError:
         return ConflictError(
             "the input gives other tokens than it did: it was changed since",
-            where=unit.place,
+            where=unit.where,
             next_step="restore the input, or make the output anew with `--overwrite`",
         )

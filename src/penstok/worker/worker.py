@@ -207,7 +207,7 @@ class Worker:
                 sample = _take_sample(block, _MAX_SAMPLE_BYTES - num_compared)
                 if len(sample.starts):
                     num_compared += int((sample.ends - sample.starts).sum())
-                    self._compare(self._engine.encode(sample), reference.encode(sample), unit.place)
+                    self._compare(self._engine.encode(sample), reference.encode(sample), unit.where)
             seen.append((reader.take_counts().input_bytes, num_tokens))
             reader.take_skipped()
         return seen
@@ -254,7 +254,7 @@ class Worker:
             return block, self._engine.encode(block, room)
         except UnicodeDecodeError:
             # In a file of rows, bytes are counted from the unit's first row.
-            place = unit.place if unit.source.is_rows else unit.source.path
+            place = unit.where if unit.source.is_rows else unit.source.path
             repaired, counts = repair_block(block, self._spec.rules.invalid_utf8, place)
             tally.repairs += counts
             if not len(repaired.starts):
