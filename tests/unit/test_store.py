@@ -22,10 +22,10 @@ def open_layout(folder: Path, shard_tokens: int | None = None) -> Layout:
 
 def test_a_run_is_divided_at_shard_borders() -> None:
     layout = Layout("out", 2, 10)
-    assert list(layout.iter_places("train", 8, 15)) == [(0, 8, 2), (1, 0, 10), (2, 0, 3)]
-    assert list(layout.iter_places("train", 10, 1)) == [(1, 0, 1)]
-    assert list(Layout("out", 2, None).iter_places("train", 8, 15)) == [(0, 8, 15)]
-    assert list(layout.iter_places("train", 8, 0)) == []
+    assert list(layout.iter_shard_ranges("train", 8, 15)) == [(0, 8, 2), (1, 0, 10), (2, 0, 3)]
+    assert list(layout.iter_shard_ranges("train", 10, 1)) == [(1, 0, 1)]
+    assert list(Layout("out", 2, None).iter_shard_ranges("train", 8, 15)) == [(0, 8, 15)]
+    assert list(layout.iter_shard_ranges("train", 8, 0)) == []
 
 
 def test_shards_have_names_and_sizes() -> None:

@@ -165,7 +165,7 @@ class Layout:
                 next_step=f"pass `--shard-tokens {num_tokens // 1000 + 1}` or more",
             )
 
-    def iter_places(
+    def iter_shard_ranges(
         self, split: Split, offset: int, num_tokens: int
     ) -> Iterator[tuple[int, int, int]]:
         """Divide a run of tokens at shard borders: (shard, offset inside it, tokens)."""

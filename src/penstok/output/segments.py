@@ -109,7 +109,7 @@ class SegmentWriter:
     ) -> list[Segment]:
         """Write tokens at an offset of their split; a run across shards is several segments."""
         segments = []
-        for shard, inside, count in self._layout.iter_places(split, offset, len(tokens)):
+        for shard, inside, count in self._layout.iter_shard_ranges(split, offset, len(tokens)):
             data = tokens[:count].view(np.uint8).data
             path = self._layout.partial_path(split, shard)
             with write_errors(path):
@@ -166,7 +166,7 @@ class SegmentDigester:
     ) -> list[Segment]:
         """Return the segments that writing would have given."""
         segments = []
-        for shard, inside, count in self._layout.iter_places(split, offset, len(tokens)):
+        for shard, inside, count in self._layout.iter_shard_ranges(split, offset, len(tokens)):
             digest = xxhash.xxh3_128_hexdigest(tokens[:count].view(np.uint8).data)
             segments.append(Segment(split, shard, inside, count, digest))
             tokens = tokens[count:]
@@ -189,7 +189,7 @@ class SegmentComparer:
     ) -> list[Segment]:
         """Return the runs that differ, each from its first other token to its last."""
         differing = []
-        for shard, inside, count in self._layout.iter_places(split, offset, len(tokens)):
+        for shard, inside, count in self._layout.iter_shard_ranges(split, offset, len(tokens)):
             place = Segment(split, shard, inside, count, "")
             found = self._compare(place, tokens[:count])
             if found is not None:

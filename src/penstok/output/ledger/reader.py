@@ -250,7 +250,7 @@ class LedgerReader:
             if split == grant.carried_split:
                 runs.insert(0, encoded.carried_tokens)
             for run in runs:
-                for place in self._layout.iter_places(split, offset, run):
+                for place in self._layout.iter_shard_ranges(split, offset, run):
                     yield split, *place
                 offset += run
 
