@@ -85,13 +85,13 @@ class Offsets:
         offsets._open_split, offsets._open_special = open_split, True
         return offsets
 
-    def place(self, unit_idx: int) -> Grant:
+    def next_grant(self, unit_idx: int) -> Grant:
         """Say where the next unit goes."""
         return Grant(unit_idx, self._open_split, dict(self.tokens))
 
     def grant(self, unit: Unit, encoded: Encoded) -> Grant:
         """Place a unit behind all units before it."""
-        grant = self.place(encoded.unit_idx)
+        grant = self.next_grant(encoded.unit_idx)
         self.tokens[self._open_split] += encoded.carried_tokens
         for split in SPLITS:
             self.tokens[split] += encoded.tokens[split]

@@ -185,7 +185,7 @@ class LedgerReader:
             raise ValueError("a unit before the first task")
         unit = self._next_unit(line)
         encoded, receipt = line.encoded(), line.receipt()
-        place = self.offsets.place(line.unit)
+        place = self.offsets.next_grant(line.unit)
         # A task does not know what was open before it, unless that goes on in it.
         is_known = self.starts is None or line.carried[1] > 0
         if is_known and line.carried[0] != place.carried_split:
