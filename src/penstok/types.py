@@ -29,7 +29,7 @@ __all__ = [
     "Counts",
     "DocumentRule",
     "Encoded",
-    "EotPlace",
+    "EotPosition",
     "Finished",
     "Grant",
     "InputFormat",
@@ -51,7 +51,7 @@ __all__ = [
 ]
 
 Split = Literal["train", "val"]
-EotPlace = Literal["append", "prepend", "none"]
+EotPosition = Literal["append", "prepend", "none"]
 InvalidUtf8 = Literal["replace", "ignore", "stop"]
 InputFormat = Literal["text", "jsonl", "csv", "tsv", "parquet", "arrow"]
 Compression = Literal["gzip", "zstd", "bzip2", "xz", "lz4"]
@@ -208,7 +208,7 @@ class TextRules:
     docs_by: Literal["separator", "line", "file", "record"]
     doc_separator: str | None
     strip: bool
-    eot: EotPlace
+    eot: EotPosition
     val_fraction: float
     seed: int
     shard_tokens: int | None
