@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "REMOTE_READ_BYTES",
-    "Look",
     "OpenFiles",
     "SegmentReader",
     "SegmentSink",
+    "SegmentSummary",
     "SegmentWriter",
     "SinkKind",
     "make_sink",
@@ -216,7 +216,7 @@ class SegmentComparer:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class SegmentSummary:
     """What one reading of a segment shows."""
 
     digest: str
@@ -261,7 +261,7 @@ class SegmentReader:
             running.update(piece.data)
         return running.hexdigest()
 
-    def look(self, segment: Segment, eot_id: int) -> Look:
+    def summarize(self, segment: Segment, eot_id: int) -> SegmentSummary:
         """Read a segment once: its checksum, its largest and last id, its end-of-text ids.
 
         4 GB for a second of CPU (EPYC, 2026-11); hashing and looking let other threads run.
@@ -273,7 +273,7 @@ class SegmentReader:
             max_id = max(max_id, int(piece.max()))
             num_eot += int(np.count_nonzero(piece == eot_id))
             last_id = int(piece[-1])
-        return Look(running.hexdigest(), max_id, num_eot, last_id)
+        return SegmentSummary(running.hexdigest(), max_id, num_eot, last_id)
 
     def read_id(self, split: Split, shard: int, offset: int) -> int:
         """Read one token."""

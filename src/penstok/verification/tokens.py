@@ -21,7 +21,7 @@ from penstok.verification.findings import Finding, at_segment
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from penstok.output.segments import Look
+    from penstok.output.segments import SegmentSummary
     from penstok.types import Segment
     from penstok.verification.findings import FindingKind
     from penstok.verification.records import Records
@@ -128,13 +128,13 @@ class TokenChecker:
 
     def _check_unit(self, unit: Finished, reader: SegmentReader) -> Checked:
         checked = Checked(unit)
-        looks: list[tuple[Segment, Look]] = []
+        looks: list[tuple[Segment, SegmentSummary]] = []
         for segment in unit.receipt.segments:
             if (segment.split, segment.shard) in self._records.unusable:
                 checked.is_damaged = True
                 continue
             try:
-                look = reader.look(segment, self._tokenizer.eot_id)
+                look = reader.summarize(segment, self._tokenizer.eot_id)
             except DamageError as error:
                 self._add_damage(checked, error.what, segment)
                 continue
@@ -169,7 +169,7 @@ class TokenChecker:
                 self._located("ids", what, checked.unit, segment, is_repairable=False)
             )
 
-    def _check_eot(self, checked: Checked, looks: list[tuple[Segment, Look]]) -> None:
+    def _check_eot(self, checked: Checked, looks: list[tuple[Segment, SegmentSummary]]) -> None:
         """Compare the number of end-of-text ids with the documents that begin and end here."""
         encoded, carried_split = checked.unit.encoded, checked.unit.grant.carried_split
         carried, own = 0, dict.fromkeys(SPLITS, 0)
