@@ -47,9 +47,9 @@ def test_segments_carry_the_checksum_of_their_bytes(tmp_path: Path) -> None:
     written = layout.partial_path("train", 1).read_bytes()
     assert written == tokens[2:].tobytes()
     reader = SegmentReader(layout.partial_path, 2)
-    assert all(map(reader.is_whole, segments))
+    assert all(map(reader.is_intact, segments))
     layout.partial_path("train", 1).write_bytes(b"\0" * 8)
-    assert [reader.is_whole(segment) for segment in segments] == [True, False]
+    assert [reader.is_intact(segment) for segment in segments] == [True, False]
     reader.close()
 
 

@@ -280,7 +280,7 @@ class SegmentReader:
         (piece,) = self.iter_tokens(Segment(split, shard, offset, 1, ""))
         return int(piece[0])
 
-    def is_whole(self, segment: Segment) -> bool:
+    def is_intact(self, segment: Segment) -> bool:
         """Tell whether a segment's place holds what was written there."""
         try:
             return self.digest(segment) == segment.digest
