@@ -22,7 +22,7 @@ __all__ = ["CARRIED", "TRAIN", "VAL", "Splitter"]
 TRAIN, VAL, CARRIED = 0, 1, 2
 
 
-class NativeChooser(Protocol):
+class ChooseSplits(Protocol):
     """Sets `out` to 1 where the hash of a text lies below the threshold."""
 
     def __call__(
@@ -43,7 +43,7 @@ class Splitter:
     part. A piece that goes on from the unit before is `CARRIED`: its document's head is elsewhere.
     """
 
-    def __init__(self, val_fraction: float, seed: int, native: NativeChooser | None = None) -> None:
+    def __init__(self, val_fraction: float, seed: int, native: ChooseSplits | None = None) -> None:
         """Take the seed, and where it is built the kernel's hash.
 
         It is the same hash without a call for each document: 13 to 20 GB/s, where the loop spends

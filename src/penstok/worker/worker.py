@@ -164,13 +164,13 @@ class Worker:
         position = unit.start if self._readers.can_carry(unit) else 0
         while position > 0:
             before = replace(unit, start=max(position - unit_bytes, 0), end=position)
-            tally = self._look_through(before)
+            tally = self._find_open_document(before)
             if not tally.is_carried:
                 return tally.open_split or "train"
             position = before.start
         return "train"
 
-    def _look_through(self, unit: Unit) -> _Tally:
+    def _find_open_document(self, unit: Unit) -> _Tally:
         """Read, cut and split a unit, and encode nothing of it."""
         reader = self._readers.choose(unit)
         tally = _Tally()
