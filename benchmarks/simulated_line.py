@@ -24,7 +24,7 @@ from penstok.jobs.progress import SilentProgress
 from penstok.jobs.run import run_job
 from penstok.jobs.settings import JobSettings
 from penstok.output.layout import SEGMENTS
-from penstok.types import SPLITS, Counts, Encoded, Receipt, Segment
+from penstok.types import SPLITS, Counts, EncodedUnit, Receipt, Segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -157,10 +157,10 @@ class FakeExecutor:
         encoding[chosen], encoding[-1] = encoding[-1], encoding[chosen]
         return encoding.pop()
 
-    def _encode(self, batch: Batch) -> list[Encoded]:
+    def _encode(self, batch: Batch) -> list[EncodedUnit]:
         started = time.thread_time()
         encoded = [
-            Encoded(
+            EncodedUnit(
                 unit.index,
                 Counts(sum(DOCUMENTS.values()), sum(TOKENS.values()), unit.end - unit.start),
                 dict(TOKENS),

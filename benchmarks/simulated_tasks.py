@@ -44,7 +44,7 @@ from penstok.output.store import open_place
 from penstok.resources import Resource
 from penstok.types import (
     Counts,
-    Encoded,
+    EncodedUnit,
     Finished,
     Grant,
     Receipt,
@@ -296,7 +296,7 @@ def _unit_template() -> bytes:
         Segment("train", shard, train, TOKENS["train"], _digest("train")),
         Segment("val", val_shard, val, TOKENS["val"], _digest("val")),
     )
-    encoded = Encoded(0, counts, TOKENS, DOCUMENTS, 0, *(False, None, False))
+    encoded = EncodedUnit(0, counts, TOKENS, DOCUMENTS, 0, *(False, None, False))
     grant = Grant(0, "train", {"train": train, "val": val})
     body = line_body(format_unit(Finished(unit, encoded, grant, Receipt(0, segments)))) or b""
     for mark in marks:

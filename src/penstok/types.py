@@ -28,7 +28,7 @@ __all__ = [
     "Compression",
     "Counts",
     "DocumentRule",
-    "Encoded",
+    "EncodedUnit",
     "EotPosition",
     "Finished",
     "Grant",
@@ -429,7 +429,7 @@ class SkippedRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Encoded:
+class EncodedUnit:
     """What a worker knows of a unit before it may write.
 
     A unit can start inside a document whose split was decided in an earlier unit. What belongs to
@@ -492,6 +492,6 @@ class Finished:
     """All that is known of a unit whose tokens are written: what a ledger line records."""
 
     unit: Unit
-    encoded: Encoded
+    encoded: EncodedUnit
     grant: Grant
     receipt: Receipt

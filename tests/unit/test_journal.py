@@ -27,7 +27,7 @@ from penstok.output.store.base import journal_name
 from penstok.output.store.folder import FolderStore, FolderTaskFiles
 from penstok.types import (
     Counts,
-    Encoded,
+    EncodedUnit,
     Finished,
     Grant,
     JobRecord,
@@ -66,7 +66,7 @@ DATA = format_job(JOB) + TASK + RECORD.to_line()
 def finished(idx: int) -> Finished:
     unit = Unit(idx, 0, SOURCE, 10 * idx, 10 * idx + 10, SOURCE.num_bytes)
     nothing: dict[Split, int] = {"train": 0, "val": 0}
-    encoded = Encoded(idx, Counts(), nothing, nothing, 0, False, None, False)
+    encoded = EncodedUnit(idx, Counts(), nothing, nothing, 0, False, None, False)
     return Finished(unit, encoded, Grant(idx, "train", nothing), Receipt(idx, ()))
 
 

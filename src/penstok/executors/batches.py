@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from penstok.output.offsets import AssignsOffsets
-    from penstok.types import Encoded, Grant, Receipt, Unit
+    from penstok.types import EncodedUnit, Grant, Receipt, Unit
 
 __all__ = ["Batch", "Order", "iter_batches"]
 
@@ -29,7 +29,7 @@ class Batch:
 
     number: int
     units: list[Unit]
-    encoded: list[Encoded] = field(default_factory=list)
+    encoded: list[EncodedUnit] = field(default_factory=list)
     grants: list[Grant] = field(default_factory=list)
     receipts: list[Receipt] = field(default_factory=list)
     num_failures: int = 0

@@ -15,7 +15,7 @@ from penstok.types import SPLITS, Counts, Grant, Split
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from penstok.types import Encoded, Finished, Unit
+    from penstok.types import EncodedUnit, Finished, Unit
 
 __all__ = ["AssignsOffsets", "Offsets", "RecordedOffsets", "TaskTotals"]
 
@@ -57,7 +57,7 @@ class TaskTotals:
 class AssignsOffsets(Protocol):
     """Assigns offsets to a unit once it is known how many tokens it has."""
 
-    def grant(self, unit: Unit, encoded: Encoded) -> Grant:
+    def grant(self, unit: Unit, encoded: EncodedUnit) -> Grant:
         """Say where the unit's tokens go."""
         ...
 
@@ -89,7 +89,7 @@ class Offsets:
         """Say where the next unit goes."""
         return Grant(unit_idx, self._open_split, dict(self.tokens))
 
-    def grant(self, unit: Unit, encoded: Encoded) -> Grant:
+    def grant(self, unit: Unit, encoded: EncodedUnit) -> Grant:
         """Place a unit behind all units before it."""
         grant = self.next_grant(encoded.unit_idx)
         self.tokens[self._open_split] += encoded.carried_tokens
@@ -150,7 +150,7 @@ class Offsets:
         """Return why the first records of an input were skipped, and where they are."""
         return self._reasons.get(source_idx, [])
 
-    def _count_special(self, encoded: Encoded) -> Counts:
+    def _count_special(self, encoded: EncodedUnit) -> Counts:
         """Count a document once, however many units its end-of-text strings stand in."""
         if not encoded.carried_special or self._open_special:
             return encoded.counts
@@ -178,7 +178,7 @@ class RecordedOffsets:
             self._in_work[each.unit.index] = each
             yield each.unit
 
-    def grant(self, unit: Unit, encoded: Encoded) -> Grant:
+    def grant(self, unit: Unit, encoded: EncodedUnit) -> Grant:
         """Return the unit's old place.
 
         Raises:

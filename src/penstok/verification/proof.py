@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from penstok.jobs.progress import Progress
-    from penstok.types import Encoded, Finished, Grant, Unit
+    from penstok.types import EncodedUnit, Finished, Grant, Unit
     from penstok.verification.findings import Report
     from penstok.verification.look import VerifySettings
     from penstok.verification.records import Records
@@ -52,7 +52,7 @@ class _RecordedPlaces:
             end = unit.end if num_bytes == unit.end else min(unit.end, unit.start + length)
             yield unit if end == unit.end else replace(unit, end=end, passed=None)
 
-    def grant(self, unit: Unit, encoded: Encoded) -> Grant:
+    def grant(self, unit: Unit, encoded: EncodedUnit) -> Grant:
         """Return the unit's place; what it gives may differ, which is to be found out."""
         return self._recorded[unit.index].grant
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from penstok.output.ledger.lines import UnitLine
     from penstok.output.store.base import HeldLock
     from penstok.output.store.folder import FolderStore
-    from penstok.types import Encoded, JobRecord, Source, Unit
+    from penstok.types import EncodedUnit, JobRecord, Source, Unit
     from penstok.verification.look import VerifySettings
 
 __all__ = ["rebuild_ledger"]
@@ -58,7 +58,7 @@ class _Replay:
         self._salvaged = salvaged
         self._offsets = Offsets()
 
-    def grant(self, unit: Unit, encoded: Encoded) -> Grant:
+    def grant(self, unit: Unit, encoded: EncodedUnit) -> Grant:
         """Place a unit behind all units before it."""
         for other, line in self._salvaged:
             if other.index == unit.index:

@@ -26,7 +26,7 @@ from penstok.types import (
     SPLITS,
     Block,
     Counts,
-    Encoded,
+    EncodedUnit,
     Receipt,
     SkippedRecord,
 )
@@ -118,7 +118,7 @@ class Worker:
         self._sink.close()
         self._sink = make_sink(self._spec.sink, layout)
 
-    def encode(self, unit: Unit) -> Encoded:
+    def encode(self, unit: Unit) -> EncodedUnit:
         """Read, cut, split and encode one unit; keep its tokens until its place is known."""
         reader = self._readers.choose(unit)
         tokens = self._spare.pop() if self._spare else _UnitTokens(self._spec.rules.dtype)
@@ -355,7 +355,7 @@ class _Tally:
                 self._num_special += 1
             self._open_special = True
 
-    def encoded(self, unit_idx: int, reader: Reader, tokens: _UnitTokens) -> Encoded:
+    def encoded(self, unit_idx: int, reader: Reader, tokens: _UnitTokens) -> EncodedUnit:
         """Sum up a unit."""
         counts = Counts(
             documents=sum(self._documents.values()),
@@ -363,7 +363,7 @@ class _Tally:
             special_text_documents=self._num_special,
             skipped_records=len(self.skipped),
         )
-        return Encoded(
+        return EncodedUnit(
             unit_idx=unit_idx,
             counts=counts + reader.take_counts() + self.repairs,
             tokens={split: tokens.count(code) for code, split in _SPLIT_OF.items()},

@@ -27,7 +27,7 @@ from penstok.types import (
     UNKNOWN_END,
     Compression,
     Counts,
-    Encoded,
+    EncodedUnit,
     Finished,
     InputFormat,
     JobRecord,
@@ -145,7 +145,7 @@ class UnitLine:
         """Return where the unit's tokens stand."""
         return Receipt(self.unit, tuple(Segment(*fields) for fields in self.segments))
 
-    def encoded(self) -> Encoded:
+    def encoded(self) -> EncodedUnit:
         """Return what the run knew of the unit before it had a place.
 
         Raises:
@@ -167,7 +167,7 @@ class UnitLine:
             or not 0 <= min(counts) <= max(counts) < _MAX_NUMBER
         ):
             raise ValueError("a unit whose counts do not add up")
-        return Encoded(
+        return EncodedUnit(
             unit_idx=self.unit,
             counts=self.counts,
             tokens=tokens,

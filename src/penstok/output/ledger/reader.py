@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from penstok.output.ledger.lines import Ending, UnitLine
     from penstok.storage.object_paths import OutputPath
-    from penstok.types import Encoded, Grant, Receipt, Segment, Source, Split
+    from penstok.types import EncodedUnit, Grant, Receipt, Segment, Source, Split
 
 __all__ = [
     "Digests",
@@ -237,13 +237,15 @@ class LedgerReader:
         """Return where the job ends in an input."""
         return self._ends[source_idx]
 
-    def _check_places(self, grant: Grant, encoded: Encoded, segments: tuple[Segment, ...]) -> None:
+    def _check_places(
+        self, grant: Grant, encoded: EncodedUnit, segments: tuple[Segment, ...]
+    ) -> None:
         found = ((each.split, each.shard, each.offset_tokens, each.num_tokens) for each in segments)
         # One by one: numbers without sense would make a list without end.
         if any(one != other for one, other in zip_longest(found, self._places(grant, encoded))):
             raise ValueError("a unit whose segments are in the wrong place")
 
-    def _places(self, grant: Grant, encoded: Encoded) -> Iterator[tuple[Split, int, int, int]]:
+    def _places(self, grant: Grant, encoded: EncodedUnit) -> Iterator[tuple[Split, int, int, int]]:
         for split in SPLITS:
             offset = grant.offsets[split]
             runs = [encoded.tokens[split]]
@@ -270,7 +272,7 @@ def iter_skipped(path: OutputPath) -> Iterator[str]:
     yield from list_skipped_inputs(reader.ending.skipped if reader.ending else {})
 
 
-def list_skipped(path: str, end: int, encoded: Encoded) -> list[str]:
+def list_skipped(path: str, end: int, encoded: EncodedUnit) -> list[str]:
     """List the records that were left out of a unit that ends there, a line of JSON each."""
     lines = [_skipped_line(path, record.position, record.reason) for record in encoded.skipped]
     num_more = encoded.counts.skipped_records - len(encoded.skipped)
