@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from made_up import MadeUpJob
 
     from penstok.output.offsets import GivesPlaces
-    from penstok.types import Finished, Grant, Split, Unit
+    from penstok.types import FinishedUnit, Grant, Split, Unit
     from penstok.worker.worker import WorkerSpec
 
 # Few, so that all of them fit one file: no file system takes one of 70 TB.
@@ -127,7 +127,7 @@ class FakeExecutor:
 
     def run(
         self, units: Iterable[Unit], offsets: GivesPlaces, on_tick: Callable[[], None]
-    ) -> Iterator[Finished]:
+    ) -> Iterator[FinishedUnit]:
         """Do all units; yield what became of them in unit order."""
         order = Order(iter_batches(units, self._batch_bytes), offsets)
         waiting: dict[int, Batch] = {}

@@ -45,7 +45,7 @@ from penstok.resources import Resource
 from penstok.types import (
     Counts,
     EncodedUnit,
-    Finished,
+    FinishedUnit,
     Grant,
     Receipt,
     Segment,
@@ -298,7 +298,7 @@ def _unit_template() -> bytes:
     )
     encoded = EncodedUnit(0, counts, TOKENS, DOCUMENTS, 0, *(False, None, False))
     grant = Grant(0, "train", {"train": train, "val": val})
-    body = line_body(format_unit(Finished(unit, encoded, grant, Receipt(0, segments)))) or b""
+    body = line_body(format_unit(FinishedUnit(unit, encoded, grant, Receipt(0, segments)))) or b""
     for mark in marks:
         body = body.replace(b"%d" % mark, b"%d")
     return body

@@ -30,7 +30,7 @@ __all__ = [
     "DocumentRule",
     "EncodedUnit",
     "EotPosition",
-    "Finished",
+    "FinishedUnit",
     "Grant",
     "InputFormat",
     "InvalidUtf8",
@@ -488,7 +488,7 @@ class Receipt:
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class FinishedUnit:
     """All that is known of a unit whose tokens are written: what a ledger line records."""
 
     unit: Unit

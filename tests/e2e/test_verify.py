@@ -16,7 +16,7 @@ import xxhash
 import penstok
 from penstok.errors import ConflictError, DamageError, InputError
 from penstok.output.ledger.reader import LedgerReader
-from penstok.types import Finished
+from penstok.types import FinishedUnit
 
 pytestmark = pytest.mark.slow
 
@@ -56,7 +56,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def units_of(output: Path) -> list[Finished]:
+def units_of(output: Path) -> list[FinishedUnit]:
     return list(LedgerReader(output / "segments.jsonl").iter_units())
 
 

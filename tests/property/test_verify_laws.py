@@ -26,7 +26,7 @@ from penstok.jobs.settings import JobSettings
 from penstok.output.layout import Layout
 from penstok.output.offsets import Offsets
 from penstok.output.store.folder import FolderStore
-from penstok.types import SPLITS, Finished, Receipt
+from penstok.types import SPLITS, FinishedUnit, Receipt
 from penstok.verification.findings import Report
 
 BAD_OUTPUTS = ROOT / "tests" / "data" / "bad_outputs"
@@ -105,7 +105,7 @@ def _check_prefixes(job: JobSettings, cut: float) -> None:
         for unit in make_plan(job).iter_units():
             encoded = worker.encode(unit)
             grant = offsets.grant(unit, encoded)
-            done.append(Finished(unit, encoded, grant, worker.write(grant)))
+            done.append(FinishedUnit(unit, encoded, grant, worker.write(grant)))
         sizes = {
             layout.file_name(split, shard): num_tokens * layout.token_bytes
             for split in SPLITS

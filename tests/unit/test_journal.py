@@ -28,7 +28,7 @@ from penstok.output.store.folder import FolderStore, FolderTaskFiles
 from penstok.types import (
     Counts,
     EncodedUnit,
-    Finished,
+    FinishedUnit,
     Grant,
     JobRecord,
     Receipt,
@@ -63,11 +63,11 @@ TASK = format_task(12)
 DATA = format_job(JOB) + TASK + RECORD.to_line()
 
 
-def finished(idx: int) -> Finished:
+def finished(idx: int) -> FinishedUnit:
     unit = Unit(idx, 0, SOURCE, 10 * idx, 10 * idx + 10, SOURCE.num_bytes)
     nothing: dict[Split, int] = {"train": 0, "val": 0}
     encoded = EncodedUnit(idx, Counts(), nothing, nothing, 0, False, None, False)
-    return Finished(unit, encoded, Grant(idx, "train", nothing), Receipt(idx, ()))
+    return FinishedUnit(unit, encoded, Grant(idx, "train", nothing), Receipt(idx, ()))
 
 
 def open_journal(folder: Path) -> Journal:

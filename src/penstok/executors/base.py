@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from penstok.output.ledger.journal import TaskRecord
-    from penstok.types import Finished, Source
+    from penstok.types import FinishedUnit, Source
 
 __all__ = ["Runner", "RunnerSpec", "TaskExecutor", "Work"]
 
@@ -42,7 +42,7 @@ class Runner(Protocol):
     def run(
         self,
         work: Any,
-        on_unit: Callable[[Finished], None] | None = None,
+        on_unit: Callable[[FinishedUnit], None] | None = None,
         on_tick: Callable[[], None] | None = None,
     ) -> TaskRecord:
         """Run a task; `on_tick` is called several times a second and may raise to end it."""

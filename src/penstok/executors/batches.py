@@ -9,7 +9,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from penstok.types import Finished
+from penstok.types import FinishedUnit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -76,11 +76,11 @@ class Order:
         """Note that a batch is written."""
         self._done[batch.number] = batch
 
-    def take_done(self) -> Iterator[Finished]:
+    def take_done(self) -> Iterator[FinishedUnit]:
         """Yield what is written and has nothing unwritten before it."""
         while (batch := self._done.pop(self._next_done, None)) is not None:
             self._next_done += 1
-            yield from map(Finished, batch.units, batch.encoded, batch.grants, batch.receipts)
+            yield from map(FinishedUnit, batch.units, batch.encoded, batch.grants, batch.receipts)
 
 
 def iter_batches(units: Iterable[Unit | None], batch_bytes: int) -> Iterator[Batch | None]:

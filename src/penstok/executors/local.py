@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from penstok.executors.base import Runner, RunnerSpec, Work
     from penstok.output.ledger.journal import TaskRecord
-    from penstok.types import Finished, Source
+    from penstok.types import FinishedUnit, Source
 
 __all__ = ["LocalExecutor"]
 
@@ -36,7 +36,7 @@ class LocalExecutor(Resource):
         spec: RunnerSpec,
         num_threads: int,
         num_cores: int,
-        on_unit: Callable[[int, Finished], None],
+        on_unit: Callable[[int, FinishedUnit], None],
     ) -> None:
         """Prepare to run tasks.
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from penstok.inputs.feed import Feed
     from penstok.output.layout import Layout
     from penstok.output.offsets import AssignsOffsets
-    from penstok.types import Finished, Priority, Split, Unit
+    from penstok.types import FinishedUnit, Priority, Split, Unit
     from penstok.worker.worker import WorkerSpec
 
 __all__ = ["ProcessExecutor"]
@@ -182,7 +182,7 @@ class ProcessExecutor(Resource):
 
     def run(
         self, units: Iterable[Unit], offsets: AssignsOffsets, on_tick: Callable[[], None]
-    ) -> Iterator[Finished]:
+    ) -> Iterator[FinishedUnit]:
         """Do all units; yield what became of them in unit order.
 
         Args:

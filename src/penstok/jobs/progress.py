@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from penstok.jobs.resume import ResumeState
     from penstok.jobs.tasks import Task
     from penstok.output.ledger.journal import TaskRecord
-    from penstok.types import Finished, Unit
+    from penstok.types import FinishedUnit, Unit
 
 __all__ = ["Meter", "Progress", "SilentProgress", "Status", "Watch"]
 
@@ -227,7 +227,7 @@ class Watch:
         """Start the clock: the workers are ready."""
         self._started = time.monotonic()
 
-    def add_unit(self, task: int, finished: Finished) -> None:
+    def add_unit(self, task: int, finished: FinishedUnit) -> None:
         """Note a finished unit of a task that runs on this machine; from any thread."""
         unit = finished.unit
         with self._lock:

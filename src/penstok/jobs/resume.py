@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from penstok.output.layout import Layout
     from penstok.output.store.base import OutputStore, StagedFile
     from penstok.storage.object_paths import OutputPath
-    from penstok.types import Finished, Split, Unit
+    from penstok.types import FinishedUnit, Split, Unit
 
 __all__ = [
     "ResumeState",
@@ -68,7 +68,7 @@ class ResumeState:
     journal_bytes: int = 0
     offsets: Offsets = field(default_factory=Offsets)
     digests: Digests = field(default_factory=Digests)
-    damaged: list[Finished] = field(default_factory=list)
+    damaged: list[FinishedUnit] = field(default_factory=list)
     problem: str = ""
 
     def hints(self) -> list[str]:
@@ -108,24 +108,24 @@ def read_finished_units(
 
 
 def _find_damaged(
-    units: Iterable[Finished],
+    units: Iterable[FinishedUnit],
     path_of: Callable[[Split, int], OutputPath],
     token_bytes: int,
     num_threads: int,
-) -> list[Finished]:
+) -> list[FinishedUnit]:
     """Read the tokens of units back; return the units whose checksums differ."""
     readers: SimpleQueue[SegmentReader] = SimpleQueue()
     for _ in range(num_threads):
         readers.put(SegmentReader(path_of, token_bytes))
 
-    def is_intact(finished: Finished) -> bool:
+    def is_intact(finished: FinishedUnit) -> bool:
         reader = readers.get()
         try:
             return all(map(reader.is_intact, finished.receipt.segments))
         finally:
             readers.put(reader)
 
-    damaged: list[Finished] = []
+    damaged: list[FinishedUnit] = []
     waiting = iter(units)
     with ThreadPoolExecutor(num_threads) as pool:
         while batch := list(islice(waiting, _BATCH_UNITS)):

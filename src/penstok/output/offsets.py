@@ -15,7 +15,7 @@ from penstok.types import SPLITS, Counts, Grant, Split
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from penstok.types import EncodedUnit, Finished, Unit
+    from penstok.types import EncodedUnit, FinishedUnit, Unit
 
 __all__ = ["AssignsOffsets", "Offsets", "RecordedOffsets", "TaskTotals"]
 
@@ -170,9 +170,9 @@ class RecordedOffsets:
 
     def __init__(self) -> None:
         self.files: set[tuple[Split, int]] = set()
-        self._in_work: dict[int, Finished] = {}
+        self._in_work: dict[int, FinishedUnit] = {}
 
-    def iter_units(self, finished: Iterable[Finished]) -> Iterator[Unit]:
+    def iter_units(self, finished: Iterable[FinishedUnit]) -> Iterator[Unit]:
         """Yield the units to do again."""
         for each in finished:
             self._in_work[each.unit.index] = each
@@ -189,7 +189,7 @@ class RecordedOffsets:
             raise self._changed(unit)
         return recorded.grant
 
-    def check(self, finished: Finished) -> None:
+    def check(self, finished: FinishedUnit) -> None:
         """Refuse tokens that are not those that were there, and forget the unit.
 
         Raises:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from penstok.jobs.progress import Progress
     from penstok.storage.object_paths import OutputPath
-    from penstok.types import Finished, Split
+    from penstok.types import FinishedUnit, Split
     from penstok.verification.records import Records
     from penstok.verification.tokens import Checked
 
@@ -137,9 +137,9 @@ def _check_tokens(
             report.add(finding)
 
 
-def _choose(records: Records, rng: Random) -> list[Finished]:
+def _choose(records: Records, rng: Random) -> list[FinishedUnit]:
     """Choose units to read whole, up to a bound in bytes; one in any case."""
-    chosen: list[Finished] = []
+    chosen: list[FinishedUnit] = []
     left = _SAMPLE_BYTES // records.layout.token_bytes
     for unit in rng.sample(records.sample, len(records.sample)):
         if unit.encoded.counts.tokens <= left or not chosen:
@@ -148,7 +148,7 @@ def _choose(records: Records, rng: Random) -> list[Finished]:
     return sorted(chosen, key=lambda unit: unit.unit.index)
 
 
-def pick_units(units: Iterable[Finished], wanted: Iterable[int]) -> Iterator[Finished]:
+def pick_units(units: Iterable[FinishedUnit], wanted: Iterable[int]) -> Iterator[FinishedUnit]:
     """Keep the units whose numbers are wanted; both are in order."""
     numbers = iter(wanted)
     number = next(numbers, None)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from penstok.jobs.progress import Progress
-    from penstok.types import EncodedUnit, Finished, Grant, Unit
+    from penstok.types import EncodedUnit, FinishedUnit, Grant, Unit
     from penstok.verification.findings import Report
     from penstok.verification.look import VerifySettings
     from penstok.verification.records import Records
@@ -41,9 +41,9 @@ class _RecordedPlaces:
     """Gives units the places they had, whole or cut short; holds only those in work."""
 
     def __init__(self) -> None:
-        self._recorded: dict[int, Finished] = {}
+        self._recorded: dict[int, FinishedUnit] = {}
 
-    def iter_units(self, units: Iterable[tuple[Finished, int]]) -> Iterator[Unit]:
+    def iter_units(self, units: Iterable[tuple[FinishedUnit, int]]) -> Iterator[Unit]:
         """Yield units, each cut down to so many bytes, or some rows."""
         for recorded, num_bytes in units:
             unit = recorded.unit
@@ -56,7 +56,7 @@ class _RecordedPlaces:
         """Return the unit's place; what it gives may differ, which is to be found out."""
         return self._recorded[unit.index].grant
 
-    def take(self, unit_idx: int) -> Finished:
+    def take(self, unit_idx: int) -> FinishedUnit:
         """Return what was recorded of a unit, and forget it."""
         return self._recorded.pop(unit_idx)
 
@@ -72,7 +72,7 @@ def prove(
     """
     total = records.manifest.counts["input_bytes"]
     report.is_all_proved = settings.full or total <= _ALL_BYTES
-    units: Iterable[tuple[Finished, int]]
+    units: Iterable[tuple[FinishedUnit, int]]
     if report.is_all_proved:
         units = ((unit, unit.unit.end) for unit in records.iter_units())
         sources = records.sources
@@ -111,7 +111,7 @@ def prove(
             raise EngineError(error.what, where=error.where, next_step=step) from error
 
 
-def _choose(sample: list[Finished], rng: Random) -> list[tuple[Finished, int]]:
+def _choose(sample: list[FinishedUnit], rng: Random) -> list[tuple[FinishedUnit, int]]:
     """Choose some units to take whole, and more of which only the first documents are taken."""
     chosen = rng.sample(sample, min(len(sample), _WHOLE_UNITS + _CUT_UNITS))
     whole = [(unit, unit.unit.end) for unit in chosen[:_WHOLE_UNITS]]
@@ -119,11 +119,13 @@ def _choose(sample: list[Finished], rng: Random) -> list[tuple[Finished, int]]:
     return sorted(whole + cut, key=lambda pair: pair[0].unit.index)
 
 
-def _length(unit: Finished) -> int:
+def _length(unit: FinishedUnit) -> int:
     return unit.unit.end - unit.unit.start
 
 
-def _compare(finished: Finished, recorded: Finished, records: Records, report: Report) -> None:
+def _compare(
+    finished: FinishedUnit, recorded: FinishedUnit, records: Records, report: Report
+) -> None:
     unit = recorded.unit
     report.units_proved += 1
     report.documents_proved += finished.encoded.counts.documents

@@ -31,7 +31,7 @@ from penstok.output.manifest import Manifest, digest_inputs
 from penstok.output.offsets import Offsets
 from penstok.readers.formats import FORMATS
 from penstok.readers.probe import probe_recorded_source
-from penstok.types import Finished, Grant
+from penstok.types import FinishedUnit, Grant
 from penstok.verification.manifests import format_of, job_of_manifest, manifest_of_ledger
 from penstok.verification.rerun import default_unit_bytes, make_executor, rules_of_job
 from penstok.verification.salvage import find_unit_bytes, salvage_sources, salvage_units
@@ -126,19 +126,21 @@ def rebuild_ledger(
 
 
 def _finished(
-    unit: Unit, line: UnitLine | None, done: Iterator[Finished], meter: Meter
-) -> Finished:
+    unit: Unit, line: UnitLine | None, done: Iterator[FinishedUnit], meter: Meter
+) -> FinishedUnit:
     """Return a unit as its line has it, or as it was done again; grants are not recorded."""
     if line is None:
         meter.num_units_done += 1
         meter.done_bytes += unit.end - unit.start
         return next(done)
     unit = replace(unit, passed=line.passed)
-    return Finished(unit, line.encoded(), Grant(unit.index, line.carried[0], {}), line.receipt())
+    return FinishedUnit(
+        unit, line.encoded(), Grant(unit.index, line.carried[0], {}), line.receipt()
+    )
 
 
 def _iter_lines(
-    job: JobRecord, plan: Plan, units: Iterator[Finished], ending: Ending
+    job: JobRecord, plan: Plan, units: Iterator[FinishedUnit], ending: Ending
 ) -> Iterator[bytes]:
     """Write what a run writes."""
     yield format_job(job)

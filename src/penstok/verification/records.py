@@ -15,7 +15,7 @@ from penstok.output.layout import JOB, MANIFEST, SEGMENTS, SKIPPED, WORK, Layout
 from penstok.output.ledger.reader import LedgerReader, lists_skipped
 from penstok.output.manifest import Manifest
 from penstok.storage.object_paths import ObjectPath, output_path
-from penstok.types import SPLITS, Finished, Grant, JobRecord, Source, Unit
+from penstok.types import SPLITS, FinishedUnit, Grant, JobRecord, Source, Unit
 from penstok.verification.findings import Finding
 from penstok.verification.manifests import (
     add_up,
@@ -61,7 +61,7 @@ class Records:
     job: JobRecord
     layout: Layout
     sources: list[Source]
-    sample: list[Finished]
+    sample: list[FinishedUnit]
     is_ledger_whole: bool
     taken_aside: bool = False
     unusable: set[tuple[Split, int]] = field(default_factory=set)
@@ -74,7 +74,7 @@ class Records:
         aside = self.layout.partial_path(split, shard)
         return aside if aside.exists() else path
 
-    def iter_units(self) -> Iterator[Finished]:
+    def iter_units(self) -> Iterator[FinishedUnit]:
         """Yield the recorded units in order, up to the first line that is not good."""
         try:
             yield from LedgerReader(output_path(self.layout.folder) / SEGMENTS).iter_units()
@@ -88,11 +88,11 @@ class _Sample:
     def __init__(self, rng: Random, size: int) -> None:
         self._rng, self._size = rng, size
         self._num_seen = 0
-        self._kept: list[Finished] = []
-        self._first: Finished | None = None
-        self._last: Finished | None = None
+        self._kept: list[FinishedUnit] = []
+        self._first: FinishedUnit | None = None
+        self._last: FinishedUnit | None = None
 
-    def add(self, unit: Finished) -> None:
+    def add(self, unit: FinishedUnit) -> None:
         self._num_seen += 1
         self._first, self._last = self._first or unit, unit
         if len(self._kept) < self._size:
@@ -100,7 +100,7 @@ class _Sample:
         elif (place := self._rng.randrange(self._num_seen)) < self._size:
             self._kept[place] = unit
 
-    def units(self) -> list[Finished]:
+    def units(self) -> list[FinishedUnit]:
         """Return what was chosen, in unit order."""
         ends = [unit for unit in (self._first, self._last) if unit is not None]
         chosen = {unit.unit.index: unit for unit in (*ends, *self._kept)}
@@ -193,7 +193,7 @@ def _list_damaged_lines(path: OutputPath, problem: str, report: Report) -> None:
 
 
 def _believe_manifest(
-    folder: OutputPath, report: Report, reader: LedgerReader | None, sample: list[Finished]
+    folder: OutputPath, report: Report, reader: LedgerReader | None, sample: list[FinishedUnit]
 ) -> Records | None:
     """Take the manifest's word where the ledger is damaged."""
     manifest = load_manifest(folder, report)
@@ -288,7 +288,7 @@ def _sample_records(folder: OutputPath, report: Report, rng: Random, size: int) 
         what = "the manifest was changed: it tells of another job than the ledger"
         report.add(Finding("manifest", what, MANIFEST))
     check_sums(manifest, layout, report)
-    chosen: dict[int, Finished] = {}
+    chosen: dict[int, FinishedUnit] = {}
     num_lines = 0
     for start, end, line in sample_units(path, rng, size):
         num_lines += 1
@@ -305,7 +305,7 @@ def _sample_records(folder: OutputPath, report: Report, rng: Random, size: int) 
     return Records(manifest, job, layout, [], sample, is_ledger_whole=True)
 
 
-def _lone_unit(line: UnitLine, manifest: Manifest) -> Finished | None:
+def _lone_unit(line: UnitLine, manifest: Manifest) -> FinishedUnit | None:
     """Make a unit from its line alone; its input is known from the manifest."""
     if line.input >= len(manifest.inputs):
         return None
@@ -313,4 +313,4 @@ def _lone_unit(line: UnitLine, manifest: Manifest) -> Finished | None:
     source = Source(record.path, record.bytes, 0, "", format_of(record))
     unit = Unit(line.unit, line.input, source, line.start, line.end, record.bytes)
     grant = Grant(line.unit, line.carried[0], {})
-    return Finished(unit, line.encoded(), grant, line.receipt())
+    return FinishedUnit(unit, line.encoded(), grant, line.receipt())

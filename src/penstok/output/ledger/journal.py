@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from penstok.output.ledger.lines import InputLines
     from penstok.output.ledger.reader import Digests
     from penstok.output.store.base import JournalFile, TaskFiles
-    from penstok.types import Finished
+    from penstok.types import FinishedUnit
 
 __all__ = [
     "FinishedJournal",
@@ -236,7 +236,7 @@ class Journal:
         self._first_lines = first_lines
         self._token_bytes = token_bytes
         self._drop_cache = drop_cache
-        self._pending: list[Finished] = []
+        self._pending: list[FinishedUnit] = []
         self._unsynced_bytes = 0
         self._is_closing = False
         self._failure: BaseException | None = None
@@ -263,7 +263,7 @@ class Journal:
         if error is None:
             self._raise_failure()
 
-    def append(self, finished: Finished) -> None:
+    def append(self, finished: FinishedUnit) -> None:
         """Take a unit whose tokens are written; units must come in order."""
         self.digests.add(finished.receipt)
         self.num_units += 1
@@ -316,7 +316,7 @@ class Journal:
                 self._unsynced_bytes -= num_bytes
                 self._changed.notify_all()
 
-    def _record(self, units: list[Finished]) -> None:
+    def _record(self, units: list[FinishedUnit]) -> None:
         if not units:
             return
         files = {

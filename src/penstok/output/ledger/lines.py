@@ -28,7 +28,7 @@ from penstok.types import (
     Compression,
     Counts,
     EncodedUnit,
-    Finished,
+    FinishedUnit,
     InputFormat,
     JobRecord,
     Receipt,
@@ -244,7 +244,7 @@ class InputLines:
         ]
 
 
-def format_unit(finished: Finished) -> bytes:
+def format_unit(finished: FinishedUnit) -> bytes:
     """Write the line of a unit: all that `Offsets` took from it, and its segments."""
     unit, encoded = finished.unit, finished.encoded
     counts = zip(_COUNT_NAMES, encoded.counts.values(), strict=True)

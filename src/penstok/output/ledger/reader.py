@@ -30,7 +30,7 @@ from penstok.output.ledger.lines import (
     read_unit,
 )
 from penstok.output.offsets import Offsets
-from penstok.types import SPLITS, UNKNOWN_END, Finished, Unit
+from penstok.types import SPLITS, UNKNOWN_END, FinishedUnit, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -134,7 +134,7 @@ class LedgerReader:
             raise self._damage("the first line is damaged, or of another version") from error
         self.valid_bytes = len(first)
 
-    def iter_units(self) -> Iterator[Finished]:
+    def iter_units(self) -> Iterator[FinishedUnit]:
         """Yield the finished units in order; stop at the first line that is not good."""
         with self._path.open("rb") as file:
             file.seek(self.valid_bytes)
@@ -152,7 +152,7 @@ class LedgerReader:
                 if finished is not None:
                     yield finished
 
-    def _take(self, body: bytes) -> Finished | None:
+    def _take(self, body: bytes) -> FinishedUnit | None:
         if self.ending is not None:
             raise ValueError("stands behind the end")
         if body.startswith(UNIT_START):
@@ -179,7 +179,7 @@ class LedgerReader:
         for split in SPLITS:
             self.starts[split].append(self.offsets.tokens[split])
 
-    def _take_unit(self, line: UnitLine) -> Finished:
+    def _take_unit(self, line: UnitLine) -> FinishedUnit:
         """Rebuild what the run knew of a unit; refuse one that does not follow from the last."""
         if self.starts is not None and not self.starts["train"]:
             raise ValueError("a unit before the first task")
@@ -195,7 +195,7 @@ class LedgerReader:
         self.digests.add(receipt)
         self.num_units += 1
         self.last = unit
-        return Finished(unit, encoded, grant, receipt)
+        return FinishedUnit(unit, encoded, grant, receipt)
 
     def _next_place(self) -> tuple[int, int]:
         """Return the input in which the next unit must be, and where in it."""
