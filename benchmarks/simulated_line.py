@@ -24,7 +24,7 @@ from penstok.jobs.progress import SilentProgress
 from penstok.jobs.run import run_job
 from penstok.jobs.settings import JobSettings
 from penstok.output.layout import SEGMENTS
-from penstok.types import SPLITS, Counts, EncodedUnit, Receipt, Segment
+from penstok.types import SPLITS, Counts, EncodedUnit, Segment, WrittenUnit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -142,7 +142,7 @@ class FakeExecutor:
             batch.encoded = self._encode(batch)
             waiting[batch.number] = batch
             while (ready := waiting.pop(next_number, None)) is not None and order.can_write(ready):
-                ready.receipts = self._write(ready)
+                ready.written = self._write(ready)
                 order.add_done(ready)
                 next_number += 1
             on_tick()
@@ -175,9 +175,9 @@ class FakeExecutor:
         self.fake_seconds += time.thread_time() - started
         return encoded
 
-    def _write(self, batch: Batch) -> list[Receipt]:
+    def _write(self, batch: Batch) -> list[WrittenUnit]:
         started = time.thread_time()
-        receipts = [Receipt(grant.unit_idx, self._segments(grant)) for grant in batch.grants]
+        receipts = [WrittenUnit(grant.unit_idx, self._segments(grant)) for grant in batch.grants]
         self.fake_seconds += time.thread_time() - started
         return receipts
 

@@ -47,10 +47,10 @@ from penstok.types import (
     EncodedUnit,
     FinishedUnit,
     Grant,
-    Receipt,
     Segment,
     Source,
     Unit,
+    WrittenUnit,
 )
 
 if TYPE_CHECKING:
@@ -298,7 +298,9 @@ def _unit_template() -> bytes:
     )
     encoded = EncodedUnit(0, counts, TOKENS, DOCUMENTS, 0, *(False, None, False))
     grant = Grant(0, "train", {"train": train, "val": val})
-    body = line_body(format_unit(FinishedUnit(unit, encoded, grant, Receipt(0, segments)))) or b""
+    body = (
+        line_body(format_unit(FinishedUnit(unit, encoded, grant, WrittenUnit(0, segments)))) or b""
+    )
     for mark in marks:
         body = body.replace(b"%d" % mark, b"%d")
     return body

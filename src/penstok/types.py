@@ -38,7 +38,6 @@ __all__ = [
     "MemoryNeeds",
     "OnError",
     "Priority",
-    "Receipt",
     "Segment",
     "SkippedRecord",
     "Source",
@@ -48,6 +47,7 @@ __all__ = [
     "TokenizerRecord",
     "Unit",
     "Window",
+    "WrittenUnit",
 ]
 
 Split = Literal["train", "val"]
@@ -480,7 +480,7 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
+class WrittenUnit:
     """Proof that a unit's tokens were written."""
 
     unit_idx: int
@@ -494,4 +494,4 @@ class FinishedUnit:
     unit: Unit
     encoded: EncodedUnit
     grant: Grant
-    receipt: Receipt
+    written: WrittenUnit

@@ -75,7 +75,7 @@ def flip_the_last_token(output: Path) -> None:
 
 
 def write_no_id(output: Path) -> None:
-    (first, *_) = units_of(output)[2].receipt.segments
+    (first, *_) = units_of(output)[2].written.segments
     path = output / f"{first.split}_shard_{first.shard:05}.bin"
     ids = np.fromfile(path, np.uint16)
     ids[first.offset_tokens] = 65535
@@ -256,7 +256,7 @@ def test_exactly_the_damaged_unit_is_made_anew_and_named(made: Path, output: Pat
     (unit,) = [
         unit
         for unit in units_of(output)
-        for segment in unit.receipt.segments
+        for segment in unit.written.segments
         if (segment.split, segment.shard) == ("train", 1)
         and segment.offset_tokens <= 2000 < segment.offset_tokens + segment.num_tokens
     ]
@@ -319,7 +319,7 @@ def test_tokens_that_were_recorded_wrong_are_found_and_not_called_repairable(
     made: Path, output: Path
 ) -> None:
     # As if the job itself had been wrong: file, ledger and manifest agree.
-    segment = units_of(output)[0].receipt.segments[0]
+    segment = units_of(output)[0].written.segments[0]
     path = output / f"{segment.split}_shard_{segment.shard:05}.bin"
     ids = np.fromfile(path, np.uint16)
     end = segment.offset_tokens + segment.num_tokens

@@ -26,7 +26,7 @@ from penstok.jobs.settings import JobSettings
 from penstok.output.layout import Layout
 from penstok.output.offsets import Offsets
 from penstok.output.store.folder import FolderStore
-from penstok.types import SPLITS, FinishedUnit, Receipt
+from penstok.types import SPLITS, FinishedUnit, WrittenUnit
 from penstok.verification.findings import Report
 
 BAD_OUTPUTS = ROOT / "tests" / "data" / "bad_outputs"
@@ -118,12 +118,12 @@ def _check_prefixes(job: JobSettings, cut: float) -> None:
         unit = finished.unit
         end = unit.start + max(round((unit.end - unit.start) * cut), 1)
         short = comparer.encode(replace(unit, end=end))
-        assert comparer.write(finished.grant) == Receipt(unit.index, ())
+        assert comparer.write(finished.grant) == WrittenUnit(unit.index, ())
         assert short.counts.tokens <= finished.encoded.counts.tokens
     # The comparison can fail: another first id is found, and only that.
-    first = next((each for each in done if each.receipt.segments), None)
+    first = next((each for each in done if each.written.segments), None)
     if first is not None:
-        segment = first.receipt.segments[0]
+        segment = first.written.segments[0]
         path = layout.final_path(segment.split, segment.shard)
         content = bytearray(path.read_bytes())
         content[segment.offset_tokens * 2] ^= 1

@@ -31,11 +31,11 @@ from penstok.types import (
     FinishedUnit,
     Grant,
     JobRecord,
-    Receipt,
     Source,
     Split,
     TokenizerRecord,
     Unit,
+    WrittenUnit,
 )
 
 SOURCE = Source("in.txt", 1000, 0, "0" * 16)
@@ -67,7 +67,7 @@ def finished(idx: int) -> FinishedUnit:
     unit = Unit(idx, 0, SOURCE, 10 * idx, 10 * idx + 10, SOURCE.num_bytes)
     nothing: dict[Split, int] = {"train": 0, "val": 0}
     encoded = EncodedUnit(idx, Counts(), nothing, nothing, 0, False, None, False)
-    return FinishedUnit(unit, encoded, Grant(idx, "train", nothing), Receipt(idx, ()))
+    return FinishedUnit(unit, encoded, Grant(idx, "train", nothing), WrittenUnit(idx, ()))
 
 
 def open_journal(folder: Path) -> Journal:

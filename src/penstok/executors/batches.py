@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from penstok.output.offsets import AssignsOffsets
-    from penstok.types import EncodedUnit, Grant, Receipt, Unit
+    from penstok.types import EncodedUnit, Grant, Unit, WrittenUnit
 
 __all__ = ["Batch", "Order", "iter_batches"]
 
@@ -31,7 +31,7 @@ class Batch:
     units: list[Unit]
     encoded: list[EncodedUnit] = field(default_factory=list)
     grants: list[Grant] = field(default_factory=list)
-    receipts: list[Receipt] = field(default_factory=list)
+    written: list[WrittenUnit] = field(default_factory=list)
     num_failures: int = 0
 
 
@@ -80,7 +80,7 @@ class Order:
         """Yield what is written and has nothing unwritten before it."""
         while (batch := self._done.pop(self._next_done, None)) is not None:
             self._next_done += 1
-            yield from map(FinishedUnit, batch.units, batch.encoded, batch.grants, batch.receipts)
+            yield from map(FinishedUnit, batch.units, batch.encoded, batch.grants, batch.written)
 
 
 def iter_batches(units: Iterable[Unit | None], batch_bytes: int) -> Iterator[Batch | None]:

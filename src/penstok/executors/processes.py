@@ -251,7 +251,7 @@ class ProcessExecutor(Resource):
             process.encoding = None
         else:
             batch = process.writing.popleft()
-            batch.receipts = answer
+            batch.written = answer
             order.add_done(batch)
 
     def _send_grants(self, order: Order) -> None:

@@ -121,7 +121,7 @@ def _find_damaged(
     def is_intact(finished: FinishedUnit) -> bool:
         reader = readers.get()
         try:
-            return all(map(reader.is_intact, finished.receipt.segments))
+            return all(map(reader.is_intact, finished.written.segments))
         finally:
             readers.put(reader)
 

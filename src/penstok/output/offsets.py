@@ -196,9 +196,9 @@ class RecordedOffsets:
             ConflictError: If a checksum differs.
         """
         recorded = self._in_work.pop(finished.unit.index)
-        if finished.receipt != recorded.receipt:
+        if finished.written != recorded.written:
             raise self._changed(finished.unit)
-        self.files |= {(segment.split, segment.shard) for segment in recorded.receipt.segments}
+        self.files |= {(segment.split, segment.shard) for segment in recorded.written.segments}
 
     def _changed(self, unit: Unit) -> ConflictError:
         return ConflictError(

@@ -179,7 +179,7 @@ def _add(checked: Checked, report: Report, meter: Meter, *, is_whole: bool = Tru
     report.bytes_read += checked.num_bytes
     if checked.is_damaged:
         report.damaged.append(checked.unit.unit.index)
-        files = {(each.split, each.shard) for each in checked.unit.receipt.segments}
+        files = {(each.split, each.shard) for each in checked.unit.written.segments}
         report.damaged_files |= files
     meter.done_bytes, meter.num_units_done = report.bytes_read, report.units_read
     meter.num_tokens += checked.unit.encoded.counts.tokens if is_whole else 0

@@ -130,7 +130,7 @@ def _compare(
     report.units_proved += 1
     report.documents_proved += finished.encoded.counts.documents
     report.text_proved += finished.encoded.counts.input_bytes
-    for segment in finished.receipt.segments:
+    for segment in finished.written.segments:
         report.add(
             at_segment(
                 "source",

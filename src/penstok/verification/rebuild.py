@@ -135,7 +135,7 @@ def _finished(
         return next(done)
     unit = replace(unit, passed=line.passed)
     return FinishedUnit(
-        unit, line.encoded(), Grant(unit.index, line.carried[0], {}), line.receipt()
+        unit, line.encoded(), Grant(unit.index, line.carried[0], {}), line.written()
     )
 
 

@@ -313,4 +313,4 @@ def _lone_unit(line: UnitLine, manifest: Manifest) -> FinishedUnit | None:
     source = Source(record.path, record.bytes, 0, "", format_of(record))
     unit = Unit(line.unit, line.input, source, line.start, line.end, record.bytes)
     grant = Grant(line.unit, line.carried[0], {})
-    return FinishedUnit(unit, line.encoded(), grant, line.receipt())
+    return FinishedUnit(unit, line.encoded(), grant, line.written())

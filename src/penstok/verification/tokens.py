@@ -89,7 +89,7 @@ class TokenChecker:
         reader = self._make_reader()
         for unit in units:
             checked = Checked(unit)
-            for segment in unit.receipt.segments:
+            for segment in unit.written.segments:
                 self._check_edges(checked, segment, reader)
             yield checked
         reader.close()
@@ -129,7 +129,7 @@ class TokenChecker:
     def _check_unit(self, unit: FinishedUnit, reader: SegmentReader) -> Checked:
         checked = Checked(unit)
         looks: list[tuple[Segment, SegmentSummary]] = []
-        for segment in unit.receipt.segments:
+        for segment in unit.written.segments:
             if (segment.split, segment.shard) in self._records.unusable:
                 checked.is_damaged = True
                 continue
@@ -145,7 +145,7 @@ class TokenChecker:
             self._check_id(checked, look.max_id, segment)
             checked.num_eot[segment.split] += look.num_eot
             looks.append((segment, look))
-        if len(looks) == len(unit.receipt.segments):
+        if len(looks) == len(unit.written.segments):
             self._check_eot(checked, looks)
         return checked
 

@@ -27,8 +27,8 @@ from penstok.types import (
     Block,
     Counts,
     EncodedUnit,
-    Receipt,
     SkippedRecord,
+    WrittenUnit,
 )
 from penstok.worker.repair import repair_block
 from penstok.worker.splits import CARRIED, TRAIN, VAL, Splitter
@@ -141,7 +141,7 @@ class Worker:
         self._waiting[unit.index] = tokens
         return tally.encoded(unit.index, reader, tokens)
 
-    def write(self, grant: Grant) -> Receipt:
+    def write(self, grant: Grant) -> WrittenUnit:
         """Write the tokens of an encoded unit where the grant says."""
         tokens = self._waiting.pop(grant.unit_idx)
         segments: list[Segment] = []
@@ -154,7 +154,7 @@ class Worker:
         tokens.clear()
         if len(self._spare) < _MAX_SPARE_TOKENS:
             self._spare.append(tokens)
-        return Receipt(grant.unit_idx, tuple(segments))
+        return WrittenUnit(grant.unit_idx, tuple(segments))
 
     def find_open_split(self, unit: Unit, unit_bytes: int) -> Split:
         """Tell the split of the document that is open where a unit starts; train if none is.

@@ -265,9 +265,9 @@ class Journal:
 
     def append(self, finished: FinishedUnit) -> None:
         """Take a unit whose tokens are written; units must come in order."""
-        self.digests.add(finished.receipt)
+        self.digests.add(finished.written)
         self.num_units += 1
-        for segment in finished.receipt.segments:
+        for segment in finished.written.segments:
             self.tokens[segment.split] += segment.num_tokens
         with self._changed:
             self._changed.wait_for(
@@ -320,7 +320,7 @@ class Journal:
         if not units:
             return
         files = {
-            (segment.split, segment.shard) for unit in units for segment in unit.receipt.segments
+            (segment.split, segment.shard) for unit in units for segment in unit.written.segments
         }
         fault_point("tokens not on disk")
         self._files.sync(files, drop_cache=self._drop_cache)

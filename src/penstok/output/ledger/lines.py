@@ -31,12 +31,12 @@ from penstok.types import (
     FinishedUnit,
     InputFormat,
     JobRecord,
-    Receipt,
     Segment,
     SkippedRecord,
     Source,
     Split,
     StreamCheckpoint,
+    WrittenUnit,
 )
 
 if TYPE_CHECKING:
@@ -141,9 +141,9 @@ class UnitLine:
         """How far a stream was read at the unit's end."""
         return None if self.stream is None else StreamCheckpoint(*self.stream[:2])
 
-    def receipt(self) -> Receipt:
+    def written(self) -> WrittenUnit:
         """Return where the unit's tokens stand."""
-        return Receipt(self.unit, tuple(Segment(*fields) for fields in self.segments))
+        return WrittenUnit(self.unit, tuple(Segment(*fields) for fields in self.segments))
 
     def encoded(self) -> EncodedUnit:
         """Return what the run knew of the unit before it had a place.
@@ -265,7 +265,7 @@ def format_unit(finished: FinishedUnit) -> bytes:
             "carried_special": encoded.carried_special,
             "open": encoded.open_split,
             "open_special": encoded.open_special,
-            "segments": list(map(_segment_values, finished.receipt.segments)),
+            "segments": list(map(_segment_values, finished.written.segments)),
             **({"skipped": skipped} if skipped else {}),
             **({"stream": stream} if stream else {}),
         }

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from penstok.output.ledger.lines import Ending, UnitLine
     from penstok.storage.object_paths import OutputPath
-    from penstok.types import EncodedUnit, Grant, Receipt, Segment, Source, Split
+    from penstok.types import EncodedUnit, Grant, Segment, Source, Split, WrittenUnit
 
 __all__ = [
     "Digests",
@@ -76,9 +76,9 @@ class Digests:
     def __init__(self) -> None:
         self._running: dict[tuple[Split, int], xxhash.xxh3_128] = {}
 
-    def add(self, receipt: Receipt) -> None:
+    def add(self, written: WrittenUnit) -> None:
         """Cover the next segments; receipts must come in unit order."""
-        for segment in receipt.segments:
+        for segment in written.segments:
             running = self._running.setdefault((segment.split, segment.shard), xxhash.xxh3_128())
             running.update(bytes.fromhex(segment.digest))
 
@@ -184,18 +184,18 @@ class LedgerReader:
         if self.starts is not None and not self.starts["train"]:
             raise ValueError("a unit before the first task")
         unit = self._next_unit(line)
-        encoded, receipt = line.encoded(), line.receipt()
+        encoded, written = line.encoded(), line.written()
         place = self.offsets.next_grant(line.unit)
         # A task does not know what was open before it, unless that goes on in it.
         is_known = self.starts is None or line.carried[1] > 0
         if is_known and line.carried[0] != place.carried_split:
             raise ValueError("a unit that goes on from another split")
-        self._check_places(place, encoded, receipt.segments)
+        self._check_places(place, encoded, written.segments)
         grant = self.offsets.grant(unit, encoded)
-        self.digests.add(receipt)
+        self.digests.add(written)
         self.num_units += 1
         self.last = unit
-        return FinishedUnit(unit, encoded, grant, receipt)
+        return FinishedUnit(unit, encoded, grant, written)
 
     def _next_place(self) -> tuple[int, int]:
         """Return the input in which the next unit must be, and where in it."""
