@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from made_up import MadeUpJob
 
     from penstok.output.offsets import GivesPlaces
-    from penstok.types import FinishedUnit, Grant, Split, Unit
+    from penstok.types import FinishedUnit, Split, Unit, UnitOffsets
     from penstok.worker.worker import WorkerSpec
 
 # Few, so that all of them fit one file: no file system takes one of 70 TB.
@@ -177,11 +177,11 @@ class FakeExecutor:
 
     def _write(self, batch: Batch) -> list[WrittenUnit]:
         started = time.thread_time()
-        receipts = [WrittenUnit(grant.unit_idx, self._segments(grant)) for grant in batch.grants]
+        receipts = [WrittenUnit(grant.unit_idx, self._segments(grant)) for grant in batch.offsets]
         self.fake_seconds += time.thread_time() - started
         return receipts
 
-    def _segments(self, grant: Grant) -> tuple[Segment, ...]:
+    def _segments(self, grant: UnitOffsets) -> tuple[Segment, ...]:
         return tuple(
             Segment(split, 0, grant.offsets[split], TOKENS[split], self._digests[split])
             for split in SPLITS

@@ -46,10 +46,10 @@ from penstok.types import (
     Counts,
     EncodedUnit,
     FinishedUnit,
-    Grant,
     Segment,
     Source,
     Unit,
+    UnitOffsets,
     WrittenUnit,
 )
 
@@ -297,7 +297,7 @@ def _unit_template() -> bytes:
         Segment("val", val_shard, val, TOKENS["val"], _digest("val")),
     )
     encoded = EncodedUnit(0, counts, TOKENS, DOCUMENTS, 0, *(False, None, False))
-    grant = Grant(0, "train", {"train": train, "val": val})
+    grant = UnitOffsets(0, "train", {"train": train, "val": val})
     body = (
         line_body(format_unit(FinishedUnit(unit, encoded, grant, WrittenUnit(0, segments)))) or b""
     )

@@ -31,7 +31,6 @@ __all__ = [
     "EncodedUnit",
     "EotPosition",
     "FinishedUnit",
-    "Grant",
     "InputFormat",
     "InvalidUtf8",
     "JobRecord",
@@ -46,6 +45,7 @@ __all__ = [
     "TextRules",
     "TokenizerRecord",
     "Unit",
+    "UnitOffsets",
     "Window",
     "WrittenUnit",
 ]
@@ -460,7 +460,7 @@ class EncodedUnit:
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
+class UnitOffsets:
     """Where a unit's tokens go, given out in unit order."""
 
     unit_idx: int
@@ -493,5 +493,5 @@ class FinishedUnit:
 
     unit: Unit
     encoded: EncodedUnit
-    grant: Grant
+    offsets: UnitOffsets
     written: WrittenUnit

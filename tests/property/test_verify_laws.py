@@ -118,7 +118,7 @@ def _check_prefixes(job: JobSettings, cut: float) -> None:
         unit = finished.unit
         end = unit.start + max(round((unit.end - unit.start) * cut), 1)
         short = comparer.encode(replace(unit, end=end))
-        assert comparer.write(finished.grant) == WrittenUnit(unit.index, ())
+        assert comparer.write(finished.offsets) == WrittenUnit(unit.index, ())
         assert short.counts.tokens <= finished.encoded.counts.tokens
     # The comparison can fail: another first id is found, and only that.
     first = next((each for each in done if each.written.segments), None)
@@ -130,7 +130,7 @@ def _check_prefixes(job: JobSettings, cut: float) -> None:
         path.write_bytes(content)
         comparer = make_worker(worker_spec(job, sink="compare"))
         comparer.encode(first.unit)
-        (found,) = comparer.write(first.grant).segments
+        (found,) = comparer.write(first.offsets).segments
         assert (found.split, found.shard) == (segment.split, segment.shard)
         assert (found.offset_tokens, found.num_tokens) == (segment.offset_tokens, 1)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from penstok.output.offsets import AssignsOffsets
-    from penstok.types import EncodedUnit, Grant, Unit, WrittenUnit
+    from penstok.types import EncodedUnit, Unit, UnitOffsets, WrittenUnit
 
 __all__ = ["Batch", "Order", "iter_batches"]
 
@@ -30,7 +30,7 @@ class Batch:
     number: int
     units: list[Unit]
     encoded: list[EncodedUnit] = field(default_factory=list)
-    grants: list[Grant] = field(default_factory=list)
+    offsets: list[UnitOffsets] = field(default_factory=list)
     written: list[WrittenUnit] = field(default_factory=list)
     num_failures: int = 0
 
@@ -66,11 +66,11 @@ class Order:
 
     def can_write(self, batch: Batch) -> bool:
         """Tell whether a batch has its place, and give it one if it is next in order."""
-        if not batch.grants and batch.number == self._next_grant:
+        if not batch.offsets and batch.number == self._next_grant:
             pairs = zip(batch.units, batch.encoded, strict=True)
-            batch.grants = [self._offsets.grant(unit, encoded) for unit, encoded in pairs]
+            batch.offsets = [self._offsets.grant(unit, encoded) for unit, encoded in pairs]
             self._next_grant += 1
-        return bool(batch.grants)
+        return bool(batch.offsets)
 
     def add_done(self, batch: Batch) -> None:
         """Note that a batch is written."""
@@ -80,7 +80,7 @@ class Order:
         """Yield what is written and has nothing unwritten before it."""
         while (batch := self._done.pop(self._next_done, None)) is not None:
             self._next_done += 1
-            yield from map(FinishedUnit, batch.units, batch.encoded, batch.grants, batch.written)
+            yield from map(FinishedUnit, batch.units, batch.encoded, batch.offsets, batch.written)
 
 
 def iter_batches(units: Iterable[Unit | None], batch_bytes: int) -> Iterator[Batch | None]:

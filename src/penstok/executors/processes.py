@@ -198,7 +198,7 @@ class ProcessExecutor(Resource):
                 return
             for process in self._ready(order):
                 self._receive(process, order)
-            self._send_grants(order)
+            self._send_offsets(order)
             on_tick()
             for finished in order.take_done():
                 if self._feed is not None:
@@ -243,7 +243,7 @@ class ProcessExecutor(Resource):
         if kind == "full":
             self._replace(process, order, "" if process.num_encoded else "it needs too much memory")
         elif kind == "encode" and process.encoding is not None:
-            if process.encoding.grants and answer != process.encoding.encoded:
+            if process.encoding.offsets and answer != process.encoding.encoded:
                 raise _differs(process.encoding)
             process.encoding.encoded = answer
             process.num_encoded += 1
@@ -254,14 +254,14 @@ class ProcessExecutor(Resource):
             batch.written = answer
             order.add_done(batch)
 
-    def _send_grants(self, order: Order) -> None:
+    def _send_offsets(self, order: Order) -> None:
         """Let every worker write what has its place now."""
         waiting = [(batch, process) for process in self._processes for batch in process.waiting]
         for batch, process in sorted(waiting, key=lambda pair: pair[0].number):
             if order.can_write(batch):
                 process.waiting.remove(batch)
                 process.writing.append(batch)
-                self._send(process, "write", batch.grants)
+                self._send(process, "write", batch.offsets)
 
     def _replace(self, process: _Process, order: Order, failure: str) -> None:
         """Start a worker in the place of one that is gone; its batches are done again."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from penstok.inputs.feed import make_feed
 from penstok.jobs.job import prepare
 from penstok.readers.formats import open_scanner
-from penstok.types import SPLITS, Counts, Grant
+from penstok.types import SPLITS, Counts, UnitOffsets
 from penstok.worker.memory import MemoryShare
 from penstok.worker.worker import Worker
 
@@ -184,7 +184,7 @@ def _take(worker: Worker, unit: Unit, before: Sample) -> Sample:
     start = time.perf_counter()
     encoded = worker.encode(unit)
     seconds = time.perf_counter() - start
-    worker.write(Grant(unit.index, "train", dict.fromkeys(SPLITS, 0)))
+    worker.write(UnitOffsets(unit.index, "train", dict.fromkeys(SPLITS, 0)))
     return Sample(
         before.stored_bytes + unit.stored_bytes(encoded.counts.input_bytes),
         before.seconds + seconds,

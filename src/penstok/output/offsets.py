@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from penstok.errors import ConflictError
-from penstok.types import SPLITS, Counts, Grant, Split
+from penstok.types import SPLITS, Counts, Split, UnitOffsets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -57,7 +57,7 @@ class TaskTotals:
 class AssignsOffsets(Protocol):
     """Assigns offsets to a unit once it is known how many tokens it has."""
 
-    def grant(self, unit: Unit, encoded: EncodedUnit) -> Grant:
+    def grant(self, unit: Unit, encoded: EncodedUnit) -> UnitOffsets:
         """Say where the unit's tokens go."""
         ...
 
@@ -85,11 +85,11 @@ class Offsets:
         offsets._open_split, offsets._open_special = open_split, True
         return offsets
 
-    def next_grant(self, unit_idx: int) -> Grant:
+    def next_grant(self, unit_idx: int) -> UnitOffsets:
         """Say where the next unit goes."""
-        return Grant(unit_idx, self._open_split, dict(self.tokens))
+        return UnitOffsets(unit_idx, self._open_split, dict(self.tokens))
 
-    def grant(self, unit: Unit, encoded: EncodedUnit) -> Grant:
+    def grant(self, unit: Unit, encoded: EncodedUnit) -> UnitOffsets:
         """Place a unit behind all units before it."""
         grant = self.next_grant(encoded.unit_idx)
         self.tokens[self._open_split] += encoded.carried_tokens
@@ -178,7 +178,7 @@ class RecordedOffsets:
             self._in_work[each.unit.index] = each
             yield each.unit
 
-    def grant(self, unit: Unit, encoded: EncodedUnit) -> Grant:
+    def grant(self, unit: Unit, encoded: EncodedUnit) -> UnitOffsets:
         """Return the unit's old place.
 
         Raises:
@@ -187,7 +187,7 @@ class RecordedOffsets:
         recorded = self._in_work[unit.index]
         if encoded != recorded.encoded:
             raise self._changed(unit)
-        return recorded.grant
+        return recorded.offsets
 
     def check(self, finished: FinishedUnit) -> None:
         """Refuse tokens that are not those that were there, and forget the unit.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from penstok.jobs.progress import Progress
-    from penstok.types import EncodedUnit, FinishedUnit, Grant, Unit
+    from penstok.types import EncodedUnit, FinishedUnit, Unit, UnitOffsets
     from penstok.verification.findings import Report
     from penstok.verification.look import VerifySettings
     from penstok.verification.records import Records
@@ -52,9 +52,9 @@ class _RecordedPlaces:
             end = unit.end if num_bytes == unit.end else min(unit.end, unit.start + length)
             yield unit if end == unit.end else replace(unit, end=end, passed=None)
 
-    def grant(self, unit: Unit, encoded: EncodedUnit) -> Grant:
+    def grant(self, unit: Unit, encoded: EncodedUnit) -> UnitOffsets:
         """Return the unit's place; what it gives may differ, which is to be found out."""
-        return self._recorded[unit.index].grant
+        return self._recorded[unit.index].offsets
 
     def take(self, unit_idx: int) -> FinishedUnit:
         """Return what was recorded of a unit, and forget it."""

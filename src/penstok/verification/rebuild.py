@@ -31,7 +31,7 @@ from penstok.output.manifest import Manifest, digest_inputs
 from penstok.output.offsets import Offsets
 from penstok.readers.formats import FORMATS
 from penstok.readers.probe import probe_recorded_source
-from penstok.types import FinishedUnit, Grant
+from penstok.types import FinishedUnit, UnitOffsets
 from penstok.verification.manifests import format_of, job_of_manifest, manifest_of_ledger
 from penstok.verification.rerun import default_unit_bytes, make_executor, rules_of_job
 from penstok.verification.salvage import find_unit_bytes, salvage_sources, salvage_units
@@ -58,7 +58,7 @@ class _Replay:
         self._salvaged = salvaged
         self._offsets = Offsets()
 
-    def grant(self, unit: Unit, encoded: EncodedUnit) -> Grant:
+    def grant(self, unit: Unit, encoded: EncodedUnit) -> UnitOffsets:
         """Place a unit behind all units before it."""
         for other, line in self._salvaged:
             if other.index == unit.index:
@@ -135,7 +135,7 @@ def _finished(
         return next(done)
     unit = replace(unit, passed=line.passed)
     return FinishedUnit(
-        unit, line.encoded(), Grant(unit.index, line.carried[0], {}), line.written()
+        unit, line.encoded(), UnitOffsets(unit.index, line.carried[0], {}), line.written()
     )
 
 

@@ -15,7 +15,7 @@ from penstok.output.layout import JOB, MANIFEST, SEGMENTS, SKIPPED, WORK, Layout
 from penstok.output.ledger.reader import LedgerReader, lists_skipped
 from penstok.output.manifest import Manifest
 from penstok.storage.object_paths import ObjectPath, output_path
-from penstok.types import SPLITS, FinishedUnit, Grant, JobRecord, Source, Unit
+from penstok.types import SPLITS, FinishedUnit, JobRecord, Source, Unit, UnitOffsets
 from penstok.verification.findings import Finding
 from penstok.verification.manifests import (
     add_up,
@@ -312,5 +312,5 @@ def _lone_unit(line: UnitLine, manifest: Manifest) -> FinishedUnit | None:
     record = manifest.inputs[line.input]
     source = Source(record.path, record.bytes, 0, "", format_of(record))
     unit = Unit(line.unit, line.input, source, line.start, line.end, record.bytes)
-    grant = Grant(line.unit, line.carried[0], {})
+    grant = UnitOffsets(line.unit, line.carried[0], {})
     return FinishedUnit(unit, line.encoded(), grant, line.written())

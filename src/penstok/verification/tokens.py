@@ -171,7 +171,7 @@ class TokenChecker:
 
     def _check_eot(self, checked: Checked, looks: list[tuple[Segment, SegmentSummary]]) -> None:
         """Compare the number of end-of-text ids with the documents that begin and end here."""
-        encoded, carried_split = checked.unit.encoded, checked.unit.grant.carried_split
+        encoded, carried_split = checked.unit.encoded, checked.unit.offsets.carried_split
         carried, own = 0, dict.fromkeys(SPLITS, 0)
         left = encoded.carried_tokens
         for segment, look in looks:

@@ -44,12 +44,12 @@ if TYPE_CHECKING:
     from penstok.readers.base import Reader
     from penstok.tokenizers import Tokenizer
     from penstok.types import (
-        Grant,
         OnError,
         Segment,
         Split,
         TextRules,
         Unit,
+        UnitOffsets,
     )
     from penstok.worker.memory import MemoryShare
 
@@ -141,7 +141,7 @@ class Worker:
         self._waiting[unit.index] = tokens
         return tally.encoded(unit.index, reader, tokens)
 
-    def write(self, grant: Grant) -> WrittenUnit:
+    def write(self, grant: UnitOffsets) -> WrittenUnit:
         """Write the tokens of an encoded unit where the grant says."""
         tokens = self._waiting.pop(grant.unit_idx)
         segments: list[Segment] = []

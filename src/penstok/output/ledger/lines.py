@@ -261,7 +261,7 @@ def format_unit(finished: FinishedUnit) -> bytes:
             "end": unit.end,
             "counts": {name: count for name, count in counts if count},
             "documents": encoded.documents,
-            "carried": [finished.grant.carried_split, encoded.carried_tokens],
+            "carried": [finished.offsets.carried_split, encoded.carried_tokens],
             "carried_special": encoded.carried_special,
             "open": encoded.open_split,
             "open_special": encoded.open_special,

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from penstok.output.ledger.lines import Ending, UnitLine
     from penstok.storage.object_paths import OutputPath
-    from penstok.types import EncodedUnit, Grant, Segment, Source, Split, WrittenUnit
+    from penstok.types import EncodedUnit, Segment, Source, Split, UnitOffsets, WrittenUnit
 
 __all__ = [
     "Digests",
@@ -238,14 +238,16 @@ class LedgerReader:
         return self._ends[source_idx]
 
     def _check_places(
-        self, grant: Grant, encoded: EncodedUnit, segments: tuple[Segment, ...]
+        self, grant: UnitOffsets, encoded: EncodedUnit, segments: tuple[Segment, ...]
     ) -> None:
         found = ((each.split, each.shard, each.offset_tokens, each.num_tokens) for each in segments)
         # One by one: numbers without sense would make a list without end.
         if any(one != other for one, other in zip_longest(found, self._places(grant, encoded))):
             raise ValueError("a unit whose segments are in the wrong place")
 
-    def _places(self, grant: Grant, encoded: EncodedUnit) -> Iterator[tuple[Split, int, int, int]]:
+    def _places(
+        self, grant: UnitOffsets, encoded: EncodedUnit
+    ) -> Iterator[tuple[Split, int, int, int]]:
         for split in SPLITS:
             offset = grant.offsets[split]
             runs = [encoded.tokens[split]]
