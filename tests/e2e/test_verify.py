@@ -358,7 +358,7 @@ def test_a_ledger_whose_last_units_are_gone_is_not_believed(output: Path) -> Non
     edit_lines(output, lambda lines: lines.__delitem__(slice(-3, -1)))
     (output / "manifest.json").unlink()
     report = penstok.verify(output)
-    assert "an end before the last unit" in report.findings[0].what
+    assert "the job ends before its last unit" in report.findings[0].what
     with pytest.raises(DamageError):
         penstok.verify(output, repair=True)
 

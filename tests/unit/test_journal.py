@@ -165,7 +165,7 @@ def test_a_journal_that_is_cut_off_is_refused(cut: int) -> None:
 def test_a_damaged_line_of_a_journal_is_refused() -> None:
     broken = TASK[:5] + b"?" + TASK[6:]
     journal = FinishedJournal.from_bytes(DATA.replace(TASK, broken), "here")
-    with pytest.raises(DamageError, match="torn or damaged"):
+    with pytest.raises(DamageError, match="incomplete or damaged"):
         list(journal.iter_lines(0))
 
 

@@ -58,5 +58,5 @@ def _refusal(path: str, position: int, error: UnicodeDecodeError) -> InputError:
     return InputError(
         f"invalid UTF-8: bytes {found}",
         where=f"{path}, byte {position}",
-        next_step="repair the file, or pass `--invalid-utf8 replace` or `--invalid-utf8 ignore` (both are counted)",
+        next_step="repair the file, or pass `--invalid-utf8 replace` or `--invalid-utf8 ignore`",
     )

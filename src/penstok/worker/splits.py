@@ -44,7 +44,9 @@ class Splitter:
     that document is not in this unit.
     """
 
-    def __init__(self, val_fraction: float, seed: int, choose_splits: ChooseSplits | None = None) -> None:
+    def __init__(
+        self, val_fraction: float, seed: int, choose_splits: ChooseSplits | None = None
+    ) -> None:
         """Take the kernel's hash function too, if the kernel is installed.
 
         It computes the same hash without a Python call per document: 13 to 20 GB/s, whereas the
@@ -85,7 +87,9 @@ class Splitter:
         if self._choose_splits is not None:
             splits = np.empty(count, np.uint8)
             text = np.frombuffer(block.text, np.uint8)
-            self._choose_splits(text, block.starts, block.heads, self._seed, self._threshold, splits)
+            self._choose_splits(
+                text, block.starts, block.heads, self._seed, self._threshold, splits
+            )
             return splits
         heads = zip(block.starts.tolist(), block.heads.tolist(), strict=True)
         chosen = (self.choose(block.text[start:end]) for start, end in heads)

@@ -192,7 +192,9 @@ class Worker:
         else:
             reference = load_engine(name, self._tokenizer, self._spec.rules.eot)
             page = make_check_block(self._tokenizer.special)
-            self._compare(self._engine.encode(page), reference.encode(page), "the built-in check text")
+            self._compare(
+                self._engine.encode(page), reference.encode(page), "the built-in check text"
+            )
         seen: list[tuple[int, int]] = []
         num_compared = 0
         for unit in samples:
