@@ -19,7 +19,7 @@ from unittest import mock
 import xxhash
 from made_up import Phases, make_plan, peak_bytes
 
-from penstok.executors.batches import Batch, Order, iter_batches
+from penstok.executors.batches import Batch, BatchQueue, iter_batches
 from penstok.jobs.progress import SilentProgress
 from penstok.jobs.run import run_job
 from penstok.jobs.settings import JobSettings
@@ -129,7 +129,7 @@ class FakeExecutor:
         self, units: Iterable[Unit], offsets: GivesPlaces, on_tick: Callable[[], None]
     ) -> Iterator[FinishedUnit]:
         """Do all units; yield what became of them in unit order."""
-        order = Order(iter_batches(units, self._batch_bytes), offsets)
+        order = BatchQueue(iter_batches(units, self._batch_bytes), offsets)
         waiting: dict[int, Batch] = {}
         encoding: list[Batch] = []
         num_done = next_number = 0
