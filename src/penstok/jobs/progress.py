@@ -43,8 +43,8 @@ class Status:
     """A running job at one moment; `kept_*` fields count what earlier runs finished.
 
     `done_bytes`, `kept_bytes` and `total_bytes` are bytes of the input as stored, `text_bytes` are
-    bytes of its text. `num_units` is None if it is known only after reading the inputs, `nodes_alive` if
-    only this machine is used.
+    bytes of its text. `num_units` is None if it is known only after reading the inputs,
+    `nodes_alive` if only this machine is used.
     """
 
     elapsed_seconds: float
@@ -210,14 +210,14 @@ class Watch:
         self._bytes_of = {task.number: task.num_bytes for task in tasks}
         self._total_bytes = sum(self._bytes_of.values())
         self._num_tasks_done = 0
-        self._kept = _Done()
+        self._resumed = _Done()
         for number in done_tasks:
             self._num_tasks_done += 1
-            self._kept.stored_bytes += self._bytes_of[number]
+            self._resumed.stored_bytes += self._bytes_of[number]
         if resume is not None:
-            self._kept.add(resume.offsets.counts, resume.num_units)
+            self._resumed.add(resume.offsets.counts, resume.num_units)
             if resume.last is not None:
-                self._kept.stored_bytes = self._position(resume.last, resume.last.stored_end)
+                self._resumed.stored_bytes = self._position(resume.last, resume.last.stored_end)
         self._nodes: dict[str, NodeTotals] = {}
         self._running: dict[int, _Done] = {}
         self._lock = Lock()
@@ -270,7 +270,7 @@ class Watch:
         memory_bytes = tree_bytes(executor.pids())
         self.peak_bytes = max(self.peak_bytes, memory_bytes)
         with self._lock:
-            parts = [self._kept, self.done, *self._running.values()]
+            parts = [self._resumed, self.done, *self._running.values()]
             counts = sum((part.counts for part in parts), Counts())
             stored_bytes = sum(part.stored_bytes for part in parts)
             num_units = sum(part.num_units for part in parts)
@@ -280,14 +280,14 @@ class Watch:
             Status(
                 elapsed_seconds=elapsed,
                 done_bytes=min(stored_bytes, self._total_bytes or stored_bytes),
-                kept_bytes=self._kept.stored_bytes,
+                kept_bytes=self._resumed.stored_bytes,
                 total_bytes=self._total_bytes,
                 text_bytes=counts.input_bytes,
-                kept_text_bytes=self._kept.counts.input_bytes,
+                kept_text_bytes=self._resumed.counts.input_bytes,
                 num_units_done=num_units,
                 num_units=self._num_units,
                 num_tokens=counts.tokens,
-                kept_tokens=self._kept.counts.tokens,
+                kept_tokens=self._resumed.counts.tokens,
                 num_documents=counts.documents,
                 memory_bytes=memory_bytes,
                 num_tasks_done=self._num_tasks_done,

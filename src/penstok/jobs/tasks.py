@@ -152,15 +152,16 @@ def _iter_pieces(plan: Plan, task_bytes: int) -> Iterator[_Piece]:
         used_bytes = source.num_bytes
         if not source.is_stream and source.size:
             used_bytes = source.num_bytes * end // source.size
-        borders = [0, end]
+        boundaries = [0, end]
         if used_bytes > task_bytes and not source.is_stream:
-            borders = _borders(source, end, -(-used_bytes // task_bytes), plan.unit_bytes)
-        for start, stop in pairwise(borders):
-            share = used_bytes if len(borders) == 2 else used_bytes * (stop - start) // end
+            num_pieces = -(-used_bytes // task_bytes)
+            boundaries = _boundaries(source, end, num_pieces, plan.unit_bytes)
+        for start, stop in pairwise(boundaries):
+            share = used_bytes if len(boundaries) == 2 else used_bytes * (stop - start) // end
             yield _Piece(idx, start, stop, left, share)
 
 
-def _borders(source: Source, end: int, num_pieces: int, unit_bytes: int) -> list[int]:
+def _boundaries(source: Source, end: int, num_pieces: int, unit_bytes: int) -> list[int]:
     """Divide an input evenly: bytes at unit boundaries, rows anywhere.
 
     A unit of rows belongs to the task in which it begins.

@@ -129,10 +129,10 @@ class Worker:
             for code in (TRAIN, VAL, CARRIED):
                 chosen = splits == code
                 if chosen.any():
-                    kept = block if chosen.all() else block.select(chosen)
-                    kept, ids = self._encode_block(kept, unit, tally, tokens.room(code, kept))
+                    part = block if chosen.all() else block.select(chosen)
+                    part, ids = self._encode_block(part, unit, tally, tokens.room(code, part))
                     tokens.append(code, ids)
-                    tally.add(code, kept)
+                    tally.add(code, part)
             tally.end_block(block, splits)
             if self._spec.share.is_reached():
                 raise ShareReachedError
