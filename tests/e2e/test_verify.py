@@ -16,7 +16,7 @@ import xxhash
 import penstok
 from penstok.errors import ConflictError, DamageError, InputError
 from penstok.output.ledger.reader import LedgerReader
-from penstok.types import Finished
+from penstok.types import FinishedUnit
 
 pytestmark = pytest.mark.slow
 
@@ -56,7 +56,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def units_of(output: Path) -> list[Finished]:
+def units_of(output: Path) -> list[FinishedUnit]:
     return list(LedgerReader(output / "segments.jsonl").iter_units())
 
 
@@ -75,7 +75,7 @@ def flip_the_last_token(output: Path) -> None:
 
 
 def write_no_id(output: Path) -> None:
-    (first, *_) = units_of(output)[2].receipt.segments
+    (first, *_) = units_of(output)[2].written.segments
     path = output / f"{first.split}_shard_{first.shard:05}.bin"
     ids = np.fromfile(path, np.uint16)
     ids[first.offset_tokens] = 65535
@@ -264,7 +264,7 @@ def test_exactly_the_damaged_unit_is_reencoded_and_named(made: Path, output: Pat
     (unit,) = [
         unit
         for unit in units_of(output)
-        for segment in unit.receipt.segments
+        for segment in unit.written.segments
         if (segment.split, segment.shard) == ("train", 1)
         and segment.offset_tokens <= 2000 < segment.offset_tokens + segment.num_tokens
     ]
@@ -327,7 +327,7 @@ def test_tokens_that_were_recorded_wrong_are_found_and_not_called_repairable(
     made: Path, output: Path
 ) -> None:
     # As if the job itself had been wrong: file, ledger and manifest agree.
-    segment = units_of(output)[0].receipt.segments[0]
+    segment = units_of(output)[0].written.segments[0]
     path = output / f"{segment.split}_shard_{segment.shard:05}.bin"
     ids = np.fromfile(path, np.uint16)
     end = segment.offset_tokens + segment.num_tokens
@@ -366,7 +366,7 @@ def test_a_ledger_whose_last_units_are_gone_is_not_believed(output: Path) -> Non
     edit_lines(output, lambda lines: lines.__delitem__(slice(-3, -1)))
     (output / "manifest.json").unlink()
     report = penstok.verify(output)
-    assert "an end before the last unit" in report.findings[0].what
+    assert "the job ends before its last unit" in report.findings[0].what
     with pytest.raises(DamageError):
         penstok.verify(output, repair=True)
 

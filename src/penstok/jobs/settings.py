@@ -15,7 +15,7 @@ from penstok.storage import is_url
 from penstok.types import (
     MAX_SEPARATOR_BYTES,
     TEXT_RULES_VERSION,
-    EotPlace,
+    EotPosition,
     InputFormat,
     InvalidUtf8,
     OnError,
@@ -43,7 +43,7 @@ _CHOICES: dict[str, Any] = {
     "input_format": FormatChoice,
     "docs_by": DocsBy,
     "engine": EngineChoice,
-    "eot": EotPlace,
+    "eot": EotPosition,
     "invalid_utf8": InvalidUtf8,
     "on_error": OnError,
     "priority": Priority,
@@ -75,7 +75,7 @@ class JobSettings:
     doc_separator: str | None = None
     docs_by: DocsBy = "auto"
     strip: bool = False
-    eot: EotPlace = "append"
+    eot: EotPosition = "append"
     val_fraction: float = 0.0005
     seed: int = 0
     shard_tokens: int | None = None

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from penstok.jobs.plan import Plan
     from penstok.jobs.tasks import Task
     from penstok.output.store.base import TaskFiles
-    from penstok.types import Finished, JobRecord, Priority, Split, Unit
+    from penstok.types import FinishedUnit, JobRecord, Priority, Split, Unit
     from penstok.worker.worker import WorkerSpec
 
 __all__ = ["Check", "TaskRunner", "TaskSpec", "TaskWork"]
@@ -129,7 +129,7 @@ class TaskRunner(Resource):
     def run(
         self,
         work: TaskWork,
-        on_unit: Callable[[Finished], None] | None = None,
+        on_unit: Callable[[FinishedUnit], None] | None = None,
         on_tick: Callable[[], None] | None = None,
     ) -> TaskRecord:
         """Run a task.
@@ -247,7 +247,7 @@ class _CarriedSpecial:
         self.has_special = False
         self._has_started = False
 
-    def add(self, finished: Finished) -> None:
+    def add(self, finished: FinishedUnit) -> None:
         encoded = finished.encoded
         self.has_special |= encoded.carried_special and not self._has_started
         self._has_started |= encoded.open_split is not None

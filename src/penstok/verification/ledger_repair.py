@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from penstok.jobs.progress import Progress
     from penstok.output.store.base import HeldLock
     from penstok.output.store.folder import FolderStore
-    from penstok.types import Finished, Source
+    from penstok.types import FinishedUnit, Source
     from penstok.verification.verify import VerifySettings
 
 __all__ = ["repair_ledger"]
@@ -146,7 +146,7 @@ def _take_bytes(lines: Iterator[bytes], num_bytes: int) -> Iterator[bytes]:
 
 
 def _iter_lines(
-    reader: LedgerReader, plan: Plan, units: Iterable[Finished], meter: Meter
+    reader: LedgerReader, plan: Plan, units: Iterable[FinishedUnit], meter: Meter
 ) -> Iterator[bytes]:
     """Yield the lines that a run would write after the valid ones, up to the end."""
     inputs, tasks = InputLines(plan.sources, len(reader.sources)), deque[Task]()

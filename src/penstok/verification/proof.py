@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from penstok.jobs.progress import Progress
-    from penstok.types import Finished, Unit
+    from penstok.types import FinishedUnit, Unit
     from penstok.verification.findings import Report
     from penstok.verification.records import Records
     from penstok.verification.verify import VerifySettings
@@ -48,7 +48,7 @@ def prove(
     """
     total = records.manifest.counts["input_bytes"]
     report.is_all_proved = settings.full or total <= _ALL_BYTES
-    units: Iterable[tuple[Finished, int]]
+    units: Iterable[tuple[FinishedUnit, int]]
     if report.is_all_proved:
         units = ((unit, unit.unit.end) for unit in records.iter_units())
         sources = records.sources
@@ -79,7 +79,7 @@ def _cut(unit: Unit, num_bytes: int) -> Unit:
     return unit if end == unit.end else replace(unit, end=end, passed=None)
 
 
-def _choose(sample: list[Finished], rng: Random) -> list[tuple[Finished, int]]:
+def _choose(sample: list[FinishedUnit], rng: Random) -> list[tuple[FinishedUnit, int]]:
     """Choose some units to re-encode whole, and more of which only the first documents are."""
     chosen = rng.sample(sample, min(len(sample), _WHOLE_UNITS + _CUT_UNITS))
     whole = [(unit, unit.unit.end) for unit in chosen[:_WHOLE_UNITS]]
@@ -87,16 +87,18 @@ def _choose(sample: list[Finished], rng: Random) -> list[tuple[Finished, int]]:
     return sorted(whole + cut, key=lambda pair: pair[0].unit.index)
 
 
-def _length(unit: Finished) -> int:
+def _length(unit: FinishedUnit) -> int:
     return unit.unit.end - unit.unit.start
 
 
-def _compare(finished: Finished, recorded: Finished, records: Records, report: Report) -> None:
+def _compare(
+    finished: FinishedUnit, recorded: FinishedUnit, records: Records, report: Report
+) -> None:
     unit = recorded.unit
     report.units_proved += 1
     report.documents_proved += finished.encoded.counts.documents
     report.text_proved += finished.encoded.counts.input_bytes
-    for segment in finished.receipt.segments:
+    for segment in finished.written.segments:
         report.add(
             at_segment(
                 "source",

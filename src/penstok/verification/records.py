@@ -16,7 +16,7 @@ from penstok.output.ledger.reader import LedgerReader, lists_skipped
 from penstok.output.ledger.scan import iter_damaged, iter_sampled_units
 from penstok.output.manifest import Manifest
 from penstok.storage.object_paths import ObjectPath, output_path
-from penstok.types import SPLITS, Finished, Grant, JobRecord, Source, Unit
+from penstok.types import SPLITS, FinishedUnit, JobRecord, Source, Unit, UnitOffsets
 from penstok.verification.findings import Finding
 from penstok.verification.manifests import (
     add_up,
@@ -62,7 +62,7 @@ class Records:
     job: JobRecord
     layout: Layout
     sources: list[Source]
-    sample: list[Finished]
+    sample: list[FinishedUnit]
     is_ledger_intact: bool
     during_repair: bool = False
     unusable: set[tuple[Split, int]] = field(default_factory=set)
@@ -75,7 +75,7 @@ class Records:
         partial = self.layout.partial_path(split, shard)
         return partial if partial.exists() else path
 
-    def iter_units(self) -> Iterator[Finished]:
+    def iter_units(self) -> Iterator[FinishedUnit]:
         """Yield the recorded units in order, up to the first damaged line."""
         try:
             yield from LedgerReader(output_path(self.layout.folder) / SEGMENTS).iter_units()
@@ -89,11 +89,11 @@ class _Sample:
     def __init__(self, rng: Random, size: int) -> None:
         self._rng, self._size = rng, size
         self._num_seen = 0
-        self._chosen: list[Finished] = []
-        self._first: Finished | None = None
-        self._last: Finished | None = None
+        self._chosen: list[FinishedUnit] = []
+        self._first: FinishedUnit | None = None
+        self._last: FinishedUnit | None = None
 
-    def add(self, unit: Finished) -> None:
+    def add(self, unit: FinishedUnit) -> None:
         self._num_seen += 1
         self._first, self._last = self._first or unit, unit
         if len(self._chosen) < self._size:
@@ -101,7 +101,7 @@ class _Sample:
         elif (idx := self._rng.randrange(self._num_seen)) < self._size:
             self._chosen[idx] = unit
 
-    def units(self) -> list[Finished]:
+    def units(self) -> list[FinishedUnit]:
         """Return the chosen units in order."""
         ends = [unit for unit in (self._first, self._last) if unit is not None]
         chosen = {unit.unit.index: unit for unit in (*ends, *self._chosen)}
@@ -193,7 +193,7 @@ def _list_damaged_lines(path: OutputPath, problem: str, report: Report) -> None:
 
 
 def _trust_manifest(
-    folder: OutputPath, report: Report, reader: LedgerReader | None, sample: list[Finished]
+    folder: OutputPath, report: Report, reader: LedgerReader | None, sample: list[FinishedUnit]
 ) -> Records | None:
     """Use the manifest alone where the ledger is damaged."""
     manifest = load_manifest(folder, report)
@@ -288,7 +288,7 @@ def _sample_records(folder: OutputPath, report: Report, rng: Random, size: int) 
         what = "the manifest was changed: its settings differ from the ledger"
         report.add(Finding("manifest", what, MANIFEST))
     check_sums(manifest, layout, report)
-    chosen: dict[int, Finished] = {}
+    chosen: dict[int, FinishedUnit] = {}
     num_lines = 0
     for start, end, line in iter_sampled_units(path, rng, size):
         num_lines += 1
@@ -305,12 +305,12 @@ def _sample_records(folder: OutputPath, report: Report, rng: Random, size: int) 
     return Records(manifest, job, layout, [], sample, is_ledger_intact=True)
 
 
-def _lone_unit(line: UnitLine, manifest: Manifest) -> Finished | None:
+def _lone_unit(line: UnitLine, manifest: Manifest) -> FinishedUnit | None:
     """Make a unit from its line alone; the manifest knows its input."""
     if line.input >= len(manifest.inputs):
         return None
     record = manifest.inputs[line.input]
     source = Source(record.path, record.bytes, 0, "", format_of(record))
     unit = Unit(line.unit, line.input, source, line.start, line.end, record.bytes)
-    grant = Grant(line.unit, line.carried[0], {})
-    return Finished(unit, line.encoded(), grant, line.receipt())
+    grant = UnitOffsets(line.unit, line.carried[0], {})
+    return FinishedUnit(unit, line.encoded(), grant, line.written())

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from penstok.errors import DamageError
 from penstok.output.segments import SegmentReader
-from penstok.types import SPLITS, Finished, Split
+from penstok.types import SPLITS, FinishedUnit, Split
 from penstok.verification.findings import Finding, at_segment
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Checked:
         num_eot: End-of-text ids in each split.
     """
 
-    unit: Finished
+    unit: FinishedUnit
     findings: list[Finding] = field(default_factory=list)
     is_damaged: bool = False
     num_bytes: int = 0
@@ -66,7 +66,7 @@ class TokenChecker:
         self._num_threads = num_threads
         self._readers: SimpleQueue[SegmentReader] = SimpleQueue()
 
-    def check(self, units: Iterable[Finished]) -> Iterator[Checked]:
+    def check(self, units: Iterable[FinishedUnit]) -> Iterator[Checked]:
         """Read all tokens of units, several at once; yield the results in unit order."""
         for _ in range(self._num_threads):
             self._readers.put(self._make_reader())
@@ -84,12 +84,12 @@ class TokenChecker:
         while not self._readers.empty():
             self._readers.get().close()
 
-    def check_edges(self, units: Iterable[Finished]) -> Iterator[Checked]:
+    def check_edges(self, units: Iterable[FinishedUnit]) -> Iterator[Checked]:
         """Read the first and last id of every segment only."""
         reader = self._make_reader()
         for unit in units:
             checked = Checked(unit)
-            for segment in unit.receipt.segments:
+            for segment in unit.written.segments:
                 self._check_edges(checked, segment, reader)
             yield checked
         reader.close()
@@ -119,17 +119,17 @@ class TokenChecker:
     def _make_reader(self) -> SegmentReader:
         return SegmentReader(self._records.path_of, self._token_bytes)
 
-    def _check_group(self, units: list[Finished]) -> list[Checked]:
+    def _check_group(self, units: list[FinishedUnit]) -> list[Checked]:
         reader = self._readers.get()
         try:
             return [self._check_unit(unit, reader) for unit in units]
         finally:
             self._readers.put(reader)
 
-    def _check_unit(self, unit: Finished, reader: SegmentReader) -> Checked:
+    def _check_unit(self, unit: FinishedUnit, reader: SegmentReader) -> Checked:
         checked = Checked(unit)
         summaries: list[tuple[Segment, SegmentSummary]] = []
-        for segment in unit.receipt.segments:
+        for segment in unit.written.segments:
             if (segment.split, segment.shard) in self._records.unusable:
                 checked.is_damaged = True
                 continue
@@ -149,7 +149,7 @@ class TokenChecker:
             self._check_id(checked, summary.max_id, segment)
             checked.num_eot[segment.split] += summary.num_eot
             summaries.append((segment, summary))
-        if len(summaries) == len(unit.receipt.segments):
+        if len(summaries) == len(unit.written.segments):
             self._check_eot(checked, summaries)
         return checked
 
@@ -175,7 +175,7 @@ class TokenChecker:
 
     def _check_eot(self, checked: Checked, summaries: list[tuple[Segment, SegmentSummary]]) -> None:
         """Compare the number of end-of-text ids with the documents that begin and end here."""
-        encoded, carried_split = checked.unit.encoded, checked.unit.grant.carried_split
+        encoded, carried_split = checked.unit.encoded, checked.unit.offsets.carried_split
         carried, own = 0, dict.fromkeys(SPLITS, 0)
         left = encoded.carried_tokens
         for segment, summary in summaries:
@@ -195,7 +195,7 @@ class TokenChecker:
         if self._eot != "append" and carried and summaries:
             self._add_eot(checked, summaries[0][0])
 
-    def _expected_eot(self, unit: Finished, split: Split) -> tuple[int, int]:
+    def _expected_eot(self, unit: FinishedUnit, split: Split) -> tuple[int, int]:
         """Return how many end-of-text ids documents that begin here may have: at least, at most."""
         documents = unit.encoded.documents[split]
         if self._eot == "none":
@@ -224,7 +224,7 @@ class TokenChecker:
         self,
         kind: FindingKind,
         what: str,
-        unit: Finished,
+        unit: FinishedUnit,
         segment: Segment,
         *,
         is_repairable: bool = True,
@@ -240,8 +240,8 @@ class TokenChecker:
         )
 
 
-def _iter_groups(units: Iterable[Finished]) -> Iterator[list[Finished]]:
-    group: list[Finished] = []
+def _iter_groups(units: Iterable[FinishedUnit]) -> Iterator[list[FinishedUnit]]:
+    group: list[FinishedUnit] = []
     num_tokens = 0
     for unit in units:
         group.append(unit)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from penstok.jobs.progress import Progress
     from penstok.storage.object_paths import OutputPath
-    from penstok.types import Finished, Split
+    from penstok.types import FinishedUnit, Split
     from penstok.verification.records import Records
     from penstok.verification.tokens import Checked
 
@@ -137,9 +137,9 @@ def _check_tokens(
             report.add(finding)
 
 
-def _choose(records: Records, rng: Random) -> list[Finished]:
+def _choose(records: Records, rng: Random) -> list[FinishedUnit]:
     """Choose units whose tokens are all read: at least one, up to a limit in bytes."""
-    chosen: list[Finished] = []
+    chosen: list[FinishedUnit] = []
     left = _SAMPLE_BYTES // records.layout.token_bytes
     for unit in rng.sample(records.sample, len(records.sample)):
         if unit.encoded.counts.tokens <= left or not chosen:
@@ -148,7 +148,7 @@ def _choose(records: Records, rng: Random) -> list[Finished]:
     return sorted(chosen, key=lambda unit: unit.unit.index)
 
 
-def pick_units(units: Iterable[Finished], wanted: Iterable[int]) -> Iterator[Finished]:
+def pick_units(units: Iterable[FinishedUnit], wanted: Iterable[int]) -> Iterator[FinishedUnit]:
     """Yield the units with these numbers; both are in order."""
     numbers = iter(wanted)
     number = next(numbers, None)
@@ -179,7 +179,7 @@ def _add(checked: Checked, report: Report, meter: Meter, *, is_whole: bool = Tru
     report.bytes_read += checked.num_bytes
     if checked.is_damaged:
         report.damaged.append(checked.unit.unit.index)
-        files = {(each.split, each.shard) for each in checked.unit.receipt.segments}
+        files = {(each.split, each.shard) for each in checked.unit.written.segments}
         report.damaged_files |= files
     meter.done_bytes, meter.num_units_done = report.bytes_read, report.units_read
     meter.num_tokens += checked.unit.encoded.counts.tokens if is_whole else 0
