@@ -269,14 +269,16 @@ class SimulatedWorkers(Resource):
 
     def _write(self, batch: Batch) -> list[WrittenUnit]:
         started = time.thread_time()
-        receipts = [WrittenUnit(grant.unit_idx, self._segments(grant)) for grant in batch.offsets]
+        written = [
+            WrittenUnit(assigned.unit_idx, self._segments(assigned)) for assigned in batch.offsets
+        ]
         self.own_seconds += time.thread_time() - started
-        return receipts
+        return written
 
-    def _segments(self, grant: UnitOffsets) -> tuple[Segment, ...]:
+    def _segments(self, assigned: UnitOffsets) -> tuple[Segment, ...]:
         shard, tokens = self._layout.first_shard, self._text.tokens
         return tuple(
-            Segment(split, shard, grant.offsets[split], tokens[split], self._digests[split])
+            Segment(split, shard, assigned.offsets[split], tokens[split], self._digests[split])
             for split in SPLITS
         )
 

@@ -218,17 +218,20 @@ class TextRules:
 
     def __post_init__(self) -> None:
         """Reject values out of range; `JobSettings` has reported them to the user before."""
-        sizes = (self.shard_tokens, self.limit_bytes, self.task_bytes)
         separator = (self.doc_separator or "").encode()
         has_separator = 0 < len(separator) <= MAX_SEPARATOR_BYTES
-        if (
-            not 0 <= self.val_fraction <= 1
-            or not 0 <= self.seed < 1 << 64
-            or not self.text_key
-            or any(size is not None and size < 1 for size in sizes)
-            or (self.docs_by == "separator" and not has_separator)
-        ):
-            raise ValueError("a value is out of range")
+        valid = {
+            "val_fraction": 0 <= self.val_fraction <= 1,
+            "seed": 0 <= self.seed < 1 << 64,
+            "text_key": self.text_key != "",
+            "shard_tokens": self.shard_tokens is None or self.shard_tokens >= 1,
+            "limit_bytes": self.limit_bytes is None or self.limit_bytes >= 1,
+            "task_bytes": self.task_bytes is None or self.task_bytes >= 1,
+            "doc_separator": self.docs_by != "separator" or has_separator,
+        }
+        for name, is_valid in valid.items():
+            if not is_valid:
+                raise ValueError(f"`{name}` is out of range: {getattr(self, name)!r}")
 
     @classmethod
     def from_settings(cls, settings: dict[str, Any]) -> TextRules:

@@ -96,7 +96,7 @@ def _bug(error: Exception, payload: object) -> EngineError:
     details = "".join(traceback.format_exception(error))
     return EngineError(
         f"unexpected {type(error).__name__} in a worker: {error}\n{details}",
-        where=f"while it handled {str(payload)[:300]}",
+        where=f"a worker, while it handled {str(payload)[:300]}",
         next_step="report this, with the version that `penstok --version` prints",
     )
 

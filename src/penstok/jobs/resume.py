@@ -73,6 +73,8 @@ class ResumeState:
 
     def hints(self) -> list[str]:
         """Return what had to be repeated, and why, for the user."""
+        if len(self.damaged) == 1:
+            return ["1 damaged unit of an earlier run was re-encoded"]
         if self.damaged:
             return [f"{len(self.damaged)} damaged units of an earlier run were re-encoded"]
         if self.problem:
