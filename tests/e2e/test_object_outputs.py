@@ -280,7 +280,7 @@ def test_a_shard_of_another_job_is_found(s3: Any, made: Path) -> None:
     (finding,) = penstok.verify(url).findings
     assert (finding.file, finding.what) == (
         "train_shard_00077.bin",
-        "this shard is not of this job",
+        "this shard does not belong to the job",
     )
 
 

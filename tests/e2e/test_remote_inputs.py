@@ -117,7 +117,8 @@ def test_a_web_server_gives_the_same_bytes(
     assert counts["c.jsonl.gz"] <= 6
     # Three times the footer, twice a sample's row group, then each row group.
     assert counts["d.parquet"] <= 7 + 8
-    assert web.connections <= 4
+    # The command looks at the four inputs at once, if they are slow; its worker has one more.
+    assert web.connections <= 5
 
 
 def test_a_web_server_without_ranges(

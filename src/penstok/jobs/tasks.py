@@ -105,7 +105,8 @@ def divide_tasks(plan: Plan, task_bytes: int | None) -> list[Task]:
 
 def plan_of_task(plan: Plan, task: Task) -> Plan:
     """Return the part of a plan that one task needs: its inputs, and its share of the limit."""
-    if task.stop == UNKNOWN_END and task.number == 0:
+    is_whole_job = task.number == 0 and task.last_source == len(plan.sources) - 1
+    if task.stop == UNKNOWN_END and is_whole_job:
         return plan
     return replace(
         plan,
