@@ -27,14 +27,14 @@ from unittest import mock
 import xxhash
 from made_up import Phases, make_plan, peak_bytes
 
-from penstok.executors.batches import Batch, Order, iter_batches
+from penstok.executors.batches import Batch, BatchQueue, iter_batches
 from penstok.jobs.progress import SilentProgress
 from penstok.jobs.run import run_job
 from penstok.jobs.settings import JobSettings
 from penstok.jobs.tasks import choose_task_bytes, divide_tasks
 from penstok.output.layout import SEGMENTS
 from penstok.resources import Resource
-from penstok.types import SPLITS, Counts, Encoded, Receipt, Segment
+from penstok.types import SPLITS, Counts, EncodedUnit, Segment, WrittenUnit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from penstok.output.layout import Layout
     from penstok.output.ledger.journal import TaskRecord
     from penstok.output.offsets import AssignsOffsets
-    from penstok.types import Finished, Grant, Source, Split, Unit
+    from penstok.types import FinishedUnit, Source, Split, Unit, UnitOffsets
     from penstok.worker.worker import WorkerSpec
 
 
@@ -221,9 +221,9 @@ class SimulatedWorkers(Resource):
 
     def run(
         self, units: Iterable[Unit], offsets: AssignsOffsets, on_tick: Callable[[], None]
-    ) -> Iterator[Finished]:
+    ) -> Iterator[FinishedUnit]:
         """Do all units; yield them in order."""
-        order = Order(iter_batches(units, self._batch_bytes), offsets)
+        order = BatchQueue(iter_batches(units, self._batch_bytes), offsets)
         waiting: dict[int, Batch] = {}
         encoding: list[Batch] = []
         num_done = next_number = 0
@@ -236,7 +236,7 @@ class SimulatedWorkers(Resource):
             batch.encoded = self._encode(batch)
             waiting[batch.number] = batch
             while (ready := waiting.pop(next_number, None)) is not None and order.can_write(ready):
-                ready.receipts = self._write(ready)
+                ready.written = self._write(ready)
                 order.add_done(ready)
                 next_number += 1
             on_tick()
@@ -248,11 +248,11 @@ class SimulatedWorkers(Resource):
                 num_done += 1
                 yield finished
 
-    def _encode(self, batch: Batch) -> list[Encoded]:
+    def _encode(self, batch: Batch) -> list[EncodedUnit]:
         started = time.thread_time()
         tokens, documents = self._text.tokens, self._text.documents
         encoded = [
-            Encoded(
+            EncodedUnit(
                 unit.index,
                 Counts(sum(documents.values()), sum(tokens.values()), unit.end - unit.start),
                 dict(tokens),
@@ -267,16 +267,18 @@ class SimulatedWorkers(Resource):
         self.own_seconds += time.thread_time() - started
         return encoded
 
-    def _write(self, batch: Batch) -> list[Receipt]:
+    def _write(self, batch: Batch) -> list[WrittenUnit]:
         started = time.thread_time()
-        receipts = [Receipt(grant.unit_idx, self._segments(grant)) for grant in batch.grants]
+        written = [
+            WrittenUnit(assigned.unit_idx, self._segments(assigned)) for assigned in batch.offsets
+        ]
         self.own_seconds += time.thread_time() - started
-        return receipts
+        return written
 
-    def _segments(self, grant: Grant) -> tuple[Segment, ...]:
+    def _segments(self, assigned: UnitOffsets) -> tuple[Segment, ...]:
         shard, tokens = self._layout.first_shard, self._text.tokens
         return tuple(
-            Segment(split, shard, grant.offsets[split], tokens[split], self._digests[split])
+            Segment(split, shard, assigned.offsets[split], tokens[split], self._digests[split])
             for split in SPLITS
         )
 

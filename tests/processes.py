@@ -20,10 +20,11 @@ from warm import children_of
 # job in a folder is divided into tasks, as on a cluster, and this machine does them.
 SMALL_UNITS = """
 import os, sys, penstok.output.ledger.journal, penstok.jobs.settings as s
+import penstok.verification.ledger_repair as r
 from penstok.cli import main
 penstok.output.ledger.journal._SYNC_SECONDS = 0.05
 defaults = s.JobSettings.__init__.__kwdefaults__
-defaults["unit_bytes"] = int(os.environ.get("TEST_UNIT_BYTES", 200_000))
+defaults["unit_bytes"] = r.DEFAULT_UNIT_BYTES = int(os.environ.get("TEST_UNIT_BYTES", 200_000))
 defaults["block_bytes"] = 50_000
 if os.environ.get("TEST_BY_TASK"):
     s.JobSettings.is_by_task = property(lambda self: True)

@@ -29,7 +29,7 @@ from penstok.output.store.folder import FolderStore
 from penstok.readers.formats import open_scanner
 from penstok.tokenizers import load_tokenizer
 from penstok.tokenizers.cuts import ByteLevelCuts
-from penstok.types import SPLITS, Counts, EotPlace, Unit
+from penstok.types import SPLITS, Counts, EotPosition, Unit
 from penstok.worker.worker import Worker, WorkerSpec
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -85,7 +85,7 @@ def reference() -> tiktoken.Encoding:
 
 
 @functools.cache
-def _engine(name: str, eot: EotPlace) -> Engine:
+def _engine(name: str, eot: EotPosition) -> Engine:
     return load_engine(name, load_tokenizer("gpt2"), eot)
 
 

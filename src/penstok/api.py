@@ -116,8 +116,7 @@ def verify(folder: str | os.PathLike[str], *, repair: bool = False, **settings: 
     """
     from penstok.jobs.progress import SilentProgress
     from penstok.storage.object_paths import output_path
-    from penstok.verification import VerifySettings, verify_output
-    from penstok.verification.restore import repair_output
+    from penstok.verification import VerifySettings, repair_output, verify_output
 
     wanted = VerifySettings(output=output_path(folder), **settings)
     return (repair_output if repair else verify_output)(wanted, SilentProgress())

@@ -1,7 +1,7 @@
-"""What flows between the stages: frozen records of ranges, counts and places.
+"""Frozen records that several packages share: inputs, units, counts and segments.
 
-It holds no behaviour beyond arithmetic on its own fields, and imports no stage. Every stage
-takes and returns these; the glossary in `docs/concepts/glossary.md` has the words.
+They have no behaviour beyond arithmetic on their own fields, and this module imports no stage.
+Every stage takes and returns them; `docs/concepts/glossary.md` defines the terms.
 """
 
 from __future__ import annotations
@@ -28,17 +28,15 @@ __all__ = [
     "Compression",
     "Counts",
     "DocumentRule",
-    "Encoded",
-    "EotPlace",
-    "Finished",
-    "Grant",
+    "EncodedUnit",
+    "EotPosition",
+    "FinishedUnit",
     "InputFormat",
     "InvalidUtf8",
     "JobRecord",
     "MemoryNeeds",
     "OnError",
     "Priority",
-    "Receipt",
     "Segment",
     "SkippedRecord",
     "Source",
@@ -47,11 +45,13 @@ __all__ = [
     "TextRules",
     "TokenizerRecord",
     "Unit",
+    "UnitOffsets",
     "Window",
+    "WrittenUnit",
 ]
 
 Split = Literal["train", "val"]
-EotPlace = Literal["append", "prepend", "none"]
+EotPosition = Literal["append", "prepend", "none"]
 InvalidUtf8 = Literal["replace", "ignore", "stop"]
 InputFormat = Literal["text", "jsonl", "csv", "tsv", "parquet", "arrow"]
 Compression = Literal["gzip", "zstd", "bzip2", "xz", "lz4"]
@@ -59,23 +59,23 @@ OnError = Literal["stop", "skip"]
 Priority = Literal["low", "normal"]
 SPLITS: tuple[Split, Split] = ("train", "val")
 MAX_SEPARATOR_BYTES = 1 << 14
-# Raised when a rule in `readers` that shapes bytes changes.
+# Incremented when a rule in `readers` that affects token bytes changes.
 TEXT_RULES_VERSION = 2
-# Bad records of a unit that are listed; all are counted. Else a file of nothing but bad records
-# would fill the memory with reasons.
+# How many bad records of a unit are listed; all are counted. Without a limit, a file of nothing but
+# bad records would fill the memory with reasons.
 MAX_LISTED_RECORDS = 1000
-# Where an input ends whose end was not seen yet.
+# The end of an input whose length is not known yet.
 UNKNOWN_END = 1 << 62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryNeeds:
-    """The memory that a part of a job needs; the needs of several parts add up.
+    """The memory that one part of a job needs; needs can be added.
 
     Attributes:
         parent_bytes: In the parent process.
         worker_bytes: In each worker.
-        block_bytes: What encoding one block may add to a worker at the most.
+        block_bytes: The most that encoding one block may add to a worker.
     """
 
     parent_bytes: int = 0
@@ -95,19 +95,19 @@ class Source:
     """One input, as it was when the job was planned.
 
     Attributes:
-        path: Its name as it was given or found; `-` is standard input.
-        num_bytes: Its stored size; 0 if that is not known.
+        path: The path or URL as given or found; `-` is standard input.
+        num_bytes: Its size as stored; 0 if unknown.
         mtime_ns: Its modification time.
-        edges: A hash of its first and last bytes; with size and time, it reveals changes.
+        edges: A hash of its first and last bytes; together with size and time it detects changes.
         format: How its content is read.
         compression: How its content is compressed.
-        is_stream: It can only be read once, from front to back.
+        is_stream: It can only be read sequentially, from the start.
         is_empty: It has no content.
-        window_bytes: The window that its decoder needs.
-        num_rows: The number of rows of a file of rows.
-        content_bytes: The length of the content of a seekable compressed file.
-        version: What its server calls the version of a remote file; changes with the content.
-        index_bytes: The size of the list of its row groups, which is kept while it is open.
+        window_bytes: The window size its decoder needs.
+        num_rows: The number of rows of a columnar file; otherwise 0.
+        content_bytes: The uncompressed size of a seekable compressed file; otherwise 0.
+        version: The version of a remote file as reported by its server; changes with the content.
+        index_bytes: The size of its list of row groups, held in memory while it is open.
     """
 
     path: str
@@ -126,12 +126,12 @@ class Source:
 
     @property
     def is_rows(self) -> bool:
-        """Whether positions in it count rows, not bytes."""
+        """Whether positions in it are row numbers instead of byte offsets."""
         return self.num_rows > 0
 
     @property
     def size(self) -> int:
-        """Where it ends, in rows or bytes; `UNKNOWN_END` for a stream."""
+        """Its length in rows or bytes; `UNKNOWN_END` for a stream."""
         if self.is_empty:
             return 0
         if self.is_stream:
@@ -141,7 +141,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class TokenizerRecord:
-    """Which tokenizer makes the ids."""
+    """Which tokenizer produced the ids."""
 
     name: str
     vocab_size: int
@@ -152,10 +152,10 @@ class TokenizerRecord:
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:
-    """What a job is, apart from its inputs: recorded before its first unit.
+    """A job without its inputs, as recorded before its first unit.
 
-    `settings` is everything that shapes the bytes; two runs with the same ones and the same inputs
-    are the same job. Units of `unit_bytes` are how this one was divided.
+    `settings` holds everything that affects token bytes: two runs with the same settings and the
+    same inputs are the same job. `unit_bytes` is the unit size this job was divided with.
     """
 
     penstok: str
@@ -167,10 +167,10 @@ class JobRecord:
 
 @dataclass(frozen=True, slots=True)
 class DocumentRule:
-    """How the documents of a text file are told apart.
+    """How text files are divided into documents.
 
-    `separator` is what stands between two documents; it is empty when one file is one document.
-    Where no input is text the kind is `record`: one record is one document.
+    `separator` is the delimiter between two documents; it is empty if each file is one document.
+    If no input is plain text, the kind is `record`: each record is one document.
     """
 
     kind: Literal["separator", "line", "file", "record"]
@@ -179,26 +179,26 @@ class DocumentRule:
 
 @dataclass(frozen=True, slots=True)
 class TextRules:
-    """Every setting that shapes the bytes of an output.
+    """Every setting that affects the bytes of an output.
 
     Two jobs with the same rules and the same inputs are the same job. Workers, resume, verify and
-    Ray receive it whole, and the manifest records it as `settings`.
+    Ray all receive this record, and the manifest stores it as `settings`.
 
     Attributes:
         tokenizer: The fingerprint of the tokenizer.
-        dtype: The type of a token.
+        dtype: The integer type of a token.
         text_rules: The version of the rules in `readers`.
         text_key: The field of a record that holds the text.
-        docs_by: How documents are told apart.
-        doc_separator: What separates them, where `docs_by` says so.
+        docs_by: How text is divided into documents.
+        doc_separator: The delimiter, if `docs_by` is `separator`.
         strip: Remove white space at both ends of a document.
         eot: Where end-of-text ids go.
         val_fraction: The share of documents that goes to val.
-        seed: Of the split.
-        shard_tokens: The size of a shard; None for one file, or one shard per task.
+        seed: Seed for the train/val split.
+        shard_tokens: Tokens per shard; None for one file, or for one shard per task.
         invalid_utf8: What happens to invalid UTF-8.
-        limit_bytes: How much of the input is used.
-        task_bytes: The size of a task, where each task writes its own shards.
+        limit_bytes: How much of the input is used; None for all of it.
+        task_bytes: Input bytes per task, if each task writes its own shards; otherwise None.
     """
 
     tokenizer: str
@@ -208,7 +208,7 @@ class TextRules:
     docs_by: Literal["separator", "line", "file", "record"]
     doc_separator: str | None
     strip: bool
-    eot: EotPlace
+    eot: EotPosition
     val_fraction: float
     seed: int
     shard_tokens: int | None
@@ -217,33 +217,36 @@ class TextRules:
     task_bytes: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what no job could have; `JobSettings` says it in the user's words before."""
-        sizes = (self.shard_tokens, self.limit_bytes, self.task_bytes)
+        """Reject values out of range; `JobSettings` has reported them to the user before."""
         separator = (self.doc_separator or "").encode()
         has_separator = 0 < len(separator) <= MAX_SEPARATOR_BYTES
-        if (
-            not 0 <= self.val_fraction <= 1
-            or not 0 <= self.seed < 1 << 64
-            or not self.text_key
-            or any(size is not None and size < 1 for size in sizes)
-            or (self.docs_by == "separator" and not has_separator)
-        ):
-            raise ValueError("a value is out of range")
+        valid = {
+            "val_fraction": 0 <= self.val_fraction <= 1,
+            "seed": 0 <= self.seed < 1 << 64,
+            "text_key": self.text_key != "",
+            "shard_tokens": self.shard_tokens is None or self.shard_tokens >= 1,
+            "limit_bytes": self.limit_bytes is None or self.limit_bytes >= 1,
+            "task_bytes": self.task_bytes is None or self.task_bytes >= 1,
+            "doc_separator": self.docs_by != "separator" or has_separator,
+        }
+        for name, is_valid in valid.items():
+            if not is_valid:
+                raise ValueError(f"`{name}` is out of range: {getattr(self, name)!r}")
 
     @classmethod
     def from_settings(cls, settings: dict[str, Any]) -> TextRules:
         """Read the settings of a record.
 
         Raises:
-            ValueError: If they are not what this version of Penstok could have written.
+            ValueError: If this version of Penstok could not have written them.
         """
         rules = msgspec.convert(settings, cls)
         if rules.text_rules != TEXT_RULES_VERSION:
-            raise ValueError(f"text rules {rules.text_rules} are of another version of penstok")
+            raise ValueError(f"text rules {rules.text_rules} belong to another version of penstok")
         return rules
 
     def to_settings(self) -> dict[str, Any]:
-        """Return them as they are recorded."""
+        """Return the settings as the ledger and the manifest record them."""
         settings = asdict(self)
         if self.task_bytes is None:
             del settings["task_bytes"]
@@ -251,7 +254,7 @@ class TextRules:
 
     @property
     def document_rule(self) -> DocumentRule:
-        """How the documents of a text file are told apart."""
+        """How text files are divided into documents."""
         if self.docs_by == "separator":
             return DocumentRule("separator", (self.doc_separator or "").encode())
         return DocumentRule(self.docs_by, b"\n" if self.docs_by == "line" else b"")
@@ -263,7 +266,7 @@ class StreamCheckpoint:
 
     Attributes:
         stored_bytes: How much of the stored input was read.
-        digest: A hash of all content before the unit's end, by which a rerun recognizes it.
+        digest: A hash of all content before the unit's end, so that a rerun can recognize it.
     """
 
     stored_bytes: int
@@ -272,17 +275,17 @@ class StreamCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The part of a stream that is in the ring for one unit.
+    """The part of a stream that the ring buffer holds for one unit.
 
     Attributes:
         base: The ring position of the content's first byte.
         start: The first byte of content in the ring.
         end: The end of the content in the ring.
         size: The length of the content; `UNKNOWN_END` until its end is reached.
-        head: The first bytes of the content; of CSV, all before the first record after the header.
-        borders: The first records at or after the unit's start and its end; None if the reader
-            finds borders itself.
-        problem: Why the content ends early, if it does.
+        head: The first bytes of the content; for CSV, everything before the first data record.
+        borders: Where the first record at or after the unit's start, and at or after its end,
+            begins; None if the reader finds record borders itself.
+        problem: Why the content ends early; empty if it does not.
     """
 
     base: int
@@ -296,13 +299,14 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A contiguous piece of one input that one worker turns into tokens.
+    """A contiguous range of one input that one worker turns into tokens.
 
-    In a file of rows, `start` and `end` are numbers of rows, and exact. Elsewhere they are bytes,
-    and nominal: the worker moves both to the first border at or after them, so that neighbouring
-    units meet exactly. `source_end` is where the job ends in this input: its size, or less with a
-    limit; what reaches the border there closes its document. In a stream positions count in its
-    content, and `source_end` may be `UNKNOWN_END`.
+    In a columnar file, `start` and `end` are row numbers, and exact. Elsewhere they are byte
+    offsets, and nominal: the worker moves both to the first record border at or after them, so that
+    neighbouring units meet exactly. `source_end` is where the job stops reading this input: its
+    size, or less with a limit; a document that reaches it ends there. In a stream, positions are
+    offsets in its uncompressed content, and `source_end` may be `UNKNOWN_END`. `passed` is how far
+    a stream had been read at the unit's end.
     """
 
     index: int
@@ -315,8 +319,8 @@ class Unit:
     window: Window | None = field(default=None, compare=False)
 
     @property
-    def place(self) -> str:
-        """Say which text it is, for messages."""
+    def where(self) -> str:
+        """The input and range, for messages."""
         if self.source.is_rows:
             return f"{self.source.path}, rows {self.start} to {self.end - 1}"
         content = "content byte" if self.source.is_stream else "byte"
@@ -324,18 +328,18 @@ class Unit:
 
     @property
     def stored_end(self) -> int:
-        """How much of the input as it is stored lies before the unit's end."""
+        """The unit's end as a byte offset in the input as stored."""
         return self._stored(self.end) if self.passed is None else self.passed.stored_bytes
 
     @property
     def stored_start(self) -> int:
-        """How much of it lies before the unit's start; of a stream only about."""
+        """The unit's start as a byte offset in the input as stored; approximate for a stream."""
         if self.passed is None:
             return self._stored(self.start)
         return self.passed.stored_bytes * self.start // max(self.end, 1)
 
     def stored_bytes(self, text_bytes: int) -> int:
-        """Return about what so much text of it takes in the input as it is stored."""
+        """Estimate how many stored bytes of the input hold this much of its text."""
         if self.window is not None and self.passed is not None:
             return self.passed.stored_bytes * text_bytes // self.window.end
         if self.source.is_rows:
@@ -349,18 +353,18 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Pieces of text handed to the engine at once: whole documents, or parts of a long one.
+    """Pieces of text passed to the engine at once: documents, or parts of a long one.
 
     Attributes:
-        text: The bytes all positions below point into.
+        text: The bytes that all offsets below refer to.
         starts: Where each piece begins.
         ends: Where each piece ends.
-        begins: Whether the piece begins a document (else it goes on from the piece before).
-        closes: Whether the piece ends its document (else the next piece goes on).
-        heads: Where the text that decides the split of a document that begins here ends.
-        special: Whether the piece holds the end-of-text string; None when no piece does.
-        origin: Where `text` begins in its file, for messages.
-        spans: The pieces are spans of one giant document: each has a split of its own.
+        begins: Whether the piece begins a document; otherwise it continues the previous piece.
+        closes: Whether the piece ends its document; otherwise the next piece continues it.
+        heads: For a piece that begins a document, the end of the text that decides its split.
+        special: Whether the piece contains the end-of-text string; None if no piece does.
+        origin: The offset of `text` in its file, for messages.
+        spans: The pieces are spans of one giant document, and each has its own split.
         before: With `spans`: the span before the first piece; None at the document's start.
         after: With `spans`: the span after the last piece; None at the document's end.
     """
@@ -393,7 +397,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What was seen, dropped and repaired; adds up over units."""
+    """What was read, dropped and repaired; the counts of several units can be added."""
 
     documents: int = 0
     tokens: int = 0
@@ -407,14 +411,14 @@ class Counts:
     skipped_records: int = 0
 
     def values(self) -> tuple[int, ...]:
-        """Return all of them in order."""
+        """Return all counts in the order of the fields."""
         return _count_values(self)
 
     def __add__(self, other: Counts) -> Counts:
         return Counts(*map(add, _count_values(self), _count_values(other)))
 
 
-# Made once: a ledger of terabytes adds up hundreds of thousands.
+# Built once: the ledger of a terabyte corpus adds hundreds of thousands of `Counts`.
 _count_values: Callable[[Counts], tuple[int, ...]] = attrgetter(
     *(field.name for field in fields(Counts))
 )
@@ -422,30 +426,31 @@ _count_values: Callable[[Counts], tuple[int, ...]] = attrgetter(
 
 @dataclass(frozen=True, slots=True)
 class SkippedRecord:
-    """A bad record that was left out: where it begins in its input, and what is wrong with it."""
+    """A bad record that was skipped: where it begins in its input, and what is wrong with it."""
 
     position: int
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Encoded:
-    """What a worker knows of a unit before it may write.
+class EncodedUnit:
+    """A unit whose tokens a worker holds in memory, not yet written.
 
-    A unit can start inside a document whose split was decided in an earlier unit. What belongs to
-    that document is `carried_*`; only the parent, which hears of all units in order, can say in
-    which split it goes.
+    A unit can start inside a document whose split was decided in an earlier unit. Its part of that
+    document is `carried_*`; only the parent, which receives all units in order, knows its split.
 
     Attributes:
-        unit_idx: Which unit.
-        counts: What was seen here; `tokens` counts the carried ones too.
-        tokens: For each split, the tokens of the documents that begin here.
-        documents: For each split, the documents that begin here.
-        carried_tokens: Tokens of the document that was open at the start.
-        carried_special: Whether its text here holds the end-of-text string.
-        open_split: The split of a document that begins here and is still open at the end.
-        open_special: Whether the text of that one holds the end-of-text string.
-        skipped: The bad records that were left out; the first ones, if there are very many.
+        unit_idx: The number of the unit.
+        counts: What was read in this unit; `tokens` includes the carried ones.
+        tokens: Per split, the tokens of the documents that begin in this unit.
+        documents: Per split, the number of documents that begin in this unit.
+        carried_tokens: Tokens of the document that was open at the unit's start.
+        carried_special: Whether the text of that document in this unit contains the end-of-text
+            string.
+        open_split: The split of the document that begins in this unit and is still open at its
+            end; None if there is none.
+        open_special: Whether the text of that document contains the end-of-text string.
+        skipped: The bad records; only the first ones if there are more than `MAX_LISTED_RECORDS`.
     """
 
     unit_idx: int
@@ -460,8 +465,14 @@ class Encoded:
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
-    """Where a unit's tokens go, given out in unit order."""
+class UnitOffsets:
+    """Where a unit's tokens go; assigned in unit order.
+
+    Attributes:
+        unit_idx: The number of the unit.
+        carried_split: The split of the document that is open at the unit's start.
+        offsets: Per split, the number of tokens before this unit.
+    """
 
     unit_idx: int
     carried_split: Split
@@ -470,7 +481,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A run of one unit's tokens inside one output file, and its checksum."""
+    """A run of one unit's tokens inside one output file, with its checksum."""
 
     split: Split
     shard: int
@@ -480,18 +491,18 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
-    """Proof that a unit's tokens were written."""
+class WrittenUnit:
+    """Where the tokens of a written unit are, with their checksums."""
 
     unit_idx: int
     segments: tuple[Segment, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
-    """All that is known of a unit whose tokens are written: what a ledger line records."""
+class FinishedUnit:
+    """Everything known about a unit whose tokens are written: what its ledger line records."""
 
     unit: Unit
-    encoded: Encoded
-    grant: Grant
-    receipt: Receipt
+    encoded: EncodedUnit
+    offsets: UnitOffsets
+    written: WrittenUnit

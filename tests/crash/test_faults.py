@@ -172,7 +172,7 @@ def test_a_full_disk_is_said_and_the_job_continues(
     )
     _, said = process.communicate(timeout=120)
     assert process.returncode == 8, said
-    assert "make room, then run the same command again" in said
+    assert "free some space, then run the same command again" in said
     assert not (output / "train.bin").exists()
     assert output.exists() == (blocks == 2048)
     assert finish(corpus, output) == unbroken

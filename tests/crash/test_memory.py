@@ -23,7 +23,7 @@ from penstok.jobs.settings import JobSettings
 from penstok.output.offsets import Offsets
 from penstok.output.store.folder import FolderStore
 from penstok.quantities import parse_bytes
-from penstok.types import Finished
+from penstok.types import FinishedUnit
 from penstok.worker.memory import MemoryShare
 
 pytestmark = [pytest.mark.cold, pytest.mark.slow]
@@ -103,7 +103,7 @@ def test_memory_does_not_grow_with_the_input(tmp_path: Path) -> None:
     assert peaks[1] < peaks[0] * 1.15
 
 
-def run_with_share(path: Path, output: Path, limit_bytes: int) -> tuple[list[Finished], int]:
+def run_with_share(path: Path, output: Path, limit_bytes: int) -> tuple[list[FinishedUnit], int]:
     """Run fastokens, whose caches grow, in small units with a share as given."""
     job = JobSettings(
         inputs=(str(path),),

@@ -298,7 +298,7 @@ def test_what_one_node_does_not_see_is_told_with_its_name(
         assert f"the input `{text}` is missing" in said
         assert "node blind" in said
         _, said = run(command_of(nodes, plain / "text.txt", hidden / "out"), 8)
-        assert "not the one that the other nodes see" in said
+        assert "this node does not see the output that the job was started with" in said
         assert f"node blind: {hidden / 'out'}" in said
     for output in (tmp_path / "out", hidden / "out"):
         assert list(output.iterdir()) == [output / ".penstok"]

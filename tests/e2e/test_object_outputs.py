@@ -223,15 +223,15 @@ def delete(client: Any, key: str, place: int) -> None:
 @pytest.mark.parametrize(
     ("harm", "name", "place", "expected"),
     [
-        (flip, "train_shard_00001.bin", 4001, "tokens are not those that were written"),
-        (truncate, "train_shard_00001.bin", 4000, "has 4000 bytes where 80000 belong"),
+        (flip, "train_shard_00001.bin", 4001, "checksum mismatch: the tokens were changed"),
+        (truncate, "train_shard_00001.bin", 4000, "has 4000 bytes instead of 80000"),
         (delete, "train_shard_00001.bin", 0, "the file is missing"),
         (flip, "manifest.json", 300, "the manifest"),
         (delete, "manifest.json", 0, "the manifest is missing"),
-        (flip, "segments.jsonl", 3000, "a line of the ledger is damaged"),
+        (flip, "segments.jsonl", 3000, "checksum mismatch in a line of the ledger"),
         (delete, "segments.jsonl", 0, "the ledger is missing"),
-        (delete, "skipped.jsonl", 0, "the list of what was skipped is missing"),
-        (flip, "skipped.jsonl", 5, "the list of what was skipped is missing"),
+        (delete, "skipped.jsonl", 0, "the list of skipped records is missing"),
+        (flip, "skipped.jsonl", 5, "the list of skipped records is missing"),
     ],
 )
 def test_damage_is_found_and_told_as_in_a_folder(
@@ -269,7 +269,7 @@ def test_a_very_long_ledger_is_sampled(
     there = penstok.verify(f"s3://{BUCKET}/sharded", seed=3)
     assert here.is_whole
     assert there.is_whole
-    assert "is very long" in there.notes[0]
+    assert "is very large" in there.notes[0]
     assert there.units_read > 0
 
 
@@ -280,7 +280,7 @@ def test_a_shard_of_another_job_is_found(s3: Any, made: Path) -> None:
     (finding,) = penstok.verify(url).findings
     assert (finding.file, finding.what) == (
         "train_shard_00077.bin",
-        "this shard is not of this job",
+        "this shard does not belong to the job",
     )
 
 
@@ -325,7 +325,7 @@ def test_an_unfinished_job_is_said(s3: Any) -> None:
 def test_what_cannot_be_done_with_a_url_is_refused(s3: Any) -> None:
     exit_code, _, said = told("verify", f"s3://{BUCKET}/whole", "--repair")
     assert exit_code == 2
-    assert "objects cannot be repaired in their places" in said
+    assert "cannot be repaired in place" in said
     assert "download it" in said
     for verb in ("info", "show", "verify"):
         exit_code, _, said = told(verb, "gs://bucket/run")

@@ -169,7 +169,7 @@ def test_a_task_twice_at_once_counts_once(corpus: Path, tmp_path: Path) -> None:
     )
     job_file = read_job_file(open_store(str(output)))
     assert job_file is not None
-    spec = TaskSpec(job.worker_spec(), str(output), job_file.job, job_file.digest, "normal")
+    spec = TaskSpec(job.workers.spec, str(output), job_file.job, job_file.digest, "normal")
     tasks = divide_tasks(job.plan, TASK_BYTES)[:5]
 
     def do_all(order: list[int]) -> None:
@@ -227,7 +227,7 @@ def test_a_part_with_a_changed_input_is_refused(corpus: Path, tmp_path: Path) ->
         file.write("more")
     exit_code, said = run(*command_of(tmp_path, tmp_path / "out", "1/3"))
     assert exit_code == 5
-    assert "an input was changed, or is another one" in said
+    assert "an input was changed or replaced" in said
     (tmp_path / "in" / "z.txt").write_text("new")
     with pytest.raises(ConflictError, match="44 inputs there, 45 here"):
         do_part(tmp_path, tmp_path / "out", 1, 3)
@@ -281,7 +281,7 @@ def test_a_task_that_was_harmed_is_done_anew(
 def test_finish_finds_no_job(corpus: Path, tmp_path: Path) -> None:
     exit_code, said = run("finish", tmp_path / "nothing")
     assert exit_code == 6
-    assert "there is no job here to finish" in said
+    assert "there is no job to finish here" in said
     assert not (tmp_path / "nothing").exists()
     shutil.copytree(corpus / "local", tmp_path / "whole")
     exit_code, said = run("finish", tmp_path / "whole")

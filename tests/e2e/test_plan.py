@@ -89,7 +89,7 @@ def test_what_hurts_later_is_named(penstok: RunPenstok, tmp_path: Path) -> None:
     said = penstok("plan", "bad.jsonl", "--on-error", "skip").stdout
     assert "50 of the first 100 documents (text key `text`) cannot be used" in said
     said = penstok("plan", "half.jsonl", "--dtype", "uint32").stdout
-    assert "uint32 was asked for" in said
+    assert "tokens take twice the space they need" in said
     assert "val may be empty" in said
 
 

@@ -68,7 +68,7 @@ def test_a_damaged_unit_of_an_earlier_run_is_done_again(inputs: Path, tmp_path: 
     partial.write_bytes(data)
     exit_code, said = run("tokenize", inputs, "-o", output, *FLAGS)
     assert exit_code == 0
-    assert "1 damaged units of an earlier run were re-encoded" in said
+    assert "1 damaged unit of an earlier run was re-encoded" in said
     assert contents(output) == unbroken
 
 
@@ -120,7 +120,7 @@ def replace_text(path: Path) -> None:
 CHANGES = [
     (grow, "bytes there"),
     (touch, "was modified since"),
-    (replace_text, "holds other text"),
+    (replace_text, "has different content"),
     (Path.unlink, "is missing"),
 ]
 
@@ -198,7 +198,7 @@ def test_an_input_added_in_between_is_a_conflict(inputs: Path, tmp_path: Path) -
     write_corpus(inputs / "part-0.txt", 10)
     exit_code, said = run("tokenize", inputs, "-o", output, *FLAGS)
     assert exit_code == 5
-    assert "part-0.txt` is new, and comes before" in said
+    assert "part-0.txt` is new, but sorts before" in said
     assert "`--overwrite`" in said
 
 

@@ -196,7 +196,7 @@ def test_a_worker_that_dies_is_replaced(
     assert manifest(tmp_path / "out")["run"]["workers_replaced"]
 
 
-def test_damaged_tokens_are_made_anew(
+def test_damaged_tokens_are_reencoded(
     parquet: Path, expected: dict[str, bytes], tmp_path: Path
 ) -> None:
     job = ("tokenize", parquet, "-o", tmp_path / "out", *FLAGS)
@@ -217,7 +217,7 @@ def test_damaged_tokens_are_made_anew(
 
 
 @pytest.mark.parametrize("lost", ["the job", "an input", "a unit", "all"])
-def test_a_damaged_ledger_is_made_anew(finished: Path, tmp_path: Path, lost: str) -> None:
+def test_a_damaged_ledger_is_repaired(finished: Path, tmp_path: Path, lost: str) -> None:
     output = shutil.copytree(finished, tmp_path / "out")
     ledger = output / "segments.jsonl"
     whole = ledger.read_bytes()
@@ -233,7 +233,7 @@ def test_a_damaged_ledger_is_made_anew(finished: Path, tmp_path: Path, lost: str
     assert contents(output) == contents(finished)
 
 
-def test_a_ledger_is_not_made_anew_from_other_rows(
+def test_a_ledger_is_not_repaired_from_other_rows(
     finished: Path, table: pa.Table, tmp_path: Path
 ) -> None:
     """Where the input is not what it was, nothing is changed."""

@@ -210,7 +210,7 @@ def test_damaged_tokens_are_made_anew_from_a_stream(
 
 
 @pytest.mark.parametrize("lost", ["a line", "all"])
-def test_a_damaged_ledger_of_a_stream_is_made_anew(
+def test_a_damaged_ledger_of_a_stream_is_repaired(
     lines: Path, expected: dict[str, bytes], tmp_path: Path, lost: str
 ) -> None:
     path = compressed(lines, tmp_path)

@@ -16,7 +16,7 @@ import xxhash
 import penstok
 from penstok.errors import ConflictError, DamageError, InputError
 from penstok.output.ledger.reader import LedgerReader
-from penstok.types import Finished
+from penstok.types import FinishedUnit
 
 pytestmark = pytest.mark.slow
 
@@ -56,7 +56,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def units_of(output: Path) -> list[Finished]:
+def units_of(output: Path) -> list[FinishedUnit]:
     return list(LedgerReader(output / "segments.jsonl").iter_units())
 
 
@@ -75,7 +75,7 @@ def flip_the_last_token(output: Path) -> None:
 
 
 def write_no_id(output: Path) -> None:
-    (first, *_) = units_of(output)[2].receipt.segments
+    (first, *_) = units_of(output)[2].written.segments
     path = output / f"{first.split}_shard_{first.shard:05}.bin"
     ids = np.fromfile(path, np.uint16)
     ids[first.offset_tokens] = 65535
@@ -161,6 +161,10 @@ def lose_the_first_line(output: Path) -> None:
     edit_lines(output, lambda lines: lines.__setitem__(0, b"{}\n"))
 
 
+def delete_ledger(output: Path) -> None:
+    (output / "segments.jsonl").unlink()
+
+
 def lose_an_input(output: Path) -> None:
     edit_lines(output, lambda lines: lines.__setitem__(1, lines[1][:20] + b"?" + lines[1][21:]))
 
@@ -227,13 +231,17 @@ def test_damage_a_quick_look_finds(
     output: Path, monkeypatch: pytest.MonkeyPatch, damage: Callable[[Path], None]
 ) -> None:
     # No unit is read whole but one, so that sizes, records and edges alone must show it.
-    monkeypatch.setattr("penstok.verification.look._SAMPLE_BYTES", 0)
+    monkeypatch.setattr("penstok.verification.verify._SAMPLE_BYTES", 0)
     damage(output)
     report = penstok.verify(output, seed=0)
     assert not report.is_whole
 
 
-@pytest.mark.parametrize("damage", [*QUICK, *FULL], ids=lambda damage: damage.__name__)
+# Without its first line a ledger can only be repaired if units have the usual size.
+REPAIRABLE = [damage for damage in (*QUICK, *FULL) if damage is not lose_the_first_line]
+
+
+@pytest.mark.parametrize("damage", REPAIRABLE, ids=lambda damage: damage.__name__)
 def test_damage_is_found_by_reading_all_and_repaired(
     made: Path, output: Path, damage: Callable[[Path], None]
 ) -> None:
@@ -243,20 +251,20 @@ def test_damage_is_found_by_reading_all_and_repaired(
     report = penstok.verify(output, full=True)
     assert not report.is_whole
     assert report.is_repairable
-    mended = penstok.verify(output, repair=True, full=True, workers=1)
-    assert mended.is_whole, mended.findings
-    assert mended.mended
+    repaired = penstok.verify(output, repair=True, full=True, workers=1)
+    assert repaired.is_whole, repaired.findings
+    assert repaired.repaired_findings
     assert contents(output) == whole
 
 
-def test_exactly_the_damaged_unit_is_made_anew_and_named(made: Path, output: Path) -> None:
+def test_exactly_the_damaged_unit_is_reencoded_and_named(made: Path, output: Path) -> None:
     flip_a_token(output)
     report = penstok.verify(output, full=True)
     (finding,) = report.findings
     (unit,) = [
         unit
         for unit in units_of(output)
-        for segment in unit.receipt.segments
+        for segment in unit.written.segments
         if (segment.split, segment.shard) == ("train", 1)
         and segment.offset_tokens <= 2000 < segment.offset_tokens + segment.num_tokens
     ]
@@ -277,7 +285,7 @@ def test_the_sample_finds_a_flipped_byte_sooner_or_later(output: Path) -> None:
 def test_the_same_seed_looks_at_the_same_units(
     output: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstok.verification.look._SAMPLE_BYTES", 120_000)
+    monkeypatch.setattr("penstok.verification.verify._SAMPLE_BYTES", 120_000)
     flip_a_token(output)
     seen = [{penstok.verify(output, seed=seed).is_whole for _ in range(3)} for seed in range(12)]
     assert all(len(answers) == 1 for answers in seen)
@@ -290,7 +298,7 @@ def test_a_ledger_that_is_very_long_is_sampled_and_that_is_said(
     monkeypatch.setattr("penstok.verification.records._QUICK_LEDGER_BYTES", 100)
     report = penstok.verify(output)
     assert report.is_whole, report.findings
-    assert "very long" in report.notes[0]
+    assert "very large" in report.notes[0]
     flip_in_the_ledger(output)
     report = penstok.verify(output)
     assert report.kinds == {"ledger"}
@@ -319,7 +327,7 @@ def test_tokens_that_were_recorded_wrong_are_found_and_not_called_repairable(
     made: Path, output: Path
 ) -> None:
     # As if the job itself had been wrong: file, ledger and manifest agree.
-    segment = units_of(output)[0].receipt.segments[0]
+    segment = units_of(output)[0].written.segments[0]
     path = output / f"{segment.split}_shard_{segment.shard:05}.bin"
     ids = np.fromfile(path, np.uint16)
     end = segment.offset_tokens + segment.num_tokens
@@ -358,7 +366,7 @@ def test_a_ledger_whose_last_units_are_gone_is_not_believed(output: Path) -> Non
     edit_lines(output, lambda lines: lines.__delitem__(slice(-3, -1)))
     (output / "manifest.json").unlink()
     report = penstok.verify(output)
-    assert "an end before the last unit" in report.findings[0].what
+    assert "the job ends before its last unit" in report.findings[0].what
     with pytest.raises(DamageError):
         penstok.verify(output, repair=True)
 
@@ -443,19 +451,41 @@ def test_a_ledger_and_a_manifest_that_both_lie_are_not_joined(output: Path) -> N
     assert contents(output) == before
 
 
-def test_a_lost_ledger_is_made_anew_from_the_inputs(made: Path, tmp_path: Path) -> None:
-    # With units of the usual size, which is what is tried when no line is left.
+@pytest.mark.parametrize("damage", [delete_ledger, lose_the_first_line])
+def test_a_lost_ledger_is_rewritten_from_the_inputs(
+    made: Path, tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    # With units of the usual size, which is assumed if the first line is lost.
     settings = {key: value for key, value in SETTINGS.items() if key != "unit_bytes"}
     penstok.tokenize([made / "input0.txt", made / "input1.txt"], tmp_path / "o", **settings)
     whole = contents(tmp_path / "o")
-    (tmp_path / "o" / "segments.jsonl").unlink()
+    damage(tmp_path / "o")
     flip_a_token(tmp_path / "o")
     assert penstok.verify(tmp_path / "o", repair=True, full=True, workers=1).is_whole
     assert contents(tmp_path / "o") == whole
 
 
+def test_a_ledger_without_its_first_line_is_not_guessed(output: Path) -> None:
+    lose_the_first_line(output)
+    before = contents(output)
+    with pytest.raises(DamageError, match="does not fit the manifest") as unrepairable:
+        penstok.verify(output, repair=True, workers=1)
+    assert "tokenize INPUT..." in unrepairable.value.next_step
+    assert contents(output) == before
+
+
+def test_only_units_after_the_damage_are_reencoded(made: Path, output: Path) -> None:
+    edit_lines(output, lambda lines: lines.__delitem__(-2))
+    num_units = len(units_of(made / "out"))
+    assert penstok.verify(output, repair=True, workers=1).units_repaired == 1
+    assert contents(output) == contents(made / "out")
+    edit_lines(output, lambda lines: lines.__setitem__(3, b"{}\n"))
+    assert penstok.verify(output, repair=True, workers=1).units_repaired == num_units - 1
+    assert contents(output) == contents(made / "out")
+
+
 @pytest.mark.parametrize("damage", [lose_two_units, lose_the_first_line, lose_the_end])
-def test_a_ledger_with_bad_records_is_made_anew(
+def test_a_ledger_with_bad_records_is_repaired(
     tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
     lines = [
@@ -466,10 +496,29 @@ def test_a_ledger_with_bad_records_is_made_anew(
     (tmp_path / "picture.jsonl").write_bytes(b"\x89PNG and so on")
     output = tmp_path / "out"
     names = [tmp_path / "in.jsonl", tmp_path / "picture.jsonl"]
-    penstok.tokenize(names, output, on_error="skip", **SETTINGS)
+    settings = {key: value for key, value in SETTINGS.items() if key != "unit_bytes"}
+    settings = settings if damage is lose_the_first_line else SETTINGS
+    penstok.tokenize(names, output, on_error="skip", **settings)
     whole = contents(output)
     damage(output)
     assert not penstok.verify(output).is_whole
+    assert penstok.verify(output, repair=True, full=True, workers=1).is_whole
+    assert contents(output) == whole
+
+
+@pytest.mark.parametrize(
+    "damage", [flip_in_the_ledger, cut_the_ledger, lose_an_input, lose_the_end]
+)
+def test_a_ledger_of_several_tasks_is_repaired(
+    made: Path, tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    settings = {key: value for key, value in SETTINGS.items() if key != "shard_tokens"}
+    names, output = [made / "input0.txt", made / "input1.txt"], tmp_path / "out"
+    penstok.tokenize_part(names, output, 1, 1, task_bytes=250_000, **settings)
+    penstok.finish(output)
+    whole = contents(output)
+    assert (output / "segments.jsonl").read_bytes().count(b'{"task":') > 2
+    damage(output)
     assert penstok.verify(output, repair=True, full=True, workers=1).is_whole
     assert contents(output) == whole
 
@@ -486,7 +535,7 @@ def test_what_is_no_file_is_found_and_never_followed(
         penstok.verify(output, repair=True)
     (output / name).unlink()
     os.mkfifo(output / name)
-    assert "no regular file" in penstok.verify(output, full=True).findings[0].what
+    assert "not a regular file" in penstok.verify(output, full=True).findings[0].what
     assert (tmp_path / "target").read_bytes() == b"mine"
 
 

@@ -26,7 +26,7 @@ from penstok.jobs.settings import JobSettings
 from penstok.output.layout import Layout
 from penstok.output.offsets import Offsets
 from penstok.output.store.folder import FolderStore
-from penstok.types import SPLITS, Finished, Receipt
+from penstok.types import SPLITS, FinishedUnit, WrittenUnit
 from penstok.verification.findings import Report
 
 BAD_OUTPUTS = ROOT / "tests" / "data" / "bad_outputs"
@@ -105,7 +105,7 @@ def _check_prefixes(job: JobSettings, cut: float) -> None:
         for unit in make_plan(job).iter_units():
             encoded = worker.encode(unit)
             grant = offsets.grant(unit, encoded)
-            done.append(Finished(unit, encoded, grant, worker.write(grant)))
+            done.append(FinishedUnit(unit, encoded, grant, worker.write(grant)))
         sizes = {
             layout.file_name(split, shard): num_tokens * layout.token_bytes
             for split in SPLITS
@@ -118,19 +118,19 @@ def _check_prefixes(job: JobSettings, cut: float) -> None:
         unit = finished.unit
         end = unit.start + max(round((unit.end - unit.start) * cut), 1)
         short = comparer.encode(replace(unit, end=end))
-        assert comparer.write(finished.grant) == Receipt(unit.index, ())
+        assert comparer.write(finished.offsets) == WrittenUnit(unit.index, ())
         assert short.counts.tokens <= finished.encoded.counts.tokens
     # The comparison can fail: another first id is found, and only that.
-    first = next((each for each in done if each.receipt.segments), None)
+    first = next((each for each in done if each.written.segments), None)
     if first is not None:
-        segment = first.receipt.segments[0]
+        segment = first.written.segments[0]
         path = layout.final_path(segment.split, segment.shard)
         content = bytearray(path.read_bytes())
         content[segment.offset_tokens * 2] ^= 1
         path.write_bytes(content)
         comparer = make_worker(worker_spec(job, sink="compare"))
         comparer.encode(first.unit)
-        (found,) = comparer.write(first.grant).segments
+        (found,) = comparer.write(first.offsets).segments
         assert (found.split, found.shard) == (segment.split, segment.shard)
         assert (found.offset_tokens, found.num_tokens) == (segment.offset_tokens, 1)
 
@@ -166,8 +166,8 @@ def look_everywhere(folder: Path) -> Report | None:
     no_workers = EngineError("no workers here")
     with (
         mock.patch("penstok.verification.proof.make_executor", side_effect=no_workers),
-        mock.patch("penstok.verification.restore.make_executor", side_effect=no_workers),
-        mock.patch("penstok.verification.rebuild.make_executor", side_effect=no_workers),
+        mock.patch("penstok.verification.repair.make_executor", side_effect=no_workers),
+        mock.patch("penstok.verification.ledger_repair.make_executor", side_effect=no_workers),
     ):
         for wanted in ({}, {"full": True}, {"source": True}, {"repair": True}):
             reports.append(None)

@@ -27,15 +27,15 @@ from penstok.output.store.base import journal_name
 from penstok.output.store.folder import FolderStore, FolderTaskFiles
 from penstok.types import (
     Counts,
-    Encoded,
-    Finished,
-    Grant,
+    EncodedUnit,
+    FinishedUnit,
     JobRecord,
-    Receipt,
     Source,
     Split,
     TokenizerRecord,
     Unit,
+    UnitOffsets,
+    WrittenUnit,
 )
 
 SOURCE = Source("in.txt", 1000, 0, "0" * 16)
@@ -63,11 +63,11 @@ TASK = format_task(12)
 DATA = format_job(JOB) + TASK + RECORD.to_line()
 
 
-def finished(idx: int) -> Finished:
+def finished(idx: int) -> FinishedUnit:
     unit = Unit(idx, 0, SOURCE, 10 * idx, 10 * idx + 10, SOURCE.num_bytes)
     nothing: dict[Split, int] = {"train": 0, "val": 0}
-    encoded = Encoded(idx, Counts(), nothing, nothing, 0, False, None, False)
-    return Finished(unit, encoded, Grant(idx, "train", nothing), Receipt(idx, ()))
+    encoded = EncodedUnit(idx, Counts(), nothing, nothing, 0, False, None, False)
+    return FinishedUnit(unit, encoded, UnitOffsets(idx, "train", nothing), WrittenUnit(idx, ()))
 
 
 def open_journal(folder: Path) -> Journal:
@@ -165,7 +165,7 @@ def test_a_journal_that_is_cut_off_is_refused(cut: int) -> None:
 def test_a_damaged_line_of_a_journal_is_refused() -> None:
     broken = TASK[:5] + b"?" + TASK[6:]
     journal = FinishedJournal.from_bytes(DATA.replace(TASK, broken), "here")
-    with pytest.raises(DamageError, match="torn or damaged"):
+    with pytest.raises(DamageError, match="incomplete or damaged"):
         list(journal.iter_lines(0))
 
 

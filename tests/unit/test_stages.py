@@ -15,7 +15,7 @@ from penstok.kernel import find_kernel_function
 from penstok.output.offsets import Offsets
 from penstok.readers.buffer import UnitBuffer
 from penstok.tokenizers import load_tokenizer
-from penstok.types import Block, Counts, Encoded, EotPlace, MemoryNeeds, Source, Unit
+from penstok.types import Block, Counts, EncodedUnit, EotPosition, MemoryNeeds, Source, Unit
 from penstok.worker.memory import divide_memory
 from penstok.worker.repair import repair_block
 from penstok.worker.splits import CARRIED, Splitter
@@ -44,7 +44,7 @@ def block_of(*pieces: bytes, begins: list[bool] | None = None) -> Block:
     ],
 )
 def test_ids_between_documents_are_placed(
-    eot: EotPlace, bos_id: int | None, expected: list[int]
+    eot: EotPosition, bos_id: int | None, expected: list[int]
 ) -> None:
     block = block_of(b"ab", b"", b"c")
     block.closes[2] = False
@@ -89,7 +89,7 @@ def test_what_began_in_another_unit_is_carried() -> None:
     assert splits[1] != CARRIED
 
 
-def encoded(**changes: object) -> Encoded:
+def encoded(**changes: object) -> EncodedUnit:
     fields: dict[str, object] = {
         "unit_idx": 0,
         "counts": Counts(),
@@ -100,7 +100,7 @@ def encoded(**changes: object) -> Encoded:
         "open_split": None,
         "open_special": False,
     }
-    return Encoded(**(fields | changes))  # type: ignore[arg-type]
+    return EncodedUnit(**(fields | changes))  # type: ignore[arg-type]
 
 
 def test_offsets_follow_unit_order_and_the_open_document() -> None:

@@ -22,10 +22,10 @@ def open_layout(folder: Path, shard_tokens: int | None = None) -> Layout:
 
 def test_a_run_is_divided_at_shard_borders() -> None:
     layout = Layout("out", 2, 10)
-    assert list(layout.iter_places("train", 8, 15)) == [(0, 8, 2), (1, 0, 10), (2, 0, 3)]
-    assert list(layout.iter_places("train", 10, 1)) == [(1, 0, 1)]
-    assert list(Layout("out", 2, None).iter_places("train", 8, 15)) == [(0, 8, 15)]
-    assert list(layout.iter_places("train", 8, 0)) == []
+    assert list(layout.iter_shard_ranges("train", 8, 15)) == [(0, 8, 2), (1, 0, 10), (2, 0, 3)]
+    assert list(layout.iter_shard_ranges("train", 10, 1)) == [(1, 0, 1)]
+    assert list(Layout("out", 2, None).iter_shard_ranges("train", 8, 15)) == [(0, 8, 15)]
+    assert list(layout.iter_shard_ranges("train", 8, 0)) == []
 
 
 def test_shards_have_names_and_sizes() -> None:
@@ -47,9 +47,9 @@ def test_segments_carry_the_checksum_of_their_bytes(tmp_path: Path) -> None:
     written = layout.partial_path("train", 1).read_bytes()
     assert written == tokens[2:].tobytes()
     reader = SegmentReader(layout.partial_path, 2)
-    assert all(map(reader.is_whole, segments))
+    assert all(map(reader.is_intact, segments))
     layout.partial_path("train", 1).write_bytes(b"\0" * 8)
-    assert [reader.is_whole(segment) for segment in segments] == [True, False]
+    assert [reader.is_intact(segment) for segment in segments] == [True, False]
     reader.close()
 
 

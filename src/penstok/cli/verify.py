@@ -78,8 +78,7 @@ def run(
     with ErrorReporter(as_json=as_json, verbose=verbose, reads_only=not repair):
         from penstok.cli.progress import choose_progress
         from penstok.storage.object_paths import output_path
-        from penstok.verification import VerifySettings, verify_output
-        from penstok.verification.restore import repair_output
+        from penstok.verification import VerifySettings, repair_output, verify_output
 
         settings = VerifySettings(output=output_path(output), **check)
         silent = no_progress or (quiet and not as_json)
@@ -94,7 +93,7 @@ def run(
 
 def _json_lines(report: Report) -> list[dict[str, Any]]:
     return [
-        *({"type": "repaired", **asdict(finding)} for finding in report.mended),
+        *({"type": "repaired", **asdict(finding)} for finding in report.repaired_findings),
         *({"type": "finding", **asdict(finding)} for finding in report.findings),
         {
             "type": "summary",
@@ -122,7 +121,9 @@ def _json_lines(report: Report) -> list[dict[str, Any]]:
 
 def _lines(report: Report, *, full: bool, source: bool) -> list[str]:
     folder = escape(str(report.folder)).rstrip("/") + "/"
-    lines = [f"  repaired: {_located(finding)}" for finding in report.mended[:_MAX_LISTED]]
+    lines = [
+        f"  repaired: {_located(finding)}" for finding in report.repaired_findings[:_MAX_LISTED]
+    ]
     if report.repaired:
         names = ", ".join(report.repaired[:_MAX_LISTED])
         lines.append(
@@ -168,7 +169,7 @@ def _damage(report: Report, folder: str) -> list[str]:
     lines += [f"  note: {note}" for note in report.notes]
     if report.is_repairable and isinstance(report.folder, ObjectPath):
         return [*lines, f"  next:  {escape(repair_step(report.folder))}"]
-    if report.is_repairable and not report.mended:
+    if report.is_repairable and not report.repaired_findings:
         return [*lines, f"  next:  penstok verify {folder} --repair"]
     again = f"penstok tokenize INPUT... -o {folder} --overwrite"
     return [*lines, f"  next:  this cannot be repaired; tokenize again: {again}"]

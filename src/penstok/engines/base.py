@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstok.tokenizers import Tokenizer
-    from penstok.types import Block, EotPlace
+    from penstok.types import Block, EotPosition
 
 __all__ = ["Engine", "EngineClass", "cannot_encode", "most_tokens"]
 
@@ -67,7 +67,7 @@ class EngineClass(Protocol):
         """The name that `--engine` takes."""
         ...
 
-    def __call__(self, tokenizer: Tokenizer, eot: EotPlace) -> Engine:
+    def __call__(self, tokenizer: Tokenizer, eot: EotPosition) -> Engine:
         """Make the engine."""
         ...
 

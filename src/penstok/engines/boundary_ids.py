@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstok.tokenizers import Tokenizer
-    from penstok.types import Block, EotPlace
+    from penstok.types import Block, EotPosition
 
 __all__ = ["BoundaryIds", "decode_texts"]
 
@@ -30,7 +30,7 @@ def decode_texts(block: Block) -> list[str]:
 class BoundaryIds:
     """Inserts end-of-text ids before or after documents, and begin-of-text ids before them."""
 
-    def __init__(self, tokenizer: Tokenizer, eot: EotPlace) -> None:
+    def __init__(self, tokenizer: Tokenizer, eot: EotPosition) -> None:
         self._eot = eot
         self._eot_id = tokenizer.eot_id
         self._bos_id = tokenizer.bos_id

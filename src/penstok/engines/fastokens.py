@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from penstok.errors import UsageError
     from penstok.tokenizers import Tokenizer
-    from penstok.types import Block, EotPlace
+    from penstok.types import Block, EotPosition
 
 __all__ = ["PROVED_SHAPES", "FastokensEngine"]
 
@@ -49,7 +49,7 @@ class FastokensEngine:
 
     name: ClassVar[str] = "fastokens"
 
-    def __init__(self, tokenizer: Tokenizer, eot: EotPlace) -> None:
+    def __init__(self, tokenizer: Tokenizer, eot: EotPosition) -> None:
         import fastokens
 
         model = tokenizer.model

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstok.tokenizers import Tokenizer
-    from penstok.types import EotPlace
+    from penstok.types import EotPosition
 
 __all__ = ["ISA_VARIABLE", "KernelEngine", "available_isas"]
 
@@ -63,7 +63,7 @@ class KernelEngine:
     def __init__(
         self,
         tokenizer: Tokenizer,
-        eot: EotPlace,
+        eot: EotPosition,
         *,
         isa: str | None = None,
         table_bytes: int = DEFAULT_TABLE_BYTES,

@@ -17,7 +17,7 @@ from penstok.types import MemoryNeeds
 if TYPE_CHECKING:
     from penstok.engines.base import Engine, EngineClass
     from penstok.tokenizers import Tokenizer
-    from penstok.types import EotPlace
+    from penstok.types import EotPosition
 
 __all__ = [
     "ENGINES",
@@ -149,7 +149,7 @@ def name_reference(tokenizer: Tokenizer) -> str:
     return next(each.name for each in ENGINES if each.load_class().is_reference(tokenizer))
 
 
-def load_engine(name: str, tokenizer: Tokenizer, eot: EotPlace) -> Engine:
+def load_engine(name: str, tokenizer: Tokenizer, eot: EotPosition) -> Engine:
     """Make the engine called `name`.
 
     Only the reference normalizes text and finds added tokens itself; it is done for the others.

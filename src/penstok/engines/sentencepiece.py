@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from penstok.errors import UsageError
     from penstok.tokenizers import Tokenizer
-    from penstok.types import Block, EotPlace
+    from penstok.types import Block, EotPosition
 
 __all__ = ["SentencePieceEngine"]
 
@@ -30,7 +30,7 @@ class SentencePieceEngine:
 
     name: ClassVar[str] = "sentencepiece"
 
-    def __init__(self, tokenizer: Tokenizer, eot: EotPlace) -> None:
+    def __init__(self, tokenizer: Tokenizer, eot: EotPosition) -> None:
         model = tokenizer.model
         self._boundary_ids = BoundaryIds(tokenizer, eot)
         if isinstance(model, ByteLevel):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from penstok.errors import UsageError
     from penstok.tokenizers import Tokenizer
-    from penstok.types import Block, EotPlace
+    from penstok.types import Block, EotPosition
 
 __all__ = ["TiktokenEngine"]
 
@@ -30,7 +30,7 @@ class TiktokenEngine:
 
     name: ClassVar[str] = "tiktoken"
 
-    def __init__(self, tokenizer: Tokenizer, eot: EotPlace) -> None:
+    def __init__(self, tokenizer: Tokenizer, eot: EotPosition) -> None:
         import tiktoken
 
         self._boundary_ids = BoundaryIds(tokenizer, eot)

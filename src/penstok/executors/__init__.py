@@ -1,1 +1,1 @@
-"""Executors: worker processes of this machine for units; this machine or Ray for tasks."""
+"""Executors: local worker processes run units; this machine or Ray runs tasks."""

@@ -1,7 +1,7 @@
-"""What runs tasks: the protocols of task executors and of what they are given.
+"""The protocols of task executors, and of the work and runners they use.
 
-A task executor knows no plan and no journal: it is given work, hands it to a runner, and passes the
-record of the finished task on. `jobs.task` has the runner, `local` and `ray` the executors.
+A task executor knows nothing about plans or journals: it passes work to a runner and returns the
+record of the finished task. `jobs.task` has the runner, `local` and `ray` have the executors.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from penstok.output.ledger.journal import TaskRecord
-    from penstok.types import Finished, Source
+    from penstok.types import FinishedUnit, Source
 
 __all__ = ["Runner", "RunnerSpec", "TaskExecutor", "Work"]
 
 
 class Work(Protocol):
-    """One task, and what a runner needs for it."""
+    """One task, with what a runner needs to run it."""
 
     @property
     def number(self) -> int:
@@ -28,12 +28,12 @@ class Work(Protocol):
 
     @property
     def where(self) -> str:
-        """Which text it is, for messages."""
+        """Which inputs it reads, for messages."""
         ...
 
 
 class Runner(Protocol):
-    """Runs tasks one after the other, in worker processes of its own."""
+    """Runs tasks one after the other, in its own worker processes."""
 
     def check(self, check: Any) -> tuple[int, int]:
         """Compare the engine with the reference; return the bytes and tokens of the samples."""
@@ -42,10 +42,10 @@ class Runner(Protocol):
     def run(
         self,
         work: Any,
-        on_unit: Callable[[Finished], None] | None = None,
+        on_unit: Callable[[FinishedUnit], None] | None = None,
         on_tick: Callable[[], None] | None = None,
     ) -> TaskRecord:
-        """Run a task; `on_tick` is called several times a second and may raise to end it."""
+        """Run a task; `on_tick` is called several times a second and may raise to stop it."""
         ...
 
     def pids(self) -> list[int]:
@@ -58,15 +58,15 @@ class Runner(Protocol):
 
 
 class RunnerSpec(Protocol):
-    """What runners are made from; Ray sends it to every node."""
+    """Everything needed to create runners; Ray sends it to every node."""
 
     @property
     def output(self) -> str:
-        """Where they write."""
+        """The output that runners write to."""
         ...
 
     def make_runner(self, node: str) -> Runner:
-        """Make a runner; `node` names the machine in journals."""
+        """Create a runner; `node` is the name of the machine in journals."""
         ...
 
 
@@ -74,9 +74,9 @@ class TaskExecutor(AbstractContextManager[Any], Protocol):
     """Runs tasks somewhere; used in a `with`.
 
     Attributes:
-        nodes_alive: How many machines there are; None for this one alone.
-        num_running: How many tasks run now.
-        num_retried: How many were repeated.
+        nodes_alive: How many machines there are; None if only this one is used.
+        num_running: How many tasks are running.
+        num_retried: How many tasks were retried.
         num_cores: How many worker processes it can keep busy.
     """
 

@@ -1,6 +1,7 @@
-"""Batches of units, and what must happen in their order whoever does them.
+"""Batches of units, and the steps that must happen in unit order.
 
-It knows no processes: an executor takes batches from it, and gives back what became of them.
+It knows nothing about processes. `processes` takes batches from it, returns them encoded and then
+written, and gets offsets from `output.offsets` through it.
 """
 
 from __future__ import annotations
@@ -9,85 +10,85 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from penstok.types import Finished
+from penstok.types import FinishedUnit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from penstok.output.offsets import AssignsOffsets
-    from penstok.types import Encoded, Grant, Receipt, Unit
+    from penstok.types import EncodedUnit, Unit, UnitOffsets, WrittenUnit
 
-__all__ = ["Batch", "Order", "iter_batches"]
+__all__ = ["Batch", "BatchQueue", "iter_batches"]
 
-# Small inputs are sent together, so that a folder of them costs no message each.
+# Small inputs are sent together, so that a folder of them does not cost one message per file.
 _MAX_BATCH_UNITS = 256
 
 
 @dataclass(slots=True, eq=False)
 class Batch:
-    """Consecutive units that one worker does together."""
+    """Consecutive units that are sent to one worker together."""
 
     number: int
     units: list[Unit]
-    encoded: list[Encoded] = field(default_factory=list)
-    grants: list[Grant] = field(default_factory=list)
-    receipts: list[Receipt] = field(default_factory=list)
+    encoded: list[EncodedUnit] = field(default_factory=list)
+    offsets: list[UnitOffsets] = field(default_factory=list)
+    written: list[WrittenUnit] = field(default_factory=list)
     num_failures: int = 0
 
 
-class Order:
-    """What must happen in unit order: giving out batches, offsets and receipts."""
+class BatchQueue:
+    """Keeps unit order: hands out batches, assigns offsets, returns finished units."""
 
     def __init__(self, batches: Iterator[Batch | None], offsets: AssignsOffsets) -> None:
-        self.is_given_out = False
+        self.is_exhausted = False
         self._batches = batches
         self._offsets = offsets
-        self._again: deque[Batch] = deque()
-        self._next_grant = 0
+        self._retries: deque[Batch] = deque()
+        self._next_assigned = 0
         self._next_done = 0
         self._done: dict[int, Batch] = {}
 
     def next_batch(self) -> Batch | None:
-        """Return the next batch to encode; those that must be done again come first.
+        """Return the next batch to encode; batches that must be repeated come first.
 
-        None means that there is none yet, or no more: then all are given out.
+        None means that there is none yet, or no more: then `is_exhausted` is set.
         """
-        if self._again:
-            return self._again.popleft()
+        if self._retries:
+            return self._retries.popleft()
         try:
             return next(self._batches)
         except StopIteration:
-            self.is_given_out = True
+            self.is_exhausted = True
             return None
 
     def take_back(self, batches: list[Batch]) -> None:
-        """Take batches back from a worker that is gone."""
-        self._again.extendleft(sorted(batches, key=lambda batch: -batch.number))
+        """Take back the batches of a dead worker, to be repeated."""
+        self._retries.extendleft(sorted(batches, key=lambda batch: -batch.number))
 
     def can_write(self, batch: Batch) -> bool:
-        """Tell whether a batch has its place, and give it one if it is next in order."""
-        if not batch.grants and batch.number == self._next_grant:
+        """Return whether a batch has its offsets; assign them if it is next in order."""
+        if not batch.offsets and batch.number == self._next_assigned:
             pairs = zip(batch.units, batch.encoded, strict=True)
-            batch.grants = [self._offsets.grant(unit, encoded) for unit, encoded in pairs]
-            self._next_grant += 1
-        return bool(batch.grants)
+            batch.offsets = [self._offsets.grant(unit, encoded) for unit, encoded in pairs]
+            self._next_assigned += 1
+        return bool(batch.offsets)
 
     def add_done(self, batch: Batch) -> None:
-        """Note that a batch is written."""
+        """Record that a batch is written."""
         self._done[batch.number] = batch
 
-    def take_done(self) -> Iterator[Finished]:
-        """Yield what is written and has nothing unwritten before it."""
+    def take_done(self) -> Iterator[FinishedUnit]:
+        """Yield the units that are written, up to the first batch that is not."""
         while (batch := self._done.pop(self._next_done, None)) is not None:
             self._next_done += 1
-            yield from map(Finished, batch.units, batch.encoded, batch.grants, batch.receipts)
+            yield from map(FinishedUnit, batch.units, batch.encoded, batch.offsets, batch.written)
 
 
 def iter_batches(units: Iterable[Unit | None], batch_bytes: int) -> Iterator[Batch | None]:
-    """Group small units; a unit of `batch_bytes` or more stands alone.
+    """Group small units; a unit of `batch_bytes` or more is a batch of its own.
 
-    One of rows does, too: they may be stored in a thousandth of their text.
-    None is passed on: there will be more, but not yet.
+    So is a unit of rows: its text may be a thousand times as large as stored. None is passed on:
+    there will be more units, but none is ready.
     """
     group: list[Unit] = []
     number = size = 0

@@ -1,7 +1,7 @@
-"""Tasks on this machine: one after the other, or several at a time.
+"""Runs tasks on this machine, one after the other or several at a time.
 
-It decides nothing about tasks and commits nothing. With several at a time, threads wait for their
-worker processes; `jobs.run` takes the records as they come.
+It neither chooses tasks nor commits anything. With several at a time, one thread per task waits for
+its worker processes (`processes`); `jobs.run` takes the records of finished tasks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from penstok.executors.base import Runner, RunnerSpec, Work
     from penstok.output.ledger.journal import TaskRecord
-    from penstok.types import Finished, Source
+    from penstok.types import FinishedUnit, Source
 
 __all__ = ["LocalExecutor"]
 
@@ -25,7 +25,7 @@ _TICK_SECONDS = 0.2
 
 
 class _StoppedError(Exception):
-    """The job ends: running tasks are dropped."""
+    """The job is stopping: running tasks are dropped."""
 
 
 class LocalExecutor(Resource):
@@ -36,15 +36,15 @@ class LocalExecutor(Resource):
         spec: RunnerSpec,
         num_threads: int,
         num_cores: int,
-        on_unit: Callable[[int, Finished], None],
+        on_unit: Callable[[int, FinishedUnit], None],
     ) -> None:
-        """Prepare to run tasks.
+        """Create a runner per thread; no worker process is started yet.
 
         Args:
-            spec: What runners are made from.
+            spec: Creates runners.
             num_threads: How many tasks run at a time.
-            num_cores: How many worker processes they have in all.
-            on_unit: Called from any thread with a task's number and a unit of it that is done.
+            num_cores: How many worker processes they have in total.
+            on_unit: Called from any thread with a task's number and a finished unit of it.
         """
         self.num_cores = num_cores
         self.num_running = 0
@@ -78,7 +78,7 @@ class LocalExecutor(Resource):
         """Run all tasks; yield their records as they are done."""
         waiting = iter(works)
         if len(self._runners) == 1:
-            # In this thread: a Ctrl-C ends the task where it is.
+            # Run in this thread, so that a Ctrl-C interrupts the task itself.
             self.num_running = 1
             for only in waiting:
                 yield self._run_one(only, on_tick)

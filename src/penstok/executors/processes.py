@@ -1,7 +1,8 @@
-"""Worker processes on this machine: started, fed, watched and replaced.
+"""Worker processes on this machine: started, fed, monitored and replaced.
 
-It moves units, offsets and receipts, never text or tokens. A task gives it units and takes what
-became of them, both in unit order; each worker process runs `executors.worker_process`.
+It sends units and offsets and receives counts and checksums, never text or tokens. `jobs.task`
+passes it units and gets finished units back, both in unit order; each worker process runs
+`worker_process`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstok.engines import name_reference
 from penstok.errors import EngineError, PenstokError
-from penstok.executors.batches import Batch, Order, iter_batches
+from penstok.executors.batches import Batch, BatchQueue, iter_batches
 from penstok.resources import Resource
 
 if TYPE_CHECKING:
@@ -28,12 +29,12 @@ if TYPE_CHECKING:
     from penstok.inputs.feed import Feed
     from penstok.output.layout import Layout
     from penstok.output.offsets import AssignsOffsets
-    from penstok.types import Finished, Priority, Split, Unit
+    from penstok.types import FinishedUnit, Priority, Split, Unit
     from penstok.worker.worker import WorkerSpec
 
 __all__ = ["ProcessExecutor"]
 
-# How many encoded batches a worker may hold while it waits for earlier ones of others.
+# How many encoded batches a worker may hold while it waits for earlier batches of other workers.
 _MAX_WAITING_BATCHES = 2
 _MAX_FAILURES = 2
 _TICK_SECONDS = 0.2
@@ -45,7 +46,7 @@ _START_WORKER = (
 
 @dataclass(slots=True, eq=False)
 class _Process:
-    """A worker process, and the batches it holds: being encoded, waiting, being written."""
+    """A worker process, and its batches: being encoded, waiting for offsets, being written."""
 
     popen: subprocess.Popen[bytes]
     pipe: Connection
@@ -65,8 +66,8 @@ class _Process:
 class ProcessExecutor(Resource):
     """Runs workers as processes of this machine; use it in a `with`.
 
-    No more are started than there are units to do. A worker that dies is replaced and its units are
-    repeated; a unit that kills a worker twice stops the job. A worker that reaches its share of
+    It starts no more workers than there are batches. A worker that dies is replaced and its units
+    are repeated; a unit that kills a worker twice stops the job. A worker that reaches its share of
     memory is replaced the same way.
     """
 
@@ -80,17 +81,19 @@ class ProcessExecutor(Resource):
         lock_file: int | None,
         feed: Feed | None = None,
         num_at_start: int = 1,
+        advice: str = "",
     ) -> None:
-        """Prepare to run workers.
+        """Store the settings; workers are started when there is work for them.
 
         Args:
-            spec: What each is made from.
-            num_workers: How many at most.
+            spec: Everything needed to create a worker.
+            num_workers: The largest number of workers.
             batch_bytes: Units smaller than this are sent together.
             priority: Of their processes.
             lock_file: Workers inherit it, so that it holds until the last of them is gone.
             feed: Reads inputs that can only be read from the start, if there are any; closed here.
             num_at_start: How many are started before it is known how many units there are.
+            advice: What to try if a worker fails twice; more memory or another engine if empty.
         """
         self._spec = spec
         self._feed = feed
@@ -100,11 +103,12 @@ class ProcessExecutor(Resource):
         self._num_at_start = min(num_at_start, num_workers)
         self._batch_bytes = batch_bytes
         self._priority = priority
+        self._advice = advice or _other_ways(spec)
         self._processes: list[_Process] = []
         self.num_replaced = 0
 
     def close(self) -> None:
-        """Stop all workers at once, and what feeds them."""
+        """Stop all workers at once, and the feed."""
         for process in self._processes:
             self._stop(process)
         self._processes.clear()
@@ -113,11 +117,11 @@ class ProcessExecutor(Resource):
 
     @property
     def lengths(self) -> Mapping[int, int]:
-        """How long the content of streams is, as far as their ends were seen."""
+        """The lengths of streams whose ends have been reached, by input."""
         return {} if self._feed is None else self._feed.lengths
 
     def expect(self, last: Unit | None) -> None:
-        """Say which unit an earlier run did last: streams must hold the same text up to there."""
+        """Require that the stream of an earlier run's last unit has the same text up to its end."""
         if self._feed is not None and last is not None and last.passed is not None:
             self._feed.expected[last.source_idx, last.end] = last.passed.digest
 
@@ -128,11 +132,11 @@ class ProcessExecutor(Resource):
     def check(self, samples: list[Unit]) -> tuple[int, int]:
         """Let one worker compare the engine with the reference.
 
-        Returns the bytes of input, as it is stored, and the tokens that were seen.
+        Returns the stored bytes of input and the number of tokens of the samples.
         """
         files = [unit for unit in samples if not unit.source.is_stream]
         seen = list(zip(files, self._check_units(files), strict=True))
-        # Each stream must be begun for it: one will do.
+        # Sampling a stream means decoding it from its start: one is enough.
         for unit in [unit for unit in samples if unit.source.is_stream][:1]:
             filled = None if self._feed is None else self._feed.fill_sample(unit)
             if self._feed is not None and filled is not None:
@@ -142,23 +146,23 @@ class ProcessExecutor(Resource):
         return num_bytes, sum(tokens for _, (_, tokens) in seen)
 
     def write_to(self, layout: Layout) -> None:
-        """Let the workers write to other files from now on; no unit is being encoded."""
+        """Let the workers write to other files from now on; no unit may be in progress."""
         self._spec = replace(self._spec, layout=layout)
         for process in self._processes:
             self._send(process, "layout", layout)
 
     def find_open_split(self, unit: Unit, unit_bytes: int) -> Split:
-        """Ask for the split of the document that is open where a unit starts."""
+        """Let one worker find the split of the document that is open at a unit's start."""
         split: Split = self._ask("open", (unit, unit_bytes))
         return split
 
     def _check_units(self, samples: list[Unit]) -> list[tuple[int, int]]:
-        """Return the bytes of text and the tokens of each."""
+        """Return the bytes of text and the number of tokens of each sample."""
         seen: list[tuple[int, int]] = self._ask("check", samples)
         return seen
 
     def _ask(self, kind: str, payload: Any) -> Any:
-        """Let one worker answer while no unit is in work."""
+        """Send a request to one worker and wait for its answer; no unit may be in progress."""
         failure = ""
         while len(self._processes) < self._num_at_start:
             self._add_process()
@@ -175,42 +179,42 @@ class ProcessExecutor(Resource):
                 raise answer
             return answer
         raise EngineError(
-            f"a worker died twice while it was made: {failure}",
+            f"a worker died twice during startup: {failure}",
             where=f"engine `{self._spec.engine}`",
-            next_step=self._other_ways(),
+            next_step=self._advice,
         )
 
     def run(
         self, units: Iterable[Unit], offsets: AssignsOffsets, on_tick: Callable[[], None]
-    ) -> Iterator[Finished]:
-        """Do all units; yield what became of them in unit order.
+    ) -> Iterator[FinishedUnit]:
+        """Encode and write all units; yield finished units in unit queue.
 
         Args:
-            units: In the order of the output; with a feed they are taken in its thread.
-            offsets: Gives each unit its place.
+            units: In output order; with a feed, its thread iterates over them.
+            offsets: Assigns each unit its offsets.
             on_tick: Called several times a second.
         """
         filled = units if self._feed is None else self._feed.iter_filled(units)
-        order = Order(iter_batches(filled, self._batch_bytes), offsets)
+        queue = BatchQueue(iter_batches(filled, self._batch_bytes), offsets)
         while True:
-            self._send_batches(order)
-            if order.is_given_out and not any(process.batches() for process in self._processes):
+            self._send_batches(queue)
+            if queue.is_exhausted and not any(process.batches() for process in self._processes):
                 return
-            for process in self._ready(order):
-                self._receive(process, order)
-            self._send_grants(order)
+            for process in self._ready(queue):
+                self._receive(process, queue)
+            self._send_offsets(queue)
             on_tick()
-            for finished in order.take_done():
+            for finished in queue.take_done():
                 if self._feed is not None:
                     self._feed.release(finished.unit)
                 yield finished
 
-    def _send_batches(self, order: Order) -> None:
-        """Give every worker that has room a batch; start workers while there are batches left."""
+    def _send_batches(self, queue: BatchQueue) -> None:
+        """Send every worker that has room a batch; start workers while batches are left."""
         for process in self._processes:
-            if process.has_room() and (batch := order.next_batch()) is not None:
+            if process.has_room() and (batch := queue.next_batch()) is not None:
                 self._encode(process, batch)
-        while len(self._processes) < self._num_workers and (batch := order.next_batch()):
+        while len(self._processes) < self._num_workers and (batch := queue.next_batch()):
             self._encode(self._add_process(), batch)
 
     def _encode(self, process: _Process, batch: Batch) -> None:
@@ -221,29 +225,29 @@ class ProcessExecutor(Resource):
         self._processes.append(self._start())
         return self._processes[-1]
 
-    def _ready(self, order: Order) -> list[_Process]:
-        """Wait until a worker has answered or is gone, a unit is ready, or a tick has passed."""
-        # Units that nobody has room for would end the wait at once, again and again.
+    def _ready(self, queue: BatchQueue) -> list[_Process]:
+        """Wait until a worker answers or dies, a unit is ready, or a tick has passed."""
+        # If no worker has room, units that are ready must not end the wait: it would spin.
         has_room = len(self._processes) < self._num_workers
         has_room = has_room or any(map(_Process.has_room, self._processes))
-        wants_units = has_room and not order.is_given_out
+        wants_units = has_room and not queue.is_exhausted
         by_pipe = {id(process.pipe): process for process in self._processes}
         feeds = [self._feed.wake_file] if self._feed is not None and wants_units else []
         ready = wait([*(process.pipe for process in self._processes), *feeds], _TICK_SECONDS)
         return [by_pipe[id(pipe)] for pipe in ready if id(pipe) in by_pipe]
 
-    def _receive(self, process: _Process, order: Order) -> None:
+    def _receive(self, process: _Process, queue: BatchQueue) -> None:
         try:
             kind, answer = process.pipe.recv()
         except (EOFError, OSError):
-            self._replace(process, order, _cause_of_death(process))
+            self._replace(process, queue, _cause_of_death(process))
             return
         if kind == "error":
             raise answer
         if kind == "full":
-            self._replace(process, order, "" if process.num_encoded else "it needs too much memory")
+            self._replace(process, queue, "" if process.num_encoded else "it needs too much memory")
         elif kind == "encode" and process.encoding is not None:
-            if process.encoding.grants and answer != process.encoding.encoded:
+            if process.encoding.offsets and answer != process.encoding.encoded:
                 raise _differs(process.encoding)
             process.encoding.encoded = answer
             process.num_encoded += 1
@@ -251,37 +255,32 @@ class ProcessExecutor(Resource):
             process.encoding = None
         else:
             batch = process.writing.popleft()
-            batch.receipts = answer
-            order.add_done(batch)
+            batch.written = answer
+            queue.add_done(batch)
 
-    def _send_grants(self, order: Order) -> None:
-        """Let every worker write what has its place now."""
+    def _send_offsets(self, queue: BatchQueue) -> None:
+        """Let workers write the batches that have their offsets."""
         waiting = [(batch, process) for process in self._processes for batch in process.waiting]
         for batch, process in sorted(waiting, key=lambda pair: pair[0].number):
-            if order.can_write(batch):
+            if queue.can_write(batch):
                 process.waiting.remove(batch)
                 process.writing.append(batch)
-                self._send(process, "write", batch.grants)
+                self._send(process, "write", batch.offsets)
 
-    def _replace(self, process: _Process, order: Order, failure: str) -> None:
-        """Start a worker in the place of one that is gone; its batches are done again."""
+    def _replace(self, process: _Process, queue: BatchQueue, failure: str) -> None:
+        """Replace a worker that is gone; its batches are repeated."""
         batches = process.batches()
         if failure and (batch := process.encoding or next(iter(batches), None)):
             batch.num_failures += 1
             if batch.num_failures >= _MAX_FAILURES:
-                raise _failed_twice(batch, failure, self._other_ways())
-        order.take_back(batches)
+                raise _failed_twice(batch, failure, self._advice)
+        queue.take_back(batches)
         self._restart(process)
 
     def _restart(self, process: _Process) -> None:
         self._stop(process)
         self._processes[self._processes.index(process)] = self._start()
         self.num_replaced += 1
-
-    def _other_ways(self) -> str:
-        reference = name_reference(self._spec.tokenizer)
-        other = "auto" if self._spec.engine == reference else reference
-        return f"pass more `--memory` or `--engine {other}`; if that does not help, report it"
 
     def _start(self) -> _Process:
         ours, theirs = socket.socketpair()
@@ -301,15 +300,21 @@ class ProcessExecutor(Resource):
         return process
 
     def _send(self, process: _Process, kind: str, payload: Any) -> None:
-        """Send a request; if the worker is gone, the next receive notices."""
+        """Send a request; if the worker has died, the next receive reports it."""
         with contextlib.suppress(ConnectionError):
             process.pipe.send((kind, payload))
 
     def _stop(self, process: _Process) -> None:
-        """End a worker at once: what it has not finished stands under no final name."""
+        """Kill a worker: nothing unfinished has a final name, so nothing can be corrupted."""
         process.pipe.close()
         process.popen.kill()
         process.popen.wait()
+
+
+def _other_ways(spec: WorkerSpec) -> str:
+    reference = name_reference(spec.tokenizer)
+    other = "auto" if spec.engine == reference else reference
+    return f"pass more `--memory` or `--engine {other}`; if that does not help, report it"
 
 
 def _cause_of_death(process: _Process) -> str:
@@ -322,7 +327,7 @@ def _cause_of_death(process: _Process) -> str:
 
 def _failed_twice(batch: Batch, failure: str, next_step: str) -> PenstokError:
     first, last = batch.units[0], batch.units[-1]
-    where = first.place
+    where = first.where
     if last is not first:
         where += f", or one of the {len(batch.units) - 1} inputs after it"
     return EngineError(
@@ -335,7 +340,7 @@ def _failed_twice(batch: Batch, failure: str, next_step: str) -> PenstokError:
 def _differs(batch: Batch) -> PenstokError:
     first = batch.units[0]
     return EngineError(
-        "the same text gave other counts when it was done again",
-        where=replace(first, end=batch.units[-1].end).place,
+        "the same text gave different counts when it was encoded again",
+        where=replace(first, end=batch.units[-1].end).where,
         next_step="make sure that nothing writes to the inputs, then run the same command again",
     )

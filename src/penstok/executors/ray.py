@@ -1,7 +1,7 @@
-"""Tasks on a Ray cluster: Ray schedules them, the same runner runs them, records come back.
+"""Runs tasks on a Ray cluster: Ray schedules them, and their records come back.
 
 No text and no tokens pass through Ray or through this process. It retries tasks that were lost with
-a worker or a node; an error that a task raises ends the job. `ray_nodes` is what runs on the nodes.
+a worker or a node, while an error raised by a task ends the job. `ray_nodes` runs on the nodes.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ __all__ = ["RayExecutor"]
 
 _TICK_SECONDS = 0.2
 _COUNT_SECONDS = 2.0
-# More than run at a time, so that no core waits for the next.
+# Tasks submitted per core: more than one, so that no core waits for its next task.
 _AHEAD = 2
-# Nodes come and go; a task that went down with so many is to blame itself.
+# Nodes come and go; a task that was lost this often is probably the cause.
 _MAX_LOSSES = 4
 _MAX_ERRORS = 2
 _PROBED_SOURCES = 32
@@ -47,8 +47,8 @@ class RayExecutor(Resource):
     Attributes:
         nodes_alive: How many nodes there are.
         num_cores: How many tasks can run at a time on them.
-        num_running: How many are given out.
-        num_retried: How many were given out again.
+        num_running: How many tasks are running.
+        num_retried: How many tasks were retried.
     """
 
     def __init__(
@@ -59,13 +59,14 @@ class RayExecutor(Resource):
         memory_bytes: int,
         max_running: int | None,
     ) -> None:
-        """Prepare to run tasks.
+        """Store the settings; entering the `with` block connects to the cluster.
 
         Args:
-            spec: What runners are made from.
-            address: Of the cluster; None for the one Ray finds, else one on this machine.
-            memory_bytes: What a task may take, which Ray is told.
-            max_running: How many may run at a time; None for as many as fit.
+            spec: Creates runners.
+            address: The address of the cluster; None for the one that Ray finds, or else a new one
+                on this machine.
+            memory_bytes: The memory that one task may use; Ray reserves it.
+            max_running: How many tasks may run at a time; None for as many as fit.
         """
         self.nodes_alive: int | None = 0
         self.num_cores = 0
@@ -80,7 +81,7 @@ class RayExecutor(Resource):
         self._running: dict[Any, Work] = {}
 
     def __enter__(self) -> RayExecutor:
-        """Connect."""
+        """Connect to the cluster."""
         ray = load_ray()
         if not ray.is_initialized():
             _connect(self._address)
@@ -100,7 +101,7 @@ class RayExecutor(Resource):
         return self
 
     def close(self) -> None:
-        """Drop what is in work and disconnect; a cluster that was started for this job ends."""
+        """Cancel running tasks and disconnect; a cluster started for this job is stopped."""
         ray = load_ray()
         for ref in self._running:
             ray.cancel(ref, force=True)
@@ -109,14 +110,14 @@ class RayExecutor(Resource):
             ray.shutdown()
 
     def pids(self) -> list[int]:
-        """Return nothing: the workers are elsewhere."""
+        """Return an empty list: the workers are on other machines."""
         return []
 
     def check(self, check: Any, sources: list[Source]) -> tuple[int, int]:
         """Let every node read some inputs, write to the output, and compare the engine.
 
         Raises:
-            PenstokError: If one cannot; its name is in the message.
+            PenstokError: If a node cannot; the message has its name.
         """
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -128,7 +129,7 @@ class RayExecutor(Resource):
         able = {node["NodeID"] for node in ray.nodes() if self._num_fitting(node["Resources"])}
         for node_id, name in name_nodes(alive=True).items():
             if node_id not in able:
-                continue  # the head of many clusters runs no tasks
+                continue  # in many clusters, the head node runs no tasks
             strategy = NodeAffinitySchedulingStrategy(node_id, soft=False)
             remote = ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=strategy)(probe_node)
             refs[remote.remote([self._spec_ref], probe, _folder())] = name
@@ -138,14 +139,14 @@ class RayExecutor(Resource):
             store.delete([probe.name, *probe.answers(store)])
         answers = [answer for answer in seen if answer is not None]
         if not answers:
-            raise _no_cluster("every node died while it was probed")
+            raise _cluster_lost("every node died during the startup check")
         return answers[0]
 
     def run(self, works: Iterable[Work], on_tick: Callable[[], None]) -> Iterator[TaskRecord]:
         """Run all tasks; yield their records as they are done.
 
         Raises:
-            PenstokError: What a task raised, with the node's name.
+            PenstokError: If a task raised it; the message has the node's name.
         """
         ray = load_ray()
         waiting = iter(works)
@@ -163,7 +164,7 @@ class RayExecutor(Resource):
                 return
             done, rest = ray.wait(list(self._running), num_returns=1, timeout=_TICK_SECONDS)
             if done and rest:
-                # Waiting for 8,192 costs 2 ms: all that are done are taken at once.
+                # One wait for 8,192 tasks costs 2 ms, so take all that are done at once.
                 done += ray.wait(rest, num_returns=len(rest), timeout=0)[0]
             on_tick()
             for ref in done:
@@ -187,7 +188,7 @@ class RayExecutor(Resource):
                 again.append(work)
 
     def _await_probe(self, ref: Any, name: str) -> tuple[int, int] | None:
-        """Wait for a node's answer; None if it died meanwhile, which is no reason to stop."""
+        """Wait for a node's answer; None if it died meanwhile, which does not stop the job."""
         ray = load_ray()
         try:
             answer: tuple[int, int] = ray.get(ref, timeout=_PROBE_SECONDS)
@@ -195,16 +196,16 @@ class RayExecutor(Resource):
             raise _cause(error) from error
         except ray.exceptions.GetTimeoutError as error:
             raise InputError(
-                f"it did not answer in {_PROBE_SECONDS:.0f} seconds",
+                f"the node did not answer within {_PROBE_SECONDS:.0f} seconds",
                 where=f"node {name}",
-                next_step="look at the node, or take it out of the cluster",
+                next_step="check `ray status`, or run `ray stop` on the node to remove it",
             ) from error
         except ray.exceptions.RayError:
             return None
         return answer
 
     def _submit(self, work: Work) -> None:
-        # The first argument is in a list, or Ray would unpack it again for every task.
+        # The reference is wrapped in a list; otherwise Ray would unpickle the spec for every task.
         self._running[self._run_task.remote([self._spec_ref], work, _folder())] = work
 
     def _limit(self) -> int:
@@ -213,12 +214,12 @@ class RayExecutor(Resource):
         return _AHEAD * max(self.num_cores, 1)
 
     def _num_fitting(self, resources: dict[str, float]) -> int:
-        """Return how many tasks fit a node."""
+        """Return how many tasks fit on a node."""
         by_memory = int(resources.get("memory", 0) // self._memory_bytes)
         return min(int(resources.get("CPU", 0)), by_memory)
 
     def _count_nodes(self) -> None:
-        """See how many nodes there are, and how many tasks fit them."""
+        """Update how many nodes there are, and how many tasks fit on them."""
         ray = load_ray()
         now = time.monotonic()
         if now < self._next_count:
@@ -233,12 +234,12 @@ class RayExecutor(Resource):
                 f"{len(nodes)} nodes have at most "
                 f"{max((int(each.get('memory', 0)) for each in nodes), default=0) >> 20} MiB",
                 where="--executor ray, --memory",
-                next_step="pass less `--memory`, which is that of one task here, or add nodes",
+                next_step="pass a smaller `--memory` (with Ray: per task), or add nodes",
             )
 
 
 def _connect(address: str | None) -> None:
-    """Connect to a cluster, or start one; Ray's own words stay out of the way."""
+    """Connect to a cluster, or start one; silence Ray's own messages."""
     ray = load_ray()
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     address = _find_cluster(address)
@@ -253,9 +254,9 @@ def _connect(address: str | None) -> None:
 
 
 def _silence(ray: Any) -> None:
-    """Keep what Ray tells of dead nodes off standard output, which is for data.
+    """Keep Ray's messages about dead nodes off standard output, which is for data.
 
-    It prints pages of its log there, and has no setting for it; this job says itself what it lost.
+    Ray prints pages of its log there and has no setting to stop it. Lost tasks are reported anyway.
     """
     worker: Any = getattr(getattr(ray, "_private", None), "worker", None)
     if hasattr(worker, "print_to_stdstream"):
@@ -263,9 +264,9 @@ def _silence(ray: Any) -> None:
 
 
 def _find_cluster(address: str | None) -> str:
-    """Return the address of a cluster that answers; `local` if none was asked for and none does.
+    """Return the address of a cluster that answers; `local` if none was requested or found.
 
-    Ray itself would wait for a cluster that is gone, for many minutes.
+    Ray itself would wait many minutes for a cluster that no longer exists.
     """
     wanted = address or os.environ.get("RAY_ADDRESS")
     found = wanted if wanted not in (None, "auto") else _last_cluster()
@@ -284,7 +285,7 @@ def _find_cluster(address: str | None) -> str:
 
 
 def _last_cluster() -> str | None:
-    """Return the cluster that was last started on this machine, as Ray has written it down."""
+    """Return the address of the last cluster started on this machine, from Ray's own file."""
     load_ray()
     try:
         from ray._private.utils import read_ray_address
@@ -305,39 +306,39 @@ def _no_answer(address: str, why: str) -> UsageError:
 
 
 def _folder() -> str:
-    """Return where relative names are seen from."""
+    """Return the folder that relative paths refer to."""
     return str(Path.cwd())
 
 
 def _spread(sources: list[Source]) -> list[Source]:
-    """Choose inputs to read on every node: the first, the last, and some between."""
+    """Choose inputs to read on every node: the first, the last, and some in between."""
     step = max(len(sources) // _PROBED_SOURCES, 1)
     return [*sources[:-1:step], sources[-1]]
 
 
 def _cause(error: Any) -> PenstokError:
-    """Return what a task raised; wrap what no task should raise."""
+    """Return the error that a task raised; wrap it if it is unexpected."""
     cause = error.cause
     if isinstance(cause, PenstokError):
         return cause
     return EngineError(
-        f"a bug: {cause!r}\n{error}",
-        where="a task",
+        f"unexpected error in a task: {cause!r}\n{error}",
+        where="--executor ray",
         next_step="report this, with the version that `penstok --version` prints",
     )
 
 
-def _no_cluster(why: str) -> WriteError:
+def _cluster_lost(why: str) -> WriteError:
     return WriteError(
-        f"the cluster is gone: {why}",
+        f"the connection to the cluster was lost: {why}",
         where="--executor ray",
-        next_step="run the same command again when it is back: it continues",
+        next_step="check `ray status`, then run the same command again: it continues",
     )
 
 
 def _lost_too_often(work: Work, error: Exception) -> EngineError:
     return EngineError(
-        f"a task was lost {_MAX_LOSSES} times, with its worker or its node: "
+        f"a task was lost {_MAX_LOSSES} times, each time with its worker or its node: "
         f"{str(error).splitlines()[0]}",
         where=work.where,
         next_step="pass more `--memory`, then run the same command again: it continues",

@@ -1,7 +1,7 @@
-"""What runs on the nodes of a cluster: a probe of the node before the job, then tasks.
+"""The functions that run on the nodes of a cluster: a startup check, then tasks.
 
-A process of Ray's keeps its runner, and with it a worker process, from task to task. It knows no
-other node. `executors.ray` sends the work.
+A Ray process keeps its runner, and thus its worker process, for the next task. It knows nothing
+about other nodes; `executors.ray` sends the work.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["Probe", "load_ray", "name_nodes", "probe_node", "run_task"]
 
 
 def load_ray() -> Any:
-    """Return the package.
+    """Import and return the package `ray`.
 
     Raises:
         UsageError: If it is not installed.
@@ -41,7 +41,7 @@ def load_ray() -> Any:
         raise UsageError(
             "the package `ray` is needed to run on a cluster",
             where="--executor ray",
-            next_step="pip install 'penstok[ray]'",
+            next_step="install it: `pip install 'penstok[ray]'`",
         ) from error
     return ray
 
@@ -51,10 +51,10 @@ class Probe:
     """What every node must be able to do.
 
     Attributes:
-        version: The version of Penstok that it must have.
-        sources: Inputs that it must read.
+        version: The version of Penstok that must be installed on it.
+        sources: Inputs that it must be able to read.
         check: Samples on which its engine is compared with the reference.
-        name: A small file of the output that it must see; it answers with one beside it.
+        name: A small file in the output that it must see; it writes its answer next to it.
     """
 
     version: str
@@ -64,7 +64,7 @@ class Probe:
 
     @classmethod
     def of_job(cls, check: Any, sources: Sequence[Source], token: str) -> Probe:
-        """Make the probe of a job; no other has the same token."""
+        """Create the probe of a job; `token` makes its name unique."""
         return cls(version("penstok"), sources, check, f"{WORK}/probes/{token}")
 
     def answer(self, node_id: str) -> str:
@@ -72,17 +72,17 @@ class Probe:
         return f"{self.name}-{node_id}"
 
     def answers(self, store: OutputStore) -> list[str]:
-        """List the answers that arrived."""
+        """List the files of the probe: its own and the answers."""
         return [name for name in store.iter_names(f"{WORK}/probes/") if name.startswith(self.name)]
 
 
-# One job at a time uses a process of Ray's.
+# A Ray process works for one job at a time.
 _runner: tuple[str, Runner] | None = None
 _name = ""
 
 
 def run_task(spec_ref: list[Any], work: Work, folder: str) -> TaskRecord:
-    """Run a task here; return its record without what only the journal needs."""
+    """Run a task on this node; return its record without the fields that only journals need."""
     with _NodeErrors():
         _enter(folder)
         return replace(_get_runner(spec_ref).run(work), shards={}, digests={})
@@ -92,21 +92,21 @@ def probe_node(spec_ref: list[Any], probe: Probe, folder: str) -> tuple[int, int
     """Check that this node can run tasks; return the bytes and tokens of the samples.
 
     Raises:
-        PenstokError: If it cannot, with its name.
+        PenstokError: If it cannot; the message has its name.
     """
     with _NodeErrors():
         if version("penstok") != probe.version:
             raise WriteError(
-                f"penstok {version('penstok')} is installed here, {probe.version} where the job "
-                "was started",
-                next_step=f"pip install penstok=={probe.version}",
+                f"penstok {version('penstok')} is installed on this node, but the job was started "
+                f"with {probe.version}",
+                next_step=f"run `pip install penstok=={probe.version}` on the node",
             )
         _enter(folder)
         runner = _get_runner(spec_ref)
         store = open_store(_get_spec(spec_ref).output)
         if store.read(probe.name) is None:
             raise WriteError(
-                "the output here is not the one that the other nodes see",
+                "this node does not see the output that the job was started with",
                 where=store.name,
                 next_step="choose a folder on a file system that all nodes share, or `s3://...`",
             )
@@ -117,7 +117,7 @@ def probe_node(spec_ref: list[Any], probe: Probe, folder: str) -> tuple[int, int
 
 
 def name_nodes(*, alive: bool) -> dict[str, str]:
-    """Return what the nodes of the cluster are called, by their ids."""
+    """Return the names of the nodes of the cluster, by their ids."""
     ray = load_ray()
     nodes = [node for node in ray.nodes() if node["Alive"] or not alive]
     names = {node["NodeID"]: _plain_name(node) for node in nodes}
@@ -129,14 +129,14 @@ def name_nodes(*, alive: bool) -> dict[str, str]:
 
 
 def _plain_name(node: dict[str, Any]) -> str:
-    """Take the name that somebody gave it; else its host's."""
+    """Return the name that the user gave the node, or else its host name."""
     given: str = node.get("NodeName") or ""
     host: str = node.get("NodeManagerHostname") or node["NodeID"][:6]
     return given if given and given != node.get("NodeManagerAddress") else host
 
 
 class _NodeErrors:
-    """Puts the name of this node into errors that leave it."""
+    """Adds the name of this node to errors that leave it."""
 
     def __enter__(self) -> None:
         """Do nothing."""
@@ -147,14 +147,14 @@ class _NodeErrors:
 
 
 def _enter(folder: str) -> None:
-    """See relative names from where the job was started."""
+    """Change to the folder in which the job was started, for relative paths."""
     try:
         os.chdir(folder)
     except OSError as error:
         raise InputError(
-            f"the folder in which the job was started is not there: {error.strerror}",
+            f"the folder in which the job was started is missing on this node: {error.strerror}",
             where=folder,
-            next_step="start it from a folder that all nodes share",
+            next_step="start the job from a folder that all nodes share",
         ) from error
 
 
@@ -165,7 +165,7 @@ def _get_spec(spec_ref: list[Any]) -> RunnerSpec:
 
 
 def _get_runner(spec_ref: list[Any]) -> Runner:
-    global _runner  # noqa: PLW0603 the process is Ray's, and this is all it keeps
+    global _runner  # noqa: PLW0603 the only state of a Ray process
     key = spec_ref[0].hex()
     if _runner is None or _runner[0] != key:
         if _runner is not None:
@@ -181,7 +181,7 @@ def _node_id() -> str:
 
 
 def _own_name() -> str:
-    global _name  # noqa: PLW0603 asked for once in a process
+    global _name  # noqa: PLW0603 queried once per process
     if not _name:
         _name = name_nodes(alive=False).get(_node_id(), platform.node())
     return _name

@@ -1,7 +1,7 @@
-"""A worker process: answers the parent's requests until the parent hangs up.
+"""The main function of a worker process: it answers requests until the parent closes the pipe.
 
-It tokenizes nothing itself and decides nothing: `worker` does the work, `executors.local` says
-what comes next. When the parent dies, its end of the pipe closes, and this process ends too.
+It tokenizes nothing itself and decides nothing: `worker.worker` does the work, `processes` sends
+requests. When the parent dies, its end of the pipe closes, and this process exits too.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ def main(file: int) -> None:
 
 
 def _drain(parent: Connection, requests: SimpleQueue[Any]) -> None:
-    """Take requests off the pipe while the worker is busy.
+    """Read requests from the pipe while the worker is busy.
 
-    Else parent and worker could each wait for ever until the other reads what it sends.
+    Otherwise parent and worker could deadlock, each waiting for the other to read what it sends.
     """
     try:
         while True:
@@ -57,11 +57,11 @@ def _drain(parent: Connection, requests: SimpleQueue[Any]) -> None:
 
 
 def _serve(parent: Connection, requests: SimpleQueue[Any], spec: WorkerSpec) -> None:
-    """Make the worker at once, while others start too; then answer until the parent hangs up."""
-    made, failure = _guarded(lambda: Worker(spec), "its start")
+    """Create the worker before the first request, then answer until the parent hangs up."""
+    worker, failure = _guarded(lambda: Worker(spec), "startup")
     while failure is None and (request := requests.get()) is not None:
         kind, payload = request
-        answer, failure = _guarded(partial(_answer, made, kind, payload), payload)
+        answer, failure = _guarded(partial(_answer, worker, kind, payload), payload)
         if failure is None and kind != "layout":
             parent.send((kind, answer))
     if failure is not None:
@@ -69,14 +69,14 @@ def _serve(parent: Connection, requests: SimpleQueue[Any], spec: WorkerSpec) -> 
 
 
 def _guarded(work: Callable[[], Any], payload: object) -> tuple[Any, tuple[str, object] | None]:
-    """Do something; return its result, or what to tell the parent before this worker ends."""
+    """Call `work`; return its result, or the message to send before this worker exits."""
     try:
         return work(), None
     except ShareReachedError:
         return None, ("full", None)
     except PenstokError as error:
         return None, ("error", error)
-    except Exception as error:  # noqa: BLE001 the worker's border: wrap, say where, pass on
+    except Exception as error:  # noqa: BLE001 the worker boundary: wrap, attach the unit, pass on
         return None, ("error", _bug(error, payload))
 
 
@@ -84,7 +84,7 @@ def _answer(worker: Worker, kind: str, payload: Any) -> Any:
     if kind == "encode":
         return [worker.encode(unit) for unit in payload]
     if kind == "write":
-        return [worker.write(grant) for grant in payload]
+        return [worker.write(offsets) for offsets in payload]
     if kind == "layout":
         return worker.write_to(payload)
     if kind == "open":
@@ -95,14 +95,14 @@ def _answer(worker: Worker, kind: str, payload: Any) -> Any:
 def _bug(error: Exception, payload: object) -> EngineError:
     details = "".join(traceback.format_exception(error))
     return EngineError(
-        f"a bug: {type(error).__name__}: {error}\n{details}",
-        where=f"a worker, at {str(payload)[:300]}",
+        f"unexpected {type(error).__name__} in a worker: {error}\n{details}",
+        where=f"a worker, while it handled {str(payload)[:300]}",
         next_step="report this, with the version that `penstok --version` prints",
     )
 
 
 def _lower_priority(priority: Priority) -> None:
-    """Leave the machine to its user: last in line for the processor and the disk."""
+    """Lower the CPU and disk priority, so that the machine stays usable."""
     if priority == "normal":
         return
     os.nice(_NICE)

@@ -1,8 +1,8 @@
-"""From journals to a finished job: one ledger, final names, the manifest last.
+"""The commit of a job: journals become the ledger, files get their names, the manifest comes last.
 
-It only rolls forward. The ledger is staged, then an intent record says what is to be published;
-from then on whoever finds that record completes it, however often. Journals are read in order, some
-ahead; no token passes through here. `jobs.run` calls it when all tasks are done, and first of all.
+It only rolls forward: the ledger is staged, then an intent record lists what to publish, and from
+then on any run that finds this record completes the commit. It reads no tokens. `jobs.run` calls it
+when all tasks are done, and `roll_forward` at the start of every run.
 """
 
 from __future__ import annotations
@@ -52,21 +52,21 @@ if TYPE_CHECKING:
 
 __all__ = ["JobTotals", "commit_job", "reopen_job", "roll_forward", "tidy_finished"]
 
-# Only as a name: inside a text the quotes would be escaped.
+# Matches the key only: inside a string, the quotes would be escaped.
 _HAS_SKIPPED = b'"skipped":['
 _COPIED_LINES = 4096
-# Where the tokens of a task that can be resumed are until they are published.
+# The location of a resumable task's files until they are published.
 _RESUMABLE = {"folder": journal_name(0, None).removesuffix(".jsonl")}
 
 
 @dataclass(frozen=True, slots=True)
 class _Intent:
-    """What is to be published, or taken back.
+    """The intent record: what to publish, or which job to reopen.
 
     Attributes:
-        manifest: The text of the manifest to publish; empty where files are taken back.
-        staged: The files beside the shards that are complete and wait for their names.
-        reopen: The shards to take back, so that inputs can be added to them.
+        manifest: The text of the manifest to publish; empty when reopening a job.
+        staged: The complete files, other than shards, that wait for their final names.
+        reopen: The shards to unpublish, so that inputs can be added to them.
     """
 
     manifest: str = ""
@@ -76,7 +76,7 @@ class _Intent:
 
 @dataclass(slots=True)
 class JobTotals:
-    """What the journals of a job add up to, one after the other."""
+    """The totals of a job, added up from its journals in order."""
 
     offsets: Offsets = field(default_factory=Offsets)
     num_units: int = 0
@@ -110,7 +110,7 @@ class JobTotals:
         return self.digests[split, shard]
 
     def facts(self) -> dict[str, Any]:
-        """Return what the manifest says of the run."""
+        """Return what the manifest records about the run."""
         nodes = [asdict(each) for _, each in sorted(self.nodes.items())]
         return {
             "workers_replaced": self.num_replaced,
@@ -128,22 +128,22 @@ def commit_job(
     overwrite: bool,
     digests: KnowsDigests | None = None,
 ) -> Manifest:
-    """Make the job exist: its ledger, its shards under their names, then the manifest.
+    """Publish a job: its ledger, its shards under their final names, then the manifest.
 
-    An older output is replaced; its manifest goes first.
+    An older output is replaced; its manifest is deleted first.
 
     Args:
         store: The output.
         job: The job.
         open_journals: Returns the journals of all tasks, in order.
-        make_run: Says how the job ran, for the manifest.
-        overwrite: Whether files that no job made may be deleted.
-        digests: The digests of the files, where one task made all of them.
+        make_run: Returns how the job ran, for the manifest.
+        overwrite: Whether files that no job wrote may be deleted.
+        digests: The digests of the files, if one task wrote all of them.
 
     Raises:
-        LostShardError: If tokens are missing; what was lost is done again by the next run.
+        LostShardError: If tokens are missing; the next run repeats what was lost.
         InputError: If there is no document in any input.
-        ConflictError: If files of somebody else are in the way.
+        ConflictError: If there are files that no job wrote.
     """
     totals, endings = JobTotals(), list[Ending]()
 
@@ -181,20 +181,20 @@ def commit_job(
 
 
 def roll_forward(store: OutputStore) -> Manifest | None:
-    """Complete what a run was killed in the middle of; return the manifest if it was a commit.
+    """Complete an interrupted commit or reopening; return the manifest if it was a commit.
 
-    If tokens were lost meanwhile, the job is unfinished again, and nothing is returned.
+    If tokens were lost meanwhile, the job is unfinished again, and None is returned.
     """
     data = store.read(INTENT)
     if data is None:
         return None
     intent, job = msgspec.json.decode(data, type=_Intent), read_job_file(store)
     if not intent.manifest:
-        _take_back(store, intent)
+        _reopen(store, intent)
         return None
     manifest = Manifest.from_json(intent.manifest, store.path / INTENT)
     if job is None:
-        # It was killed while it tidied up.
+        # The run was killed while it deleted the work folder.
         store.tidy()
         return manifest
     try:
@@ -205,9 +205,9 @@ def roll_forward(store: OutputStore) -> Manifest | None:
 
 
 def reopen_job(store: OutputStore, manifest: Manifest) -> None:
-    """Turn a finished job into an unfinished one whose units are all done, to add inputs to it.
+    """Turn a finished job into an unfinished one whose units are all done, to add inputs.
 
-    Its journal is the ledger without the last line.
+    The ledger without its last line becomes the journal.
     """
     journal, lines = store.open_journal(0, None), _without_last(store.iter_lines(SEGMENTS))
     while batch := list(islice(lines, _COPIED_LINES)):
@@ -217,19 +217,19 @@ def reopen_job(store: OutputStore, manifest: Manifest) -> None:
     intent = _Intent(reopen=manifest.files())
     store.write(INTENT, msgspec.json.encode(intent))
     fault_point("reopening begins")
-    _take_back(store, intent)
+    _reopen(store, intent)
 
 
 def tidy_finished(store: OutputStore, manifest: Manifest) -> None:
-    """Delete what a run that was killed at its very end left beside its finished job.
+    """Delete the work files that a run left when it was killed after its commit.
 
-    What another job has started here, to overwrite it, stays.
+    The work files of another job, started to overwrite this one, are not touched.
     """
     left = next(store.iter_names(f"{WORK}/"), None)
     job = read_job_file(store)
     if left is None or (job is not None and not job.has_made(manifest)):
         return
-    # If another run has the lock, it tidies up itself.
+    # If another run holds the lock, it deletes them itself.
     with contextlib.suppress(LockedError), store.lock():
         store.tidy()
 
@@ -237,12 +237,12 @@ def tidy_finished(store: OutputStore, manifest: Manifest) -> None:
 def _publish(
     store: OutputStore, job: JobFile, intent: _Intent, manifest: Manifest, *, is_retry: bool
 ) -> None:
-    """Publish everything that is not published yet, then the manifest; then tidy up."""
+    """Publish everything that is not published yet, then the manifest; then delete work files."""
     text = intent.manifest.encode()
     if store.read(MANIFEST) != text:
         own = {*manifest.files(), *(name for name, _, _ in intent.staged)}
         names = [name for name in store.iter_names("") if is_final_name(name)]
-        # Without an older job here, a file under its final name is one that was published before.
+        # Without an older job here, a file under its final name was published by this job.
         is_retry = is_retry or MANIFEST not in names
         store.delete([MANIFEST] if MANIFEST in names else [])
         try:
@@ -269,7 +269,7 @@ def _iter_shards(store: OutputStore, job: JobFile, manifest: Manifest) -> Iterat
 
 
 def _withdraw(store: OutputStore, job: JobFile, manifest: Manifest) -> None:
-    """Give up a commit whose tokens are gone: the next run does again what was lost."""
+    """Cancel a commit whose tokens are missing: the next run repeats what was lost."""
     if job.is_by_task:
         layout = Layout.of_job(store.name, job.job)
         drop_lost_tasks(store, layout, choose_journals(store.iter_names(TASKS)), job.digest)
@@ -278,7 +278,7 @@ def _withdraw(store: OutputStore, job: JobFile, manifest: Manifest) -> None:
     store.delete([INTENT])
 
 
-def _take_back(store: OutputStore, intent: _Intent) -> None:
+def _reopen(store: OutputStore, intent: _Intent) -> None:
     store.delete([MANIFEST])
     fault_point("manifest withdrawn")
     store.unpublish(intent.reopen, _RESUMABLE)
@@ -294,7 +294,7 @@ def _without_last(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _refuse_foreign(store: OutputStore, manifest: Manifest, *, overwrite: bool) -> None:
-    """Refuse to delete files that no job made, unless the user asked for that."""
+    """Refuse to delete files that no job wrote, unless the user asked for that."""
     names = [name for name in store.iter_names("") if is_final_name(name)]
     own = {*manifest.files(), SEGMENTS, SKIPPED}
     foreign = [name for name in names if name not in own]
@@ -302,7 +302,7 @@ def _refuse_foreign(store: OutputStore, manifest: Manifest, *, overwrite: bool) 
         raise ConflictError(
             f"`{foreign[0]}` is not from this job",
             where=store.name,
-            next_step="move it away, then run the same command again",
+            next_step="move it to another folder, then run the same command again",
         )
 
 
@@ -316,7 +316,7 @@ def _note_input(line: bytes, totals: JobTotals) -> None:
 def _iter_skipped(
     journals: Iterable[FinishedJournal], job: JobFile, sources: list[Source]
 ) -> Iterator[bytes]:
-    """List what was left out; only lines of units that left something out are read."""
+    """List what was skipped; only the lines of units with skipped records are parsed."""
     for journal in journals:
         for line in journal.open_lines():
             if _HAS_SKIPPED in line:

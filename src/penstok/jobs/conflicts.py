@@ -1,7 +1,7 @@
-"""May a job use an output? What is finished there, unfinished, missing or in the way.
+"""Whether a job may use an output, and what is finished, unfinished or in the way there.
 
-It compares records, and deletes an unfinished job where the user asked for that; it runs no task.
-`jobs.run` asks it before a job and before the commit.
+It compares records, and deletes an unfinished job if the user asked for that; it runs no task.
+`jobs.run` calls it before a job starts and before the commit.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _MAX_NAMED = 10
 
 @dataclass(frozen=True, slots=True)
 class _Inputs:
-    """The second line: which inputs, and how many tasks they are divided into."""
+    """The second line of a job file: the inputs, and the number of tasks."""
 
     inputs: str
     num_inputs: int
@@ -61,14 +61,14 @@ class _Inputs:
 
 @dataclass(frozen=True, slots=True)
 class JobFile:
-    """What a job is, kept in its output while it is unfinished.
+    """The record of a job that its output holds while the job is unfinished.
 
     Attributes:
-        job: What shapes the bytes.
-        inputs_digest: Covers the inputs, as in the manifest.
-        num_inputs: How many there are.
-        num_tasks: How many tasks.
-        skipped: The inputs that are left out, and why.
+        job: The settings that affect token bytes.
+        inputs_digest: A digest of the inputs, as in the manifest.
+        num_inputs: The number of inputs.
+        num_tasks: The number of tasks.
+        skipped: The inputs that are skipped, and why.
     """
 
     job: JobRecord
@@ -79,30 +79,30 @@ class JobFile:
 
     @classmethod
     def of_plan(cls, job: JobRecord, plan: Plan, num_tasks: int) -> JobFile:
-        """Describe a job."""
+        """Create the record of a job."""
         return cls(job, digest_inputs(plan.sources), len(plan.sources), num_tasks, plan.skipped)
 
     @property
     def is_by_task(self) -> bool:
-        """Whether every task writes its own shards; otherwise there is one, which is resumable."""
+        """Whether every task writes its own shards; otherwise there is one resumable task."""
         return self.job.settings.get("task_bytes") is not None
 
     @property
     def digest(self) -> str:
-        """What journals name the job by."""
+        """The digest by which journals refer to the job."""
         return xxhash.xxh3_128_hexdigest(self.to_bytes())
 
     def to_bytes(self) -> bytes:
-        """Write it."""
+        """Format the job file."""
         inputs = _Inputs(self.inputs_digest, self.num_inputs, self.num_tasks, self.skipped)
         return format_job(self.job) + format_line(asdict(inputs))
 
     @classmethod
     def from_bytes(cls, data: bytes, where: str) -> JobFile:
-        """Read it.
+        """Parse a job file.
 
         Raises:
-            DamageError: If it is damaged, or of another version.
+            DamageError: If it is damaged or has another version.
         """
         try:
             first, second = (line_body(line) or b"" for line in data.splitlines(keepends=True))
@@ -110,39 +110,39 @@ class JobFile:
             job = read_job(first)
         except ValueError as error:
             raise DamageError(
-                f"the record of the job is damaged, or of another version: {error}",
+                f"the record of the job is damaged or has another version: {error}",
                 where=where,
                 next_step="choose another `-o`, or pass `--overwrite` to start again",
             ) from error
         return cls(job, inputs.inputs, inputs.num_inputs, inputs.num_tasks, inputs.skipped)
 
     def has_made(self, manifest: Manifest) -> bool:
-        """Tell whether a finished job is this one."""
+        """Return whether a finished job is this one."""
         is_same = manifest.settings == self.job.settings
         return is_same and manifest.inputs_digest == self.inputs_digest
 
     def differences(self, other: JobFile) -> list[str]:
-        """Say how another job differs from this one, which is there."""
+        """List how another job (`here`) differs from this one, which is in the output (`there`)."""
         found = _settings_differences(self.job.settings, other.job.settings)
         if self.job.unit_bytes != other.job.unit_bytes:
             found.append(f"units of {self.job.unit_bytes} bytes there, {other.job.unit_bytes} here")
         if self.num_inputs != other.num_inputs:
             found.append(f"{self.num_inputs} inputs there, {other.num_inputs} here")
         elif self.inputs_digest != other.inputs_digest:
-            found.append("an input was changed, or is another one")
+            found.append("an input was changed or replaced")
         if self.skipped.keys() != other.skipped.keys():
             found.append(f"{len(self.skipped)} inputs skipped there, {len(other.skipped)} here")
         return found
 
 
 def read_job_file(store: OutputStore) -> JobFile | None:
-    """Return the job that is unfinished in an output; None if there is none."""
+    """Return the record of the unfinished job in an output; None if there is none."""
     data = store.read(JOB)
     return None if data is None else JobFile.from_bytes(data, f"{store.name}/{JOB}")
 
 
 def find_manifest(store: OutputStore) -> Manifest | None:
-    """Return the manifest of the finished job in an output, whichever it is."""
+    """Return the manifest of the finished job in an output, whether or not it is this job."""
     data = store.read(MANIFEST)
     if data is None:
         return None
@@ -152,17 +152,17 @@ def find_manifest(store: OutputStore) -> Manifest | None:
 def find_finished(
     store: OutputStore, job: JobRecord, plan: Plan, *, is_part: bool = False
 ) -> Manifest | None:
-    """Return the manifest if this very job is finished.
+    """Return the manifest if exactly this job is finished.
 
-    None means that there is something to do: all of it, or inputs that were added.
+    None means that there is something to do: the whole job, or inputs that were added.
 
     Raises:
         ConflictError: If the output holds another job.
     """
     folder = store.path
     with write_errors(folder):
-        is_there = (folder / MANIFEST).exists()
-    if not is_there:
+        has_manifest = (folder / MANIFEST).exists()
+    if not has_manifest:
         return None
     try:
         manifest = Manifest.load(folder)
@@ -176,11 +176,11 @@ def find_finished(
     if not differing:
         _refuse_missing_files(folder, manifest)
         if STANDARD_INPUT in [source.path for source in plan.sources]:
-            differing = ["standard input cannot be compared with what was read then"]
+            differing = ["standard input cannot be compared with what was read before"]
         elif manifest.inputs_digest == digest_inputs(plan.sources):
             return manifest
         elif job.settings.get("task_bytes") is not None:
-            differing = ["its inputs differ, and inputs cannot be added where tasks write shards"]
+            differing = ["its inputs differ, and inputs cannot be added to a distributed job"]
         else:
             differing = _input_differences(_recorded_sources(folder), plan.sources)
     if not differing:
@@ -199,7 +199,7 @@ def find_finished(
 def claim_output(
     store: OutputStore, job: JobFile, plan: Plan, *, overwrite: bool, is_alone: bool
 ) -> JobFile:
-    """Write down which job an output is for, or join the job that is there; return it as it is.
+    """Record which job an output is for, or join the same job there; return it as recorded.
 
     A finished output stays until this job is committed.
 
@@ -207,9 +207,9 @@ def claim_output(
         store: The output.
         job: The job.
         plan: Its inputs.
-        overwrite: Whether another unfinished job is dropped.
-        is_alone: Whether this run holds the lock, so that a job that has done nothing can be
-            dropped; a part of a job does not.
+        overwrite: Whether to delete another unfinished job.
+        is_alone: Whether this run holds the lock, so that another job without progress can be
+            deleted; a part of a job does not hold it.
 
     Raises:
         ConflictError: If the output holds something else.
@@ -235,7 +235,7 @@ def claim_output(
                 f"another job is unfinished here ({'; '.join(differing)})",
                 where=f"{store.name}/{JOB}",
                 next_step="run the command that was started here, "
-                + _start_over("to drop what is done and start again", is_part=not is_alone),
+                + _start_over("to delete what is done and start again", is_part=not is_alone),
             )
         _drop(store)
         there = None
@@ -251,14 +251,14 @@ def claim_output(
 
 
 def _start_over(what: str, *, is_part: bool) -> str:
-    """Say how to start over; a part cannot overwrite what other parts have done."""
+    """Return the next step for starting over; a part cannot overwrite the work of other parts."""
     if is_part:
         return "choose another `-o`, or delete what is there and run all parts again"
     return f"choose another `-o`, or pass `--overwrite` {what}"
 
 
 def _job_differences(store: OutputStore, there: JobFile, here: JobFile, plan: Plan) -> list[str]:
-    """Say how a job differs from the one that is there; inputs may be added to a single task."""
+    """List how a job differs from the recorded one; inputs may be added to a single task."""
     if there.is_by_task or here.is_by_task:
         return there.differences(here)
     differing = _settings_differences(there.job.settings, here.job.settings)
@@ -274,19 +274,19 @@ def _job_differences(store: OutputStore, there: JobFile, here: JobFile, plan: Pl
 
 
 def _drop(store: OutputStore) -> None:
-    """Delete an unfinished job; its record goes last, with which it could still be continued."""
+    """Delete an unfinished job; its record last, so that it stays resumable until then."""
     work = [name for prefix in (PARTS, TASKS) for name in store.iter_names(prefix)]
     store.drop_tasks()
     store.delete([*work, JOB])
 
 
 def note_part(store: OutputStore, part: tuple[int, int]) -> None:
-    """Write down that a part was started, for `refuse_missing_tasks` to name the others."""
+    """Record that a part was started, so that `refuse_missing_tasks` can list missing parts."""
     store.write(f"{PARTS}{part[0]}-{part[1]}", b"")
 
 
 def refuse_missing_tasks(store: OutputStore, job: JobFile, chosen: dict[int, str]) -> None:
-    """Refuse to commit a job with unfinished tasks; name the parts they are in."""
+    """Refuse to commit a job with unfinished tasks; list the parts they are in."""
     missing = [number for number in range(job.num_tasks) if number not in chosen]
     if not missing:
         return
@@ -305,7 +305,7 @@ def refuse_missing_tasks(store: OutputStore, job: JobFile, chosen: dict[int, str
 
 
 def refuse_lost_lock(lock: HeldLock, store: OutputStore) -> None:
-    """Refuse to commit what another run may be committing."""
+    """Refuse to commit if another run may be committing."""
     if lock.is_lost:
         raise LockedError(
             "the lock could not be renewed, and another run may have taken it",
@@ -326,7 +326,7 @@ def _missing_parts(store: OutputStore, num_tasks: int, missing: list[int]) -> li
 
 
 def _settings_differences(there: dict[str, Any], here: dict[str, Any]) -> list[str]:
-    """Say which settings that shape bytes differ."""
+    """List the settings that differ."""
     return [
         f"{name}: {there.get(name)} there, {here.get(name)} here"
         for name in sorted(there.keys() | here.keys())
@@ -345,27 +345,29 @@ def _recorded_sources(folder: OutputPath) -> list[Source]:
     except DamageError as error:
         what = error.what
     raise ConflictError(
-        f"the inputs are not those of the finished job here, and {what}",
+        f"the inputs differ from those of the finished job here, and {what}",
         where=str(folder / SEGMENTS),
-        next_step=f"`penstok verify {folder} --repair`, then run the same command again",
+        next_step=f"run `penstok verify {folder} --repair`, then the same command again",
     )
 
 
 def _input_differences(there: Sequence[Source], here: Sequence[Source]) -> list[str]:
-    """Say how the first inputs differ from those that were used; more may follow behind them."""
+    """List how the first inputs differ from the recorded ones; more inputs may follow."""
     for old, new in zip(there, here, strict=False):
         if old.path != new.path:
             if old.path in {source.path for source in here}:
-                return [f"input `{new.path}` is new, and comes before `{old.path}`, which is done"]
+                return [f"input `{new.path}` is new, but sorts before `{old.path}`, which is done"]
             return [f"input `{old.path}` is missing"]
         if old.num_bytes != new.num_bytes:
             return [f"input `{old.path}`: {old.num_bytes} bytes there, {new.num_bytes} here"]
         if old.format != new.format:
-            return [f"input `{old.path}` was read as {old.format} there, {new.format} here"]
+            return [f"input `{old.path}`: read as {old.format} there, as {new.format} here"]
         if old.compression != new.compression:
-            return [f"input `{old.path}`: compressed with {old.compression}, now {new.compression}"]
+            return [
+                f"input `{old.path}`: compression {old.compression} there, {new.compression} here"
+            ]
         if old.edges != new.edges:
-            return [f"input `{old.path}` holds other text"]
+            return [f"input `{old.path}` has different content"]
         if old.mtime_ns != new.mtime_ns:
             return [f"input `{old.path}` was modified since"]
     if len(there) > len(here):

@@ -1,7 +1,7 @@
-"""A job made ready: from what is asked to what it is, and what its workers are made from.
+"""From settings to a job: its plan, tokenizer, engine, memory, and what its workers are made from.
 
-It reads the heads of inputs and starts nothing. `pipeline` runs what it has prepared, `preview`
-says what that would do.
+It reads the start of inputs and starts no process. `run` runs the job, `preview` says what it would
+do, and `verification` re-encodes a recorded job with the same workers.
 """
 
 from __future__ import annotations
@@ -14,10 +14,13 @@ import psutil
 
 from penstok.engines import choose_engine, engine_needs
 from penstok.errors import UsageError
+from penstok.executors.processes import ProcessExecutor
+from penstok.inputs.feed import make_feed
 from penstok.jobs.plan import input_needs, make_plan
 from penstok.jobs.tasks import choose_task_bytes
 from penstok.output.layout import Layout
 from penstok.output.store.base import UPLOAD_BYTES
+from penstok.readers.formats import open_scanner
 from penstok.storage import REMOTE_BYTES
 from penstok.tokenizers import load_tokenizer
 from penstok.types import JobRecord, MemoryNeeds, TokenizerRecord
@@ -25,13 +28,33 @@ from penstok.worker.memory import divide_memory
 from penstok.worker.worker import WorkerSpec
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from penstok.jobs.plan import Plan
     from penstok.jobs.settings import JobSettings
+    from penstok.output.segments import SinkKind
     from penstok.tokenizers import Tokenizer
-    from penstok.types import TextRules
+    from penstok.types import OnError, Priority, Source, TextRules
     from penstok.worker.memory import MemoryShare
 
-__all__ = ["Job", "prepare"]
+__all__ = ["Job", "Workers", "choose_workers", "make_processes", "prepare"]
+
+
+@dataclass(frozen=True, slots=True)
+class Workers:
+    """What the workers of a job are made from, and how many there are.
+
+    Attributes:
+        spec: What each of them is made from.
+        number: How many fit into the memory.
+        why_not_kernel: Why the kernel cannot be used; empty if it is.
+        idle: What would use cores that the memory leaves idle; empty if none are.
+    """
+
+    spec: WorkerSpec
+    number: int
+    why_not_kernel: str
+    idle: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +63,6 @@ class Job:
 
     Attributes:
         record: What shapes the bytes, as it is recorded.
-        why_not_kernel: Why a slower engine must do; empty if none must.
-        idle: What would use cores that the memory leaves idle; empty if none are.
     """
 
     settings: JobSettings
@@ -50,35 +71,29 @@ class Job:
     rules: TextRules
     record: JobRecord
     layout: Layout
-    engine: str
-    why_not_kernel: str
-    num_workers: int
-    share: MemoryShare
-    idle: str
+    workers: Workers
 
     @property
-    def gives_back(self) -> bool:
-        """Whether pages that were read go back: smaller inputs may stay cached for the next run."""
-        return self.plan.input_bytes > int(psutil.virtual_memory().total) // 4
+    def engine(self) -> str:
+        """The name of the engine."""
+        return self.workers.spec.engine
+
+    @property
+    def num_workers(self) -> int:
+        """How many workers there are."""
+        return self.workers.number
+
+    @property
+    def share(self) -> MemoryShare:
+        """The memory of each worker."""
+        return self.workers.spec.share
 
     @property
     def hints(self) -> list[str]:
         """What would make it faster."""
-        slower = f"slower than it could be: {self.why_not_kernel}" if self.why_not_kernel else ""
-        return [hint for hint in (self.idle, slower) if hint]
-
-    def worker_spec(self) -> WorkerSpec:
-        """Return what every worker is made from."""
-        return WorkerSpec(
-            tokenizer=self.tokenizer,
-            engine=self.engine,
-            rules=self.rules,
-            on_error=self.settings.on_error,
-            block_bytes=self.settings.block_bytes,
-            layout=self.layout,
-            share=self.share,
-            give_back=self.gives_back,
-        )
+        why = self.workers.why_not_kernel
+        slower = f"slower than it could be: {why}" if why else ""
+        return [hint for hint in (self.workers.idle, slower) if hint]
 
 
 def prepare(settings: JobSettings) -> Job:
@@ -95,27 +110,106 @@ def prepare(settings: JobSettings) -> Job:
     if settings.is_by_task and rules.task_bytes is None:
         rules = replace(rules, task_bytes=choose_task_bytes(plan))
     record = _make_record(plan, tokenizer, rules)
-    engine, why_not_kernel = choose_engine(settings.engine, tokenizer)
-    num_workers, share, idle = divide_memory(
-        settings.memory_bytes,
-        engine_needs(engine, tokenizer),
-        len(plan.sources),
+    layout = Layout.of_job(settings.output, record)
+    workers = choose_workers(
+        tokenizer,
+        rules,
+        layout,
+        engine=settings.engine,
+        num_sources=len(plan.sources),
+        input_bytes=plan.input_bytes,
+        needs=_needs_beside(settings, plan),
+        memory_bytes=settings.memory_bytes,
         # On a cluster the budget is that of one task, which takes one core.
-        1 if settings.executor == "ray" else settings.workers,
-        _needs_beside(settings, plan),
+        num_workers=1 if settings.executor == "ray" else settings.workers,
+        on_error=settings.on_error,
+        block_bytes=settings.block_bytes,
     )
-    return Job(
-        settings=settings,
-        plan=plan,
+    return Job(settings, plan, tokenizer, rules, record, layout, workers)
+
+
+def choose_workers(
+    tokenizer: Tokenizer,
+    rules: TextRules,
+    layout: Layout,
+    *,
+    engine: str,
+    num_sources: int,
+    input_bytes: int,
+    needs: list[MemoryNeeds],
+    memory_bytes: int,
+    num_workers: int | None,
+    on_error: OnError,
+    block_bytes: int,
+    sink: SinkKind = "write",
+) -> Workers:
+    """Choose the engine and divide the memory among workers.
+
+    Args:
+        tokenizer: The tokenizer.
+        rules: What shapes the bytes.
+        layout: Which files they write, or compare with.
+        engine: The engine that was asked for.
+        num_sources: How many inputs there are.
+        input_bytes: How large they are, as they are stored.
+        needs: What inputs and output take beside the engine.
+        memory_bytes: For all workers and this process.
+        num_workers: How many were asked for; None for one per core.
+        on_error: What becomes of records that cannot be used.
+        block_bytes: About how much text is encoded at once.
+        sink: What the workers do with the tokens.
+
+    Raises:
+        UsageError: If the memory is too small, or the engine cannot be used.
+    """
+    chosen, why_not_kernel = choose_engine(engine, tokenizer)
+    number, share, idle = divide_memory(
+        memory_bytes, engine_needs(chosen, tokenizer), num_sources, num_workers, needs
+    )
+    spec = WorkerSpec(
         tokenizer=tokenizer,
+        engine=chosen,
         rules=rules,
-        record=record,
-        layout=Layout.of_job(settings.output, record),
-        engine=engine,
-        why_not_kernel=why_not_kernel,
-        num_workers=num_workers,
+        on_error=on_error,
+        block_bytes=block_bytes,
+        layout=layout,
         share=share,
-        idle=idle,
+        # Smaller inputs may stay in the page cache for the next run.
+        give_back=input_bytes > int(psutil.virtual_memory().total) // 4,
+        sink=sink,
+    )
+    return Workers(spec, number, why_not_kernel, idle)
+
+
+def make_processes(
+    spec: WorkerSpec,
+    num_workers: int,
+    sources: Sequence[Source],
+    unit_bytes: int,
+    *,
+    priority: Priority,
+    lock_file: int | None,
+    num_at_start: int = 1,
+    advice: str = "",
+) -> ProcessExecutor:
+    """Make worker processes, and what feeds them the inputs that are streams."""
+    feed = make_feed(
+        sources,
+        num_workers,
+        unit_bytes,
+        on_error=spec.on_error,
+        give_back=spec.give_back,
+        open_scanner=open_scanner,
+    )
+    return ProcessExecutor(
+        spec,
+        num_workers=num_workers,
+        batch_bytes=unit_bytes,
+        priority=priority,
+        lock_file=lock_file,
+        feed=feed,
+        num_at_start=num_at_start,
+        advice=advice,
     )
 
 
@@ -124,7 +218,7 @@ def _needs_beside(settings: JobSettings, plan: Plan) -> list[MemoryNeeds]:
     needs = input_needs(plan.sources, plan.unit_bytes)
     if not settings.is_by_task:
         return needs
-    # Every task has a feed of its own, and a place to upload from.
+    # Every task has its own feed and upload buffer.
     needs = [MemoryNeeds(worker_bytes=each.parent_bytes + each.worker_bytes) for each in needs]
     if isinstance(settings.output, str):
         needs.append(MemoryNeeds(parent_bytes=REMOTE_BYTES, worker_bytes=UPLOAD_BYTES))

@@ -1,7 +1,8 @@
-"""From inputs and settings to an ordered list of units, the same every time.
+"""The plan of a job: its inputs, its document rule, and its units in output order.
 
-It reads only the heads of inputs and starts nothing. The pipeline walks through its units; the
-dry run prints it.
+It reads only the heads of inputs and starts nothing; the same inputs and settings always give the
+same units. `jobs.tasks` divides a plan into tasks, `jobs.task` runs its units, and `jobs.preview`
+shows it.
 """
 
 from __future__ import annotations
@@ -39,20 +40,25 @@ _HEAD_SOURCES = 16
 _SAMPLE_BYTES = 32 << 10
 _SAMPLE_ROWS = 16
 _SAMPLE_SOURCES = 4
-# What an estimate of the output's size is raised by: text is not even.
+# Estimates of the output size are increased by this factor: text is not uniform.
 _ROOM_MARGIN = 1.1
-
-
 _BEGINNING = Start()
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a job will do, before it does it.
+    """What a job is going to do.
 
     Attributes:
-        sources: The inputs; of a task, only those it reads.
-        first_source: The number of the first of them in the job.
+        sources: The inputs; in the plan of a task, only those it reads.
+        skipped: The inputs that cannot be used, and why.
+        rule: How text files are divided into documents.
+        found_separator: Whether the separator was found in the text, not set by the user.
+        unit_bytes: The size of a unit.
+        limit_bytes: How much of the input is used; None for all of it.
+        text_key: The field of a record that holds the text.
+        first_source: The number in the job of the first input in `sources`.
+        input_bytes: The stored size of the inputs, up to the limit.
     """
 
     sources: list[Source]
@@ -71,17 +77,17 @@ class Plan:
         object.__setattr__(self, "input_bytes", planned)
 
     def estimate_tokens(self, num_bytes: int, num_tokens: int) -> int:
-        """Return how many tokens there may be at most, if so many bytes of input gave so many."""
+        """Estimate the largest number of tokens, given that `num_bytes` gave `num_tokens`."""
         return round(self.input_bytes * num_tokens / max(num_bytes, 1) * _ROOM_MARGIN)
 
     @property
     def has_streams(self) -> bool:
-        """Whether an input can only be read from its start."""
+        """Whether any input can only be read sequentially."""
         return any(source.is_stream for source in self.sources)
 
     @property
     def num_units(self) -> int | None:
-        """How many units there are; None where only a look into every input can tell."""
+        """How many units there are; None if that is known only after reading the inputs."""
         if any(source.is_stream or source.is_rows for source in self.sources):
             return None
         return sum(-(-end // self.unit_bytes) for _, _, end in self.iter_ends())
@@ -100,9 +106,9 @@ class Plan:
 
         Args:
             start: Where to begin.
-            lengths: How long the content of a stream is; filled in by who reads it, when its end
-                was seen and before the unit behind that is asked for.
-            stop: In the last input, the position from which on no unit begins.
+            lengths: The length of each stream's content, by input; the reader of the stream adds it
+                at its end, before it asks for the next unit.
+            stop: In the last input, the position before which the last unit begins.
         """
         lengths = {} if lengths is None else lengths
         left = UNKNOWN_END if self.limit_bytes is None else self.limit_bytes
@@ -114,17 +120,17 @@ class Plan:
             position = start.position if source_idx == start.source_idx else 0
             end = self._end_of(source, left)
             last = end if stop is None or idx + 1 < len(self.sources) else stop
-            for begin, behind in self._divide(source, position, end):
+            for begin, unit_end in self._divide(source, position, end):
                 if begin >= min(lengths.get(source_idx, end), last):
                     break
-                yield Unit(index, source_idx, source, begin, behind, end)
+                yield Unit(index, source_idx, source, begin, unit_end, end)
                 index += 1
             left -= source.num_bytes if source.is_rows else min(end, lengths.get(source_idx, end))
 
     def iter_ends(self) -> Iterator[tuple[Source, int, int]]:
-        """Yield each input, what the limit leaves of the job before it, and where it ends there.
+        """Yield each input, how much of the limit is left before it, and where the job stops in it.
 
-        Without a limit that is always `UNKNOWN_END`: a stream takes nobody knows how much of it.
+        Without a limit, `UNKNOWN_END` is left before every input.
         """
         left = UNKNOWN_END if self.limit_bytes is None else self.limit_bytes
         for source in self.sources:
@@ -134,14 +140,14 @@ class Plan:
                 left -= source.num_bytes if source.is_rows else end
 
     def _end_of(self, source: Source, left: int) -> int:
-        """Return where the job ends in an input; a limit takes of rows as much as of the file."""
+        """Return where the job stops in an input; for rows, in proportion to the file's bytes."""
         if not source.is_rows:
             return max(min(source.size, left), 0)
         share = min(max(left, 0), source.num_bytes)
         return -(-source.num_rows * share // source.num_bytes)
 
     def _divide(self, source: Source, position: int, end: int) -> Iterator[tuple[int, int]]:
-        """Yield where the units of an input start and end, from `position` on."""
+        """Yield the start and end of each unit of an input, from `position` on."""
         divide = FORMATS[source.format].divide
         if divide is None or source.is_empty:
             for begin in range(position, end, self.unit_bytes):
@@ -157,7 +163,7 @@ class Plan:
         num_rows: int = _SAMPLE_ROWS,
         max_sources: int = _SAMPLE_SOURCES,
     ) -> list[Unit]:
-        """Choose small units: at the start of a few inputs, in the middle where that is cheap."""
+        """Choose small units: at the start of a few inputs, and in the middle if that is cheap."""
         sources = [(idx, source) for idx, source in enumerate(self.sources) if not source.is_empty]
         step = max(len(sources) // max_sources, 1)
         return [
@@ -169,24 +175,24 @@ class Plan:
 
 
 def _sample_starts(source: Source, size: int) -> list[int]:
-    """Return where samples of an input begin: in its middle too, if it can be entered there."""
+    """Return where samples of an input begin: in its middle too, if that can be read cheaply."""
     middle = source.size // 2
     is_cheap = not source.is_stream and not source.is_rows and middle >= size
     return [0, middle] if is_cheap else [0]
 
 
 def nothing_found(sources: Sequence[Source], num_empty: int) -> InputError:
-    """Say that no input has a document, after so many empty ones in those that hold something."""
+    """Return the error for inputs without documents; `num_empty` were found empty and dropped."""
     num_empty += sum(1 for source in sources if source.is_empty)
     return InputError(
         f"no document in the input: {num_empty} empty ones were dropped",
-        where=f"{len(sources)} files, from {sources[0].path}",
+        where=f"{len(sources)} files, starting with {sources[0].path}",
         next_step="check the text and `--doc-separator`",
     )
 
 
 def input_needs(sources: Sequence[Source], unit_bytes: int) -> list[MemoryNeeds]:
-    """Return what the kinds of inputs take: in the parent, and in each worker."""
+    """Return the memory that reading these inputs needs."""
     has_frames = any(source.content_bytes for source in sources)
     is_remote = any(is_url(source.path) for source in sources)
     return [
@@ -202,7 +208,7 @@ def input_needs(sources: Sequence[Source], unit_bytes: int) -> list[MemoryNeeds]
 
 
 def make_plan(settings: JobSettings) -> Plan:
-    """Find the inputs and decide how their documents are told apart."""
+    """Find the inputs and decide how they are divided into documents."""
     skipped: dict[str, str] = {}
 
     def on_unusable(path: str, error: PenstokError) -> None:
@@ -236,7 +242,7 @@ def make_plan(settings: JobSettings) -> Plan:
 
 
 def _is_own(path: str, output: Path | str) -> bool:
-    """Tell whether an input is a file that the job itself writes."""
+    """Return whether an input is a file that the job itself writes."""
     if isinstance(output, Path):
         return not is_url(path) and is_own_name(Path(path), output)
     is_object = path.lower().startswith(("s3://", "s3a://"))
@@ -244,17 +250,17 @@ def _is_own(path: str, output: Path | str) -> bool:
 
 
 def _plain(url: str) -> OutputPath:
-    """Write the two spellings of one kind of URL alike."""
+    """Return the output path of an S3 URL: `s3a://` is another spelling of `s3://`."""
     return output_path("s3://" + url.partition("://")[2])
 
 
 def _choose_rule(settings: JobSettings, sources: list[Source]) -> tuple[DocumentRule, bool]:
-    """Resolve how documents are told apart, and whether that was found in the text."""
+    """Return how text is divided into documents, and whether the text decided that."""
     texts = [source for source in sources if not FORMATS[source.format].has_records]
     if not texts:
         if settings.doc_separator is not None or settings.docs_by != "auto":
             raise UsageError(
-                "every input holds records, and each record is a document already",
+                "every input consists of records, and each record is already a document",
                 where="--docs-by, --doc-separator",
                 next_step="leave it out, or pass `--input-format text` to read them as plain text",
             )

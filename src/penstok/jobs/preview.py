@@ -1,7 +1,7 @@
-"""What a job would do: its inputs, first documents and their ids, and an estimate from a sample.
+"""A preview of a job: its inputs, its first documents with ids, and an estimate from a sample.
 
-It writes nothing and starts no process: one worker encodes for about a second in this one. The
-command line shows what it found, before hours are spent on the wrong flag.
+It writes nothing and starts no process: a `Worker` encodes in this process for about a second.
+`cli` shows the result for `--dry-run`, before hours are spent on the wrong flag.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from penstok.inputs.feed import make_feed
 from penstok.jobs.job import prepare
 from penstok.readers.formats import open_scanner
-from penstok.types import SPLITS, Counts, Grant
+from penstok.types import SPLITS, Counts, UnitOffsets
 from penstok.worker.memory import MemoryShare
 from penstok.worker.worker import Worker
 
@@ -41,7 +41,7 @@ _OFTEN_EMPTY = 0.1
 
 @dataclass(frozen=True, slots=True)
 class InputKind:
-    """Inputs that are read the same way."""
+    """The inputs with the same format and compression."""
 
     format: str
     compression: str | None
@@ -51,7 +51,7 @@ class InputKind:
 
 @dataclass(frozen=True, slots=True)
 class ShownDocument:
-    """One of the first documents; ids come with the text each stands for."""
+    """One of the first documents; each id comes with its text."""
 
     path: str
     num_bytes: int
@@ -64,9 +64,9 @@ class ShownDocument:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What was read and encoded to estimate from.
+    """The sample that estimates are based on.
 
-    `stored_bytes` is what that text takes in its inputs as they are stored.
+    `stored_bytes` is how many bytes of the stored inputs it covers.
     """
 
     stored_bytes: int
@@ -75,13 +75,13 @@ class Sample:
 
     @property
     def ids_per_second(self) -> float:
-        """How fast one worker is."""
+        """The speed of one worker."""
         return self.counts.tokens / max(self.seconds, 1e-6)
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What the whole job comes to, if the sample is like the rest."""
+    """An estimate of the whole job, assuming that the sample is representative."""
 
     documents: int
     tokens: int
@@ -91,7 +91,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """All that can be said before a job runs; nothing is estimated where a size is not known."""
+    """Everything known before a job runs; `estimate` is None if the input size is unknown."""
 
     job: Job
     kinds: list[InputKind]
@@ -103,7 +103,7 @@ class Preview:
 
 
 def make_preview(settings: JobSettings) -> Preview:
-    """Look at a job's inputs, and encode a sample of them."""
+    """Find a job's inputs, and encode a sample of them."""
     job = prepare(settings)
     plan = job.plan
     feed = make_feed(
@@ -115,9 +115,9 @@ def make_preview(settings: JobSettings) -> Preview:
         give_back=False,
     )
     spec = replace(
-        job.worker_spec(),
+        job.workers.spec,
         share=MemoryShare(1 << 62, 0),
-        # Nothing is written: all of it goes to one place.
+        # Nothing is written, so one file per split is enough.
         layout=replace(job.layout, shard_tokens=None, starts=None),
         sink="digest",
         ring=None if feed is None else feed.ring.file,
@@ -129,7 +129,7 @@ def make_preview(settings: JobSettings) -> Preview:
         for unit in _iter_samples(job, feed):
             if len(documents) < _NUM_DOCUMENTS:
                 documents += _show(worker, job, unit, _NUM_DOCUMENTS - len(documents))
-            sample = _take(worker, unit, sample)
+            sample = _add_to_sample(worker, unit, sample)
             if sample.seconds > _SAMPLE_SECONDS:
                 break
     estimate = _estimate(job, sample)
@@ -137,7 +137,7 @@ def make_preview(settings: JobSettings) -> Preview:
     free_bytes = None if is_remote else shutil.disk_usage(_existing(settings.folder)).free
     return Preview(
         job=job,
-        kinds=_sum_up(plan.sources),
+        kinds=_group_inputs(plan.sources),
         documents=documents,
         sample=sample,
         estimate=estimate,
@@ -156,7 +156,7 @@ def _iter_samples(job: Job, feed: Feed | None) -> Iterator[Unit]:
 
 
 def _show(worker: Worker, job: Job, unit: Unit, most: int) -> list[ShownDocument]:
-    """Describe the first documents of a unit."""
+    """Return the first documents of a unit, up to `most`."""
     shown: list[ShownDocument] = []
     for text, ids in worker.iter_documents(unit):
         shown.append(
@@ -166,8 +166,8 @@ def _show(worker: Worker, job: Job, unit: Unit, most: int) -> list[ShownDocument
                 len(ids),
                 text[:200].decode(errors="replace"),
                 text[-200:].decode(errors="replace"),
-                _spell(job, ids[:_SHOWN_IDS]),
-                _spell(job, ids[-_SHOWN_IDS:]),
+                _ids_with_text(job, ids[:_SHOWN_IDS]),
+                _ids_with_text(job, ids[-_SHOWN_IDS:]),
             )
         )
         if len(shown) == most:
@@ -175,16 +175,16 @@ def _show(worker: Worker, job: Job, unit: Unit, most: int) -> list[ShownDocument
     return shown
 
 
-def _spell(job: Job, ids: list[int]) -> list[tuple[int, str]]:
+def _ids_with_text(job: Job, ids: list[int]) -> list[tuple[int, str]]:
     return [(one, job.tokenizer.decode_bytes([one]).decode(errors="replace")) for one in ids]
 
 
-def _take(worker: Worker, unit: Unit, before: Sample) -> Sample:
-    """Encode a unit, and add it to what was seen."""
+def _add_to_sample(worker: Worker, unit: Unit, before: Sample) -> Sample:
+    """Encode a unit and add it to the sample."""
     start = time.perf_counter()
     encoded = worker.encode(unit)
     seconds = time.perf_counter() - start
-    worker.write(Grant(unit.index, "train", dict.fromkeys(SPLITS, 0)))
+    worker.write(UnitOffsets(unit.index, "train", dict.fromkeys(SPLITS, 0)))
     return Sample(
         before.stored_bytes + unit.stored_bytes(encoded.counts.input_bytes),
         before.seconds + seconds,
@@ -205,7 +205,7 @@ def _estimate(job: Job, sample: Sample) -> Estimate | None:
     )
 
 
-def _sum_up(sources: Sequence[Source]) -> list[InputKind]:
+def _group_inputs(sources: Sequence[Source]) -> list[InputKind]:
     kinds: dict[tuple[str, str | None], list[int]] = {}
     for source in sources:
         sums = kinds.setdefault((source.format, source.compression), [0, 0])
@@ -215,14 +215,14 @@ def _sum_up(sources: Sequence[Source]) -> list[InputKind]:
 
 
 def _existing(folder: Path) -> Path:
-    """Return the folder, or the nearest one above it that is there."""
+    """Return the folder, or its nearest parent that exists."""
     return next(path for path in (folder, *folder.absolute().parents) if path.exists())
 
 
 def _warnings(
     job: Job, sample: Sample, estimate: Estimate | None, free_bytes: int | None
 ) -> list[str]:
-    """Name what hurts later."""
+    """List what the user should check before running the job."""
     counts, settings = sample.counts, job.settings
     warnings = []
     if job.plan.rule.kind == "file" and settings.docs_by == "auto":
@@ -240,18 +240,18 @@ def _warnings(
             warnings.append(f"{number:,} of the first {seen:,} documents{of_key} {what}")
     if counts.special_text_documents:
         warnings.append(
-            f"{counts.special_text_documents:,} of the first {seen:,} documents hold the text "
-            f"`{job.tokenizer.eot_text}`: it is taken as ordinary text"
+            f"{counts.special_text_documents:,} of the first {seen:,} documents contain the text "
+            f"`{job.tokenizer.eot_text}`: it is encoded as ordinary text"
         )
     if job.layout.token_bytes > 2:
         warnings.append(
             f"{job.tokenizer.vocab_size:,} ids do not fit uint16: tokens take 4 bytes (uint32)"
             if job.tokenizer.vocab_size > 1 << 16
-            else "uint32 was asked for: tokens take twice the room they need"
+            else "`--dtype uint32`: tokens take twice the space they need"
         )
     is_full = estimate is not None and free_bytes is not None and estimate.output_bytes > free_bytes
     if is_full:
-        warnings.append("too little disk: the output will not fit; choose another `-o`")
+        warnings.append("too little disk space: the output will not fit; choose another `-o`")
     if estimate is not None and 0 < settings.val_fraction * estimate.documents < 1:
         warnings.append("val may be empty: there are few documents; pass a larger `--val-fraction`")
     return warnings

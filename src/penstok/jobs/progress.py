@@ -1,6 +1,7 @@
-"""How far a job is: units and tasks in, one line out.
+"""The progress of a job: finished units and tasks in, a status line out.
 
-It prints nothing; `cli` shows what it says. `jobs.run` updates it a few times a second.
+It prints nothing; `cli` shows the status. `jobs.run` and `verification` update it several times a
+second.
 """
 
 from __future__ import annotations
@@ -27,23 +28,23 @@ if TYPE_CHECKING:
     from penstok.jobs.resume import ResumeState
     from penstok.jobs.tasks import Task
     from penstok.output.ledger.journal import TaskRecord
-    from penstok.types import Finished, Unit
+    from penstok.types import FinishedUnit, Unit
 
 __all__ = ["Meter", "Progress", "SilentProgress", "Status", "Watch"]
 
 _TICK_SECONDS = 0.2
-# A node is called slow if it does less than this share of what the others do per core.
+# A node is slow if its rate per core is less than this fraction of the others' median.
 _SLOW_SHARE = 0.6
 _MIN_TASKS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """A running job at one moment; what is `kept` was done by an earlier run.
+    """A running job at one moment; `kept_*` fields count what earlier runs finished.
 
-    Bytes done, kept and in total are those of the input as it is stored, `text_bytes` those of its
-    text. `num_units` is None where only reading tells how many there are, `nodes_alive` where there
-    is only this machine.
+    `done_bytes`, `kept_bytes` and `total_bytes` are bytes of the input as stored, `text_bytes` are
+    bytes of its text. `num_units` is None if it is known only after reading the inputs,
+    `nodes_alive` if only this machine is used.
     """
 
     elapsed_seconds: float
@@ -72,7 +73,7 @@ class Status:
         return min(self.done_bytes / self.total_bytes, 1.0) if self.total_bytes else 1.0
 
     def line(self) -> str:
-        """Say it in one line."""
+        """Format the status as one line."""
         seconds = max(self.elapsed_seconds, 1e-6)
         rate = (self.done_bytes - self.kept_bytes) / seconds
         left = max(self.total_bytes - self.done_bytes, 0) / rate if rate else None
@@ -111,7 +112,7 @@ class Progress(Protocol):
     ) -> None: ...
 
     def update(self, status: Status) -> None:
-        """Show the newest state."""
+        """Show the latest status."""
         ...
 
 
@@ -129,7 +130,7 @@ class SilentProgress:
 
 
 class Meter:
-    """Counts progress that is not a job's: what verify reads, proves and repairs."""
+    """Counts the progress of `verify`: what it reads, re-encodes and repairs."""
 
     def __init__(self, progress: Progress, total_bytes: int, num_units: int) -> None:
         self.done_bytes = 0
@@ -143,7 +144,7 @@ class Meter:
         self._next = 0.0
 
     def tick(self, pids: Iterable[int] = ()) -> None:
-        """Show the state, unless it was shown just now."""
+        """Show the status, unless it was shown less than a tick ago."""
         elapsed = time.monotonic() - self._started
         if elapsed < self._next:
             return
@@ -165,11 +166,11 @@ class Meter:
 
 @dataclass(slots=True)
 class _Done:
-    """What is done: by earlier runs, by this one, or of a task that is running.
+    """What is finished: by earlier runs, by this one, or of a running task.
 
     Attributes:
-        start: Where in the inputs a running task began.
-        stored_bytes: How much of the inputs, as they are stored.
+        start: The position in all inputs at which a running task began.
+        stored_bytes: How many bytes of the inputs as stored.
     """
 
     start: int = 0
@@ -186,7 +187,7 @@ class Watch:
     """Follows a running job: its units and tasks, its nodes and its memory.
 
     Attributes:
-        peak_bytes: The most memory that was used.
+        peak_bytes: The peak memory use.
         work_seconds: How long tasks have run.
         done: What this run has finished.
     """
@@ -199,7 +200,7 @@ class Watch:
         done_tasks: Iterable[int],
         resume: ResumeState | None,
     ) -> None:
-        """Start with what earlier runs have done: whole tasks, or units of the only task."""
+        """Start with what earlier runs finished: tasks, or units of the only task."""
         self.peak_bytes = 0
         self.work_seconds = 0.0
         self.done = _Done()
@@ -209,14 +210,14 @@ class Watch:
         self._bytes_of = {task.number: task.num_bytes for task in tasks}
         self._total_bytes = sum(self._bytes_of.values())
         self._num_tasks_done = 0
-        self._kept = _Done()
+        self._resumed = _Done()
         for number in done_tasks:
             self._num_tasks_done += 1
-            self._kept.stored_bytes += self._bytes_of[number]
+            self._resumed.stored_bytes += self._bytes_of[number]
         if resume is not None:
-            self._kept.add(resume.offsets.counts, resume.num_units)
+            self._resumed.add(resume.offsets.counts, resume.num_units)
             if resume.last is not None:
-                self._kept.stored_bytes = self._position(resume.last, resume.last.stored_end)
+                self._resumed.stored_bytes = self._position(resume.last, resume.last.stored_end)
         self._nodes: dict[str, NodeTotals] = {}
         self._running: dict[int, _Done] = {}
         self._lock = Lock()
@@ -227,8 +228,8 @@ class Watch:
         """Start the clock: the workers are ready."""
         self._started = time.monotonic()
 
-    def add_unit(self, task: int, finished: Finished) -> None:
-        """Note a finished unit of a task that runs on this machine; from any thread."""
+    def add_unit(self, task: int, finished: FinishedUnit) -> None:
+        """Add a finished unit of a task that runs on this machine; may be called by any thread."""
         unit = finished.unit
         with self._lock:
             if task not in self._running:
@@ -238,7 +239,7 @@ class Watch:
             running.stored_bytes = self._position(unit, unit.stored_end) - running.start
 
     def add_task(self, record: TaskRecord) -> None:
-        """Note a finished task."""
+        """Add a finished task."""
         with self._lock:
             running = self._running.pop(record.task, None)
         if running is not None:
@@ -252,7 +253,7 @@ class Watch:
             self._nodes.setdefault(record.node, NodeTotals(record.node)).add(record)
 
     def find_slow(self) -> NodeTotals | None:
-        """Return the node that does far less per core than the others; None if there is none."""
+        """Return the node that is much slower per core than the others; None if there is none."""
         seen = [node for node in self._nodes.values() if node.tasks >= _MIN_TASKS and node.rate]
         slowest = min(seen, key=lambda node: node.rate, default=None)
         others = [node.rate for node in seen if node is not slowest]
@@ -261,7 +262,7 @@ class Watch:
         return slowest
 
     def tick(self, executor: TaskExecutor, *, now: bool = False) -> None:
-        """Show the state, unless it was shown just now."""
+        """Show the status, unless it was shown less than a tick ago."""
         self.work_seconds = elapsed = time.monotonic() - self._started
         if elapsed < self._next and not now:
             return
@@ -269,7 +270,7 @@ class Watch:
         memory_bytes = tree_bytes(executor.pids())
         self.peak_bytes = max(self.peak_bytes, memory_bytes)
         with self._lock:
-            parts = [self._kept, self.done, *self._running.values()]
+            parts = [self._resumed, self.done, *self._running.values()]
             counts = sum((part.counts for part in parts), Counts())
             stored_bytes = sum(part.stored_bytes for part in parts)
             num_units = sum(part.num_units for part in parts)
@@ -279,14 +280,14 @@ class Watch:
             Status(
                 elapsed_seconds=elapsed,
                 done_bytes=min(stored_bytes, self._total_bytes or stored_bytes),
-                kept_bytes=self._kept.stored_bytes,
+                kept_bytes=self._resumed.stored_bytes,
                 total_bytes=self._total_bytes,
                 text_bytes=counts.input_bytes,
-                kept_text_bytes=self._kept.counts.input_bytes,
+                kept_text_bytes=self._resumed.counts.input_bytes,
                 num_units_done=num_units,
                 num_units=self._num_units,
                 num_tokens=counts.tokens,
-                kept_tokens=self._kept.counts.tokens,
+                kept_tokens=self._resumed.counts.tokens,
                 num_documents=counts.documents,
                 memory_bytes=memory_bytes,
                 num_tasks_done=self._num_tasks_done,
@@ -300,5 +301,5 @@ class Watch:
         )
 
     def _position(self, unit: Unit, stored: int) -> int:
-        """Return a position in all inputs, one behind the other, as they are stored."""
+        """Return a position in the concatenation of all inputs as stored."""
         return self._sizes[unit.source_idx] + stored

@@ -1,7 +1,7 @@
-"""Which units or tasks an earlier run of the same job has finished.
+"""Finds the units or tasks that an earlier run of the same job has finished.
 
-It compares and checks; it encodes nothing and deletes only journals whose tokens are missing.
-`jobs.run` asks it once the output is known to be this job's (`jobs.conflicts`).
+It encodes nothing, and deletes only journals whose tokens are missing. `jobs.run` calls it after
+`jobs.conflicts` has made sure that the output belongs to this job.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from penstok.output.layout import Layout
     from penstok.output.store.base import OutputStore, StagedFile
     from penstok.storage.object_paths import OutputPath
-    from penstok.types import Finished, Split, Unit
+    from penstok.types import FinishedUnit, Split, Unit
 
 __all__ = [
     "ResumeState",
@@ -37,28 +37,28 @@ __all__ = [
     "read_finished_units",
 ]
 
-# Units are checked this many at a time; with more damaged ones than that, everything behind the
-# first is repeated.
+# Units are checked this many at a time.
 _BATCH_UNITS = 256
+# With more damaged units than this, everything after the first one is repeated.
 _MAX_DAMAGED = 4096
-# Journals that are fetched ahead: from an object store each takes some hundredths of a second.
+# Journals to prefetch: from an object store, each takes some hundredths of a second.
 _AHEAD = 16
 
 
 @dataclass(frozen=True, slots=True)
 class ResumeState:
-    """Where a task starts: at its beginning, or behind what an earlier run recorded.
+    """Where a task starts: at its beginning, or after what an earlier run recorded.
 
     Attributes:
-        start: The first unit to do.
+        start: The first unit to encode.
         num_units: How many units are recorded.
-        last: The last of them.
+        last: The last recorded unit.
         num_inputs: The number of the first input that is not recorded.
         journal_bytes: Where the valid lines of the journal end.
         offsets: The totals of the recorded units.
-        digests: The digests of their files.
-        damaged: Recorded units whose tokens no longer have their checksums.
-        problem: What is wrong with the journal behind its valid lines.
+        digests: The digests of the files, from the recorded units.
+        damaged: Recorded units with a checksum mismatch.
+        problem: What is wrong with the journal after its valid lines; empty if nothing is.
     """
 
     start: Start = field(default_factory=Start)
@@ -68,11 +68,13 @@ class ResumeState:
     journal_bytes: int = 0
     offsets: Offsets = field(default_factory=Offsets)
     digests: Digests = field(default_factory=Digests)
-    damaged: list[Finished] = field(default_factory=list)
+    damaged: list[FinishedUnit] = field(default_factory=list)
     problem: str = ""
 
     def hints(self) -> list[str]:
-        """Say what had to be repeated, and why."""
+        """Return what had to be repeated, and why, for the user."""
+        if len(self.damaged) == 1:
+            return ["1 damaged unit of an earlier run was re-encoded"]
         if self.damaged:
             return [f"{len(self.damaged)} damaged units of an earlier run were re-encoded"]
         if self.problem:
@@ -86,7 +88,7 @@ def read_finished_units(
     token_bytes: int,
     num_threads: int,
 ) -> ResumeState:
-    """Read a journal, or a ledger, and compare the tokens of its units with their checksums."""
+    """Read a journal or ledger, and verify the checksums of its units."""
     reader = LedgerReader(journal)
     damaged = _find_damaged(reader.iter_units(), path_of, token_bytes, num_threads)
     if len(damaged) > _MAX_DAMAGED:
@@ -108,24 +110,24 @@ def read_finished_units(
 
 
 def _find_damaged(
-    units: Iterable[Finished],
+    units: Iterable[FinishedUnit],
     path_of: Callable[[Split, int], OutputPath],
     token_bytes: int,
     num_threads: int,
-) -> list[Finished]:
-    """Read the tokens of units back; return the units whose checksums differ."""
+) -> list[FinishedUnit]:
+    """Read the tokens of units back; return the units with a checksum mismatch."""
     readers: SimpleQueue[SegmentReader] = SimpleQueue()
     for _ in range(num_threads):
         readers.put(SegmentReader(path_of, token_bytes))
 
-    def is_intact(finished: Finished) -> bool:
+    def is_intact(finished: FinishedUnit) -> bool:
         reader = readers.get()
         try:
-            return all(map(reader.is_whole, finished.receipt.segments))
+            return all(map(reader.is_intact, finished.written.segments))
         finally:
             readers.put(reader)
 
-    damaged: list[Finished] = []
+    damaged: list[FinishedUnit] = []
     waiting = iter(units)
     with ThreadPoolExecutor(num_threads) as pool:
         while batch := list(islice(waiting, _BATCH_UNITS)):
@@ -139,11 +141,11 @@ def _find_damaged(
 def iter_journals(
     store: OutputStore, chosen: Mapping[int, str], job: str
 ) -> Iterator[FinishedJournal]:
-    """Read the journals of tasks in order, some ahead.
+    """Read the journals of tasks in order, prefetching some.
 
     Args:
-        store: Where they are.
-        chosen: The name of each, by task.
+        store: The output.
+        chosen: The name of each task's journal, by task.
         job: The digest of the job that they must belong to.
 
     Raises:
@@ -156,9 +158,9 @@ def iter_journals(
         journal = FinishedJournal.from_bytes(store.read(name) or b"", where)
         if journal.record.job != job:
             raise ConflictError(
-                "this task was done for another job",
+                "this journal belongs to another job",
                 where=where,
-                next_step="delete it, then run the same command again: it repeats the task",
+                next_step="delete this file, then run the same command again: it repeats the task",
             )
         return journal
 
@@ -172,7 +174,7 @@ def iter_journals(
 
 
 def iter_task_files(layout: Layout, journals: Iterable[FinishedJournal]) -> Iterator[StagedFile]:
-    """Yield the shards of tasks: final name, location, size in bytes."""
+    """Yield the shards of tasks as (final name, location, size in bytes)."""
     for journal in journals:
         record = journal.record
         for split in SPLITS:
@@ -181,21 +183,21 @@ def iter_task_files(layout: Layout, journals: Iterable[FinishedJournal]) -> Iter
 
 
 def drop_lost_tasks(store: OutputStore, layout: Layout, chosen: dict[int, str], job: str) -> None:
-    """Delete journals whose tokens are missing, here and in `chosen`: their tasks are repeated."""
+    """Delete journals whose tokens are missing, also from `chosen`: their tasks are repeated."""
     task_of: dict[str, int] = {}
 
     def files(names: Mapping[int, str]) -> Iterator[StagedFile]:
-        # One at a time: a petabyte of objects has tens of millions of parts, named by locations.
+        # One journal at a time: a petabyte of objects has tens of millions of parts to list.
         for journal in iter_journals(store, names, job):
             for name, location, num_bytes in iter_task_files(layout, [journal]):
                 task_of[name] = journal.record.task
                 yield name, location, num_bytes
 
-    doubtful = dict(chosen)
-    while doubtful:
-        lost = {task_of[name] for name in store.find_lost(files(doubtful))}
+    unchecked = dict(chosen)
+    while unchecked:
+        lost = {task_of[name] for name in store.find_lost(files(unchecked))}
         store.delete([chosen.pop(task) for task in sorted(lost)])
         # Another attempt at the same task may be complete.
         others = choose_journals(store.iter_names(TASKS)) if lost else {}
-        doubtful = {task: others[task] for task in lost if task in others}
-        chosen |= doubtful
+        unchecked = {task: others[task] for task in lost if task in others}
+        chosen |= unchecked

@@ -1,7 +1,7 @@
 """The main line: plan, resume, run tasks, commit.
 
-It does no work itself and prints nothing; each step is a module of its own. The command line and
-the Python interface call `run_job`, `run_part` and `finish_job`.
+It does no work itself and prints nothing; each step is a separate module of `jobs`. `cli` and `api`
+call `run_job`, `run_part` and `finish_job`.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ __all__ = ["Outcome", "PartOutcome", "finish_job", "run_job", "run_part"]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A finished job, and what its user should know about it."""
+    """A finished job, and what the user should know about it."""
 
     manifest: Manifest
     is_new: bool
@@ -76,17 +76,17 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class PartOutcome:
-    """A finished part of a job, which is not committed by it.
+    """A finished part of a job; the job itself is not committed yet.
 
     Attributes:
-        part: Which part, of how many.
+        part: The number of the part, and the number of parts.
         num_tasks: How many tasks it has.
-        num_kept: How many of them were done before.
+        num_kept: How many of them earlier runs had finished.
         text_bytes: How much text this run encoded.
-        num_tokens: How many tokens that gave.
-        seconds: How long it took.
+        num_tokens: How many tokens this run wrote.
+        seconds: How long this run took.
         hints: What would make it faster.
-        num_skipped: How many records this run left out.
+        num_skipped: How many records this run skipped.
     """
 
     part: tuple[int, int]
@@ -101,14 +101,14 @@ class PartOutcome:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Tasks that were run, and how.
+    """The tasks of a run, and how they ran.
 
     Attributes:
-        job: As it is recorded in the output.
-        tasks: All tasks that this run was to do.
-        done: Those that were done before, with the names of their journals.
-        resume: Where the only task was resumed; None where each task has its own shards.
-        records: What became of the others.
+        job: The job as recorded in the output.
+        tasks: All tasks of this run.
+        done: The tasks that earlier runs had finished, with the names of their journals.
+        resume: Where the only task was resumed; None if each task writes its own shards.
+        records: The record of the last task that was run.
     """
 
     job: JobFile
@@ -121,11 +121,11 @@ class _Run:
 
 
 def run_job(settings: JobSettings, progress: Progress) -> Outcome:
-    """Tokenize: find the inputs, resume what is done, run the rest, commit the output."""
+    """Tokenize: find the inputs, skip what is done, run the rest, commit the output."""
     started = time.monotonic()
     if settings.part is not None:
         raise UsageError(
-            "a part is not a whole job",
+            f"`part={settings.part}` does not run a whole job",
             where="part",
             next_step="use `penstok.tokenize_part`, then `penstok.finish`",
         )
@@ -195,7 +195,7 @@ def run_part(settings: JobSettings, progress: Progress) -> PartOutcome:
 
 
 def finish_job(output: str) -> tuple[Manifest, bool]:
-    """Commit a job whose parts are all done; tell whether it was not finished before.
+    """Commit a job whose parts are all done; return whether this call committed it.
 
     Raises:
         DamageError: If a part is missing, or there is no job.
@@ -207,7 +207,7 @@ def finish_job(output: str) -> tuple[Manifest, bool]:
             tidy_finished(store, finished)
             return finished, False
         raise DamageError(
-            "there is no job here to finish",
+            "there is no job to finish here",
             where=store.name,
             next_step=f"run its parts first: `penstok tokenize INPUT... -o {store.name} "
             "--part 1/16`",
@@ -217,14 +217,15 @@ def finish_job(output: str) -> tuple[Manifest, bool]:
             return completed, True
         job, finished = read_job_file(store), find_manifest(store)
         if finished is not None and (job is None or job.has_made(finished)):
-            # Another run has finished it just now.
+            # Another run has just finished it.
             store.tidy()
             return finished, False
         if job is None:
             raise DamageError(
-                "the job was dropped by another run",
+                "another run has deleted the job",
                 where=store.name,
-                next_step="run its parts again",
+                next_step=f"run its parts again: `penstok tokenize INPUT... -o {store.name} "
+                "--part 1/16`",
             )
         if not job.is_by_task:
             raise DamageError(
@@ -246,7 +247,7 @@ def finish_job(output: str) -> tuple[Manifest, bool]:
 
 
 def _open(job: Job) -> OutputStore:
-    """Refuse what cannot be divided into tasks; then open the output."""
+    """Refuse jobs that cannot be divided into tasks; then open the output."""
     if job.settings.executor == "ray":
         load_ray()
     is_piped = STANDARD_INPUT in [source.path for source in job.plan.sources]
@@ -254,7 +255,7 @@ def _open(job: Job) -> OutputStore:
         raise UsageError(
             "distributed jobs cannot read standard input",
             where=f"INPUT `{STANDARD_INPUT}`",
-            next_step="write it to a file first, or choose a folder of this machine as `-o`",
+            next_step="write it to a file first, or choose a local folder as `-o`",
         )
     return open_store(str(job.settings.output))
 
@@ -266,12 +267,12 @@ def _run_tasks(
     progress: Progress,
     part: tuple[int, int] | None = None,
 ) -> _Run:
-    """Claim the output, find out what is done, and run the tasks that are not."""
+    """Claim the output, find what is done, and run the remaining tasks."""
     plan, extended = job.plan, _find_extended(store, job)
     record = job.record if extended is None else LedgerReader(store.path / SEGMENTS).job
-    described = JobFile.of_plan(record, plan, len(divide_tasks(plan, job.rules.task_bytes)))
+    job_file = JobFile.of_plan(record, plan, len(divide_tasks(plan, job.rules.task_bytes)))
     job_file = claim_output(
-        store, described, plan, overwrite=job.settings.overwrite, is_alone=lock is not None
+        store, job_file, plan, overwrite=job.settings.overwrite, is_alone=lock is not None
     )
     plan = plan.divided_by(job_file.job.unit_bytes)
     tasks, done, resume = divide_tasks(plan, job.rules.task_bytes), dict[int, str](), None
@@ -303,14 +304,14 @@ def _run_tasks(
             watch.start()
             for task_record in executor.run(works, lambda: watch.tick(executor)):
                 watch.add_task(task_record)
-                # With many tasks their journals are read again; one has all that is needed.
+                # The commit reads the journals of many tasks again; of a single task it needs this.
                 run.records[:] = [task_record]
             watch.tick(executor, now=True)
     return run
 
 
 def _make_check(plan: Plan, *, is_one: bool) -> Check:
-    """Choose samples; where there are many tasks only their inputs are sent to other machines."""
+    """Choose samples; with many tasks, send only the inputs of the samples to other machines."""
     samples = plan.samples()
     if is_one:
         return Check(samples, plan)
@@ -318,14 +319,14 @@ def _make_check(plan: Plan, *, is_one: bool) -> Check:
 
 
 def _find_extended(store: OutputStore, job: Job) -> Manifest | None:
-    """Return the finished job to which inputs were added; None if there is none."""
+    """Return the finished job that inputs are added to; None if there is none."""
     if job.settings.overwrite or job.settings.is_by_task:
         return None
     return find_manifest(store)
 
 
 def _find_resume_state(store: OutputStore, job: Job, *, is_extended: bool) -> ResumeState:
-    """Find the units that are done of a job that is one task."""
+    """Find the finished units of a job that is one task."""
     layout, num_threads = job.layout, job.num_workers
     if is_extended:
         path = store.path / SEGMENTS
@@ -337,7 +338,7 @@ def _find_resume_state(store: OutputStore, job: Job, *, is_extended: bool) -> Re
     try:
         return read_finished_units(path, layout.partial_path, layout.token_bytes, num_threads)
     except DamageError:
-        # Its first line is torn: nothing behind it can be trusted.
+        # Its first line is damaged: nothing after it can be trusted.
         return ResumeState(problem="its first line is damaged")
 
 
@@ -346,7 +347,7 @@ def _make_executor(
 ) -> TaskExecutor:
     settings, is_by_task = job.settings, job_file.is_by_task
     spec = TaskSpec(
-        job.worker_spec(),
+        job.workers.spec,
         str(settings.output),
         job_file.job,
         job_file.digest,
@@ -368,7 +369,7 @@ def _make_executor(
 def _journals(
     store: OutputStore, run: _Run, chosen: dict[int, str]
 ) -> Callable[[], Iterable[FinishedJournal]]:
-    """Return what opens the journals of all tasks, in order."""
+    """Return a function that opens the journals of all tasks, in order."""
     if run.job.is_by_task:
         return lambda: iter_journals(store, chosen, run.job.digest)
     name = journal_name(0, None)
@@ -379,24 +380,24 @@ def _journals(
 
 
 def _refuse_changed_inputs(store: OutputStore, job: Job, run: _Run) -> None:
-    """Refuse inputs that changed while their tasks ran, and forget those tasks."""
+    """Refuse inputs that changed while their tasks ran, and delete the journals of those tasks."""
     sources, tasks = job.plan.sources, run.tasks
     inputs = range(tasks[0].first_source, tasks[-1].last_source + 1) if tasks else range(0)
     changed = [idx for idx in inputs if find_changed([sources[idx]]) is not None]
     if not changed:
         return
-    spoilt = {
+    affected = {
         task.number
         for task in tasks
         if any(task.first_source <= idx <= task.last_source for idx in changed)
     }
     journals = list_journals(store.iter_names(TASKS))
-    store.delete([name for task, name in journals if task in spoilt])
+    store.delete([name for task, name in journals if task in affected])
     raise changed_meanwhile(sources[changed[0]])
 
 
 def _was_finished_by_others(store: OutputStore, job: Job) -> bool:
-    """Tell whether others ran the same tasks and committed the job; leave nothing of ours then."""
+    """Return whether other runs have committed the job; if so, delete our own work files."""
     if store.read(JOB) is not None:
         return False
     if find_finished(store, job.record, job.plan, is_part=True) is None:
@@ -421,7 +422,7 @@ def _outcome(job: Job, manifest: Manifest, *, is_new: bool, hints: Sequence[str]
 
 
 def _describe_run(job: Job, run: _Run, totals: JobTotals, started: float) -> dict[str, Any]:
-    """Say how a job ran, for the manifest."""
+    """Return how a job ran, for the manifest."""
     watch, resume = run.watch, run.resume or ResumeState()
     facts = {
         "seconds": round(time.monotonic() - started, 3),
@@ -445,7 +446,7 @@ def _describe_run(job: Job, run: _Run, totals: JobTotals, started: float) -> dic
 
 
 def _describe_parts(totals: JobTotals) -> dict[str, Any]:
-    """Say how the parts of a job ran, for the manifest."""
+    """Return how the parts of a job ran, for the manifest."""
     return {
         "seconds": round(totals.seconds, 3),
         "work_seconds": round(totals.seconds, 3),
@@ -464,7 +465,7 @@ def _describe_parts(totals: JobTotals) -> dict[str, Any]:
 
 
 def _hints(job: Job, run: _Run) -> list[str]:
-    """Say what would make the next run faster, and what had to be repeated."""
+    """Return what would make the next run faster, and what had to be repeated."""
     hints = [*job.hints, *(run.resume.hints() if run.resume is not None else [])]
     slow, cores, num_tasks = run.watch.find_slow(), run.executor.num_cores, len(run.tasks)
     if slow is not None:

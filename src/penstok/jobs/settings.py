@@ -15,7 +15,7 @@ from penstok.storage import is_url
 from penstok.types import (
     MAX_SEPARATOR_BYTES,
     TEXT_RULES_VERSION,
-    EotPlace,
+    EotPosition,
     InputFormat,
     InvalidUtf8,
     OnError,
@@ -26,7 +26,13 @@ from penstok.types import (
 if TYPE_CHECKING:
     from penstok.types import DocumentRule
 
-__all__ = ["JobSettings", "parse_output", "parse_part"]
+__all__ = [
+    "DEFAULT_BLOCK_BYTES",
+    "DEFAULT_UNIT_BYTES",
+    "JobSettings",
+    "parse_output",
+    "parse_part",
+]
 
 DocsBy = Literal["auto", "separator", "line", "file"]
 FormatChoice = Literal["auto", InputFormat]
@@ -37,13 +43,17 @@ _CHOICES: dict[str, Any] = {
     "input_format": FormatChoice,
     "docs_by": DocsBy,
     "engine": EngineChoice,
-    "eot": EotPlace,
+    "eot": EotPosition,
     "invalid_utf8": InvalidUtf8,
     "on_error": OnError,
     "priority": Priority,
     "dtype": Dtype,
     "executor": ExecutorChoice,
 }
+
+# What a unit and a block hold unless a caller of the Python interface asks for another size.
+DEFAULT_UNIT_BYTES = 16 << 20
+DEFAULT_BLOCK_BYTES = 2 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +75,7 @@ class JobSettings:
     doc_separator: str | None = None
     docs_by: DocsBy = "auto"
     strip: bool = False
-    eot: EotPlace = "append"
+    eot: EotPosition = "append"
     val_fraction: float = 0.0005
     seed: int = 0
     shard_tokens: int | None = None
@@ -81,8 +91,8 @@ class JobSettings:
     task_bytes: int | None = None
     overwrite: bool = False
     limit_bytes: int | None = None
-    unit_bytes: int = 16 << 20
-    block_bytes: int = 2 << 20
+    unit_bytes: int = DEFAULT_UNIT_BYTES
+    block_bytes: int = DEFAULT_BLOCK_BYTES
 
     def __post_init__(self) -> None:
         if not self.inputs:

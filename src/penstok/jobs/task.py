@@ -10,15 +10,14 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstok.executors.processes import ProcessExecutor
-from penstok.inputs.feed import make_feed
+from penstok.jobs.job import make_processes
 from penstok.jobs.resume import ResumeState
 from penstok.output.ledger.journal import Journal, TaskRecord, new_attempt
 from penstok.output.ledger.lines import InputLines, format_job, format_task
 from penstok.output.ledger.reader import Start
 from penstok.output.offsets import Offsets, RecordedOffsets
 from penstok.output.store import open_store
-from penstok.readers.formats import FORMATS, open_scanner
+from penstok.readers.formats import FORMATS
 from penstok.resources import Resource
 from penstok.types import SPLITS
 from penstok.worker.memory import tree_bytes
@@ -26,10 +25,11 @@ from penstok.worker.memory import tree_bytes
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from penstok.executors.processes import ProcessExecutor
     from penstok.jobs.plan import Plan
     from penstok.jobs.tasks import Task
     from penstok.output.store.base import TaskFiles
-    from penstok.types import Finished, JobRecord, Priority, Split, Unit
+    from penstok.types import FinishedUnit, JobRecord, Priority, Split, Unit
     from penstok.worker.worker import WorkerSpec
 
 __all__ = ["Check", "TaskRunner", "TaskSpec", "TaskWork"]
@@ -129,7 +129,7 @@ class TaskRunner(Resource):
     def run(
         self,
         work: TaskWork,
-        on_unit: Callable[[Finished], None] | None = None,
+        on_unit: Callable[[FinishedUnit], None] | None = None,
         on_tick: Callable[[], None] | None = None,
     ) -> TaskRecord:
         """Run a task.
@@ -221,29 +221,20 @@ class TaskRunner(Resource):
 
     def _prepare(self, plan: Plan) -> ProcessExecutor:
         """Return the workers of the last task; what feeds them streams serves one plan only."""
-        spec = self._spec.worker
         is_fed = plan.has_streams or self._has_feed
         if self._executor is not None and (not is_fed or plan is self._plan):
             return self._executor
         self.close()
         self._plan = plan
         self._num_replaced = 0
-        feed = make_feed(
-            plan.sources,
+        self._has_feed = plan.has_streams
+        self._executor = make_processes(
+            self._spec.worker,
             self._spec.num_workers,
+            plan.sources,
             plan.unit_bytes,
-            on_error=spec.on_error,
-            give_back=spec.give_back,
-            open_scanner=open_scanner,
-        )
-        self._has_feed = feed is not None
-        self._executor = ProcessExecutor(
-            spec,
-            num_workers=self._spec.num_workers,
-            batch_bytes=plan.unit_bytes,
             priority=self._spec.priority,
             lock_file=self._spec.lock_file,
-            feed=feed,
             num_at_start=max(plan.input_bytes // plan.unit_bytes, 1),
         )
         return self._executor
@@ -256,7 +247,7 @@ class _CarriedSpecial:
         self.has_special = False
         self._has_started = False
 
-    def add(self, finished: Finished) -> None:
+    def add(self, finished: FinishedUnit) -> None:
         encoded = finished.encoded
         self.has_special |= encoded.carried_special and not self._has_started
         self._has_started |= encoded.open_split is not None
@@ -289,6 +280,6 @@ def _redo_damaged(
     if not state.damaged:
         return
     recorded = RecordedOffsets()
-    for unit in executor.run(recorded.iter_units(state.damaged), recorded, tick):
+    for unit in executor.run(map(recorded.add, state.damaged), recorded, tick):
         recorded.check(unit)
     files.sync(recorded.files, drop_cache=False)

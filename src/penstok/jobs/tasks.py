@@ -1,7 +1,7 @@
-"""A plan divided into tasks: runs of consecutive units, each of which makes shards of its own.
+"""Division of a plan into tasks: runs of consecutive units.
 
-It opens no input, so tasks are known at once, whatever there is. How a plan is divided depends on
-its inputs and settings alone, never on who does the work. `distributed` gives tasks out.
+It opens no input, so the division is immediate for any corpus. It depends on inputs and settings
+alone, never on the machines that run the tasks; `jobs.run` passes them to an executor.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ __all__ = [
     "tasks_of_part",
 ]
 
-# Small enough that no node waits long for the last one, large enough that starting one is nothing.
-_LEAST_TASK_BYTES = 64 << 20
-# However large the corpus is: what gives out tasks and sums them up takes minutes, not hours.
-_MOST_TASKS = 1 << 14
-# Each costs a task a line or two in its receipt, which it holds in memory.
-_MOST_INPUTS = 1 << 12
+# Small enough that no node waits long for the last task, large enough that startup does not matter.
+_MIN_TASK_BYTES = 64 << 20
+# For any corpus: so that scheduling and committing tasks takes minutes, not hours.
+_MAX_TASKS = 1 << 14
+# Inputs per task: each adds a line or two to the task's journal, which may be held in memory.
+_MAX_INPUTS = 1 << 12
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Consecutive units that one worker does together, to shards of their own.
+    """A run of consecutive units that is scheduled, journaled and retried as a whole.
 
-    It is known without a look into the inputs, so it names none of its units.
+    Tasks are known before the inputs are read, so a task does not list its units.
 
     Attributes:
-        number: Its place among the tasks, and the number of its shards.
+        number: Its number among the tasks, which is also the number of its shards.
         first_source: The input in which it begins.
-        start: Where in it.
+        start: The position in that input.
         last_source: The input in which it ends.
-        stop: Where in it; no unit of the task begins there or behind.
-        left_bytes: What a limit leaves of the job at the start of its first input.
-        num_bytes: About how much of the inputs it covers, as they are stored.
+        stop: The position in that input; no unit of the task begins at or after it.
+        left_bytes: How much of the job's limit is left at the start of its first input.
+        num_bytes: About how many stored bytes of the inputs it covers.
     """
 
     number: int
@@ -64,19 +64,19 @@ class Task:
 
 
 def choose_task_bytes(plan: Plan) -> int:
-    """Return the size of a task where none was asked for: a multiple of a unit's."""
-    wanted = max(_LEAST_TASK_BYTES, -(-plan.input_bytes // _MOST_TASKS), plan.unit_bytes)
+    """Return the default size of a task: a multiple of the unit size."""
+    wanted = max(_MIN_TASK_BYTES, -(-plan.input_bytes // _MAX_TASKS), plan.unit_bytes)
     return -(-wanted // plan.unit_bytes) * plan.unit_bytes
 
 
 def divide_tasks(plan: Plan, task_bytes: int | None) -> list[Task]:
-    """Divide a plan into tasks of about `task_bytes` of input as it is stored; one if that is None.
+    """Divide a plan into tasks of about `task_bytes` stored bytes; None for a single task.
 
-    An input that is larger is divided evenly, at the borders of units; smaller ones are taken
-    together. One that cannot be entered in the middle stays whole.
+    A larger input is divided evenly, at unit boundaries; smaller ones are combined. A stream is
+    never divided.
 
     Raises:
-        UsageError: If there would be too many, or where one ends depends on what is in another.
+        UsageError: If there would be too many tasks, or the limit cannot be applied to streams.
     """
     if task_bytes is None:
         return [Task(0, 0, 0, len(plan.sources) - 1, UNKNOWN_END, UNKNOWN_END, plan.input_bytes)]
@@ -96,7 +96,7 @@ def divide_tasks(plan: Plan, task_bytes: int | None) -> list[Task]:
     if len(tasks) > MAX_SHARDS:
         needed = -(-plan.input_bytes // (MAX_SHARDS // 2) >> 20)
         raise UsageError(
-            f"{len(tasks)} tasks are too many: each makes a shard",
+            f"{len(tasks)} tasks are too many: each writes a shard, and the limit is {MAX_SHARDS}",
             where=f"--task-size {format_bytes(task_bytes)}",
             next_step=f"pass `--task-size {needed}MiB` or more",
         )
@@ -104,7 +104,7 @@ def divide_tasks(plan: Plan, task_bytes: int | None) -> list[Task]:
 
 
 def plan_of_task(plan: Plan, task: Task) -> Plan:
-    """Return the part of a plan that one task needs: its inputs, and what the limit leaves."""
+    """Return the part of a plan that one task needs: its inputs, and its share of the limit."""
     is_whole_job = task.number == 0 and task.last_source == len(plan.sources) - 1
     if task.stop == UNKNOWN_END and is_whole_job:
         return plan
@@ -118,18 +118,18 @@ def plan_of_task(plan: Plan, task: Task) -> Plan:
 
 
 def tasks_of_part(num_tasks: int, part: int, num_parts: int) -> range:
-    """Return the tasks of one part of a job, counted from 1."""
+    """Return the numbers of the tasks of one part of a job; parts are counted from 1."""
     return range(num_tasks * (part - 1) // num_parts, num_tasks * part // num_parts)
 
 
 def part_of_task(num_tasks: int, task: int, num_parts: int) -> int:
-    """Return the part that a task belongs to: the one whose `tasks_of_part` has it."""
+    """Return the part that a task belongs to: the inverse of `tasks_of_part`."""
     return ((task + 1) * num_parts - 1) // num_tasks + 1
 
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A stretch of one input that is not divided further."""
+    """A range of one input that is not divided further."""
 
     idx: int
     start: int
@@ -138,9 +138,9 @@ class _Piece:
     num_bytes: int
 
     def fits(self, task: Task, task_bytes: int) -> bool:
-        """Tell whether a task may go on into it: not where an input was divided."""
+        """Return whether a task can continue into it: never where an input is divided."""
         has_room = task.num_bytes + self.num_bytes <= task_bytes
-        return self.start == 0 and has_room and self.idx - task.first_source < _MOST_INPUTS
+        return self.start == 0 and has_room and self.idx - task.first_source < _MAX_INPUTS
 
     def as_task(self, number: int) -> Task:
         return Task(
@@ -153,16 +153,20 @@ def _iter_pieces(plan: Plan, task_bytes: int) -> Iterator[_Piece]:
         used_bytes = source.num_bytes
         if not source.is_stream and source.size:
             used_bytes = source.num_bytes * end // source.size
-        borders = [0, end]
+        boundaries = [0, end]
         if used_bytes > task_bytes and not source.is_stream:
-            borders = _borders(source, end, -(-used_bytes // task_bytes), plan.unit_bytes)
-        for start, stop in pairwise(borders):
-            share = used_bytes if len(borders) == 2 else used_bytes * (stop - start) // end
+            num_pieces = -(-used_bytes // task_bytes)
+            boundaries = _boundaries(source, end, num_pieces, plan.unit_bytes)
+        for start, stop in pairwise(boundaries):
+            share = used_bytes if len(boundaries) == 2 else used_bytes * (stop - start) // end
             yield _Piece(idx, start, stop, left, share)
 
 
-def _borders(source: Source, end: int, num_pieces: int, unit_bytes: int) -> list[int]:
-    """Divide an input evenly: rows anywhere, for a unit belongs where it begins; bytes at units."""
+def _boundaries(source: Source, end: int, num_pieces: int, unit_bytes: int) -> list[int]:
+    """Divide an input evenly: bytes at unit boundaries, rows anywhere.
+
+    A unit of rows belongs to the task in which it begins.
+    """
     step = 1 if source.is_rows else unit_bytes
     num_steps = -(-end // step)
     num_pieces = min(num_pieces, num_steps)
@@ -173,8 +177,8 @@ def _refuse_limited_streams(plan: Plan) -> None:
     streams = [source.path for source in plan.sources if source.is_stream]
     if plan.limit_bytes is not None and streams:
         raise UsageError(
-            "with a limit, where the job ends depends on how much text the compressed inputs hold, "
-            "which no task knows of the others",
+            "distributed jobs cannot apply `--limit` to compressed inputs: how much text they hold "
+            "is not known before they are read",
             where=f"--limit, {streams[0]}",
-            next_step="leave `--limit` out and name fewer inputs",
+            next_step="leave `--limit` out and pass fewer inputs",
         )

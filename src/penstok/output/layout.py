@@ -1,6 +1,7 @@
-"""Where every token goes: the files of a split, their names, and the places inside them.
+"""The layout of an output: the files of a split, their names, and which tokens each holds.
 
-It touches no file. Worker, store and verify ask it; `docs/reference/manifest.md` shows the names.
+It opens no file. `output.segments`, the stores and `verification` use it;
+`docs/reference/manifest.md` lists the names.
 """
 
 from __future__ import annotations
@@ -41,36 +42,36 @@ WORK = ".penstok"
 _OWN_NAME = re.compile(
     r"(train|val)(_shard_\d{5,})?\.bin|manifest\.json|segments\.jsonl|skipped\.jsonl"
 )
-# With more, their names would no longer sort in order.
+# With more shards, their names would no longer sort in order.
 MAX_SHARDS = 100_000
 
 
 def is_own_name(path: OutputPath, folder: OutputPath) -> bool:
-    """Tell whether a path is one that a job writes in its output folder."""
+    """Return whether a path is a file that a job writes in its output folder."""
     return bool(_OWN_NAME.fullmatch(path.name)) and path.parent.resolve() == folder.resolve()
 
 
 def is_final_name(name: str) -> bool:
-    """Tell whether a name is one that a job gives a file of its output."""
+    """Return whether a name is one that a job gives to an output file."""
     return bool(_OWN_NAME.fullmatch(name))
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Which file and place a token of a split goes to.
+    """Maps the tokens of a split to files and offsets.
 
-    A split is one file, or shards of `shard_tokens` each, or one shard for each task.
+    A split is one file, shards of `shard_tokens` each, or one shard per task.
 
     Attributes:
         folder: The output.
-        token_bytes: What a token takes.
-        shard_tokens: What a shard holds; None for one file, or where tasks make the shards.
-        starts: Where the shards of tasks start in each split; None where tasks make none. The list
-            grows while a ledger is read.
-        first_shard: The number of the first of them.
+        token_bytes: The size of a token.
+        shard_tokens: Tokens per shard; None for one file, or for one shard per task.
+        starts: With one shard per task, per split, the offset at which each shard starts; otherwise
+            None. The lists grow while a ledger is read.
+        first_shard: The number of the first shard in `starts`.
         work: The folder in which files are written until the job is done.
-        piece_bytes: Files are written in pieces of this size, each a file of its own, which are
-            taken away when they are full; None for whole files.
+        piece_bytes: Files are written in pieces of this size, each a separate file that is removed
+            once it is full and uploaded; None for undivided files.
     """
 
     folder: str
@@ -88,23 +89,23 @@ class Layout:
         job: JobRecord,
         starts: Mapping[Split, Sequence[int]] | None = None,
     ) -> Layout:
-        """Return the layout of a job's output; where tasks made its shards, `starts` places them.
+        """Return the layout of a job's output; `starts` are the offsets of shards made by tasks.
 
         Raises:
-            ValueError: If the record is not one that a job could have made.
+            ValueError: If no job could have written the record.
         """
         shard_tokens, task_bytes = (
             job.settings.get(name) for name in ("shard_tokens", "task_bytes")
         )
         for size in (shard_tokens, task_bytes):
             if size is not None and (not isinstance(size, int) or size < 1):
-                raise ValueError(f"shards of {size!r}")
+                raise ValueError(f"invalid shard or task size {size!r}")
         if task_bytes is not None and starts is None:
             starts = {split: [] for split in SPLITS}
         return cls(str(folder), int(job.dtype[4:]) // 8, shard_tokens, starts)
 
     def of_task(self, number: int, folder: str, work: str, piece_bytes: int | None) -> Layout:
-        """Return where one task writes: all of it goes to the shard that has its number."""
+        """Return the layout for one task: everything goes to the shard with the task's number."""
         return replace(
             self,
             folder=folder,
@@ -116,7 +117,7 @@ class Layout:
 
     @property
     def is_by_task(self) -> bool:
-        """Whether every task makes a shard of its own."""
+        """Whether every task writes its own shard."""
         return self.starts is not None
 
     def file_name(self, split: Split, shard: int) -> str:
@@ -125,19 +126,19 @@ class Layout:
         return f"{split}.bin" if is_one else f"{split}_shard_{shard:05}.bin"
 
     def partial_path(self, split: Split, shard: int) -> Path:
-        """Return where a file is written until the job is done, if that is in a folder."""
+        """Return the path of a file while the job runs, for an output in a folder."""
         return Path(self.folder, self.work, self.file_name(split, shard) + ".partial")
 
     def final_path(self, split: Split, shard: int) -> Path:
-        """Return where a file stands when the job is done, if that is in a folder."""
+        """Return the path of a file when the job is done, for an output in a folder."""
         return Path(self.folder, self.file_name(split, shard))
 
     def finished_path(self, split: Split, shard: int) -> OutputPath:
-        """Return where a finished file is read: in a folder, or in an object store."""
+        """Return the path of a finished file, in a folder or in an object store."""
         return output_path(self.folder) / self.file_name(split, shard)
 
     def num_shards(self, split: Split, num_tokens: int) -> int:
-        """Return how many files a split has; an empty one has one."""
+        """Return how many files a split has; an empty split has one."""
         if self.starts is not None:
             return len(self.starts[split])
         return 1 if self.shard_tokens is None else max(-(-num_tokens // self.shard_tokens), 1)
@@ -157,18 +158,19 @@ class Layout:
             yield self.first_shard + idx, self.shard_size(split, num_tokens, idx)
 
     def check_shards(self, num_tokens: int) -> None:
-        """Refuse so many shards that their names would no longer sort in order."""
+        """Refuse a shard count with which names would no longer sort in order."""
         if self.shard_tokens and num_tokens // self.shard_tokens >= MAX_SHARDS:
+            num_shards = num_tokens // self.shard_tokens
             raise UsageError(
-                f"about {num_tokens // self.shard_tokens} shards are too many",
+                f"about {num_shards} shards are too many; the limit is {MAX_SHARDS}",
                 where="--shard-tokens",
                 next_step=f"pass `--shard-tokens {num_tokens // 1000 + 1}` or more",
             )
 
-    def iter_places(
+    def iter_shard_ranges(
         self, split: Split, offset: int, num_tokens: int
     ) -> Iterator[tuple[int, int, int]]:
-        """Divide a run of tokens at shard borders: (shard, offset inside it, tokens)."""
+        """Divide a run of tokens at shard boundaries: (shard, offset in the shard, tokens)."""
         while num_tokens > 0:
             shard, inside, size = self._find(split, offset, num_tokens)
             fitting = min(num_tokens, size - inside)
@@ -176,12 +178,12 @@ class Layout:
             offset, num_tokens = offset + fitting, num_tokens - fitting
 
     def _find(self, split: Split, offset: int, num_tokens: int) -> tuple[int, int, int]:
-        """Return the shard at an offset, the place inside it, and how much it can hold."""
+        """Return the shard at an offset, the offset in the shard, and the shard's capacity."""
         if self.starts is None:
             size = self.shard_tokens or offset + num_tokens
             return *divmod(offset, size), size
         starts = self.starts[split]
-        # Of shards without a token, which start where the next one does, the last is taken.
+        # Empty shards start at the same offset as the next shard: bisect finds the last of them.
         idx = bisect_right(starts, offset) - 1
         end = starts[idx + 1] if idx + 1 < len(starts) else offset + num_tokens
         return self.first_shard + idx, offset - starts[idx], end - starts[idx]

@@ -1,8 +1,7 @@
-"""The manifest: what a finished job is, for ever.
+"""The manifest of a finished job: inputs, settings, counts and files.
 
-It reads, writes and compares `manifest.json` (version 1, described in
-`docs/reference/manifest.md`); it looks at no token. The pipeline writes it last; `dataset` and
-the commands that look at an output begin with it.
+It reads and writes `manifest.json` (version 1, specified in `docs/reference/manifest.md`) and reads
+no token. `jobs.commit` writes it last; `verification`, `data` and `training` read it first.
 """
 
 from __future__ import annotations
@@ -45,15 +44,15 @@ _FORMAT, _VERSION = "penstok", 1
 
 
 class KnowsDigests(Protocol):
-    """Knows the digest of each output file."""
+    """Returns the digest of each output file."""
 
     def of(self, split: Split, shard: int) -> str:
-        """Return that of one."""
+        """Return the digest of one file."""
         ...
 
 
 class NewerManifestError(DamageError):
-    """The manifest is of a version that this one cannot know: not damaged, and not to be mended."""
+    """The manifest was written by a newer version: it is not damaged and must not be repaired."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +67,7 @@ class FileRecord:
 
 @dataclass(frozen=True, slots=True)
 class SplitRecord:
-    """One split and its files in order."""
+    """One split, with its files in order."""
 
     documents: int
     tokens: int
@@ -77,7 +76,7 @@ class SplitRecord:
 
 @dataclass(frozen=True, slots=True)
 class InputRecord:
-    """What came from one input; `reasons` are those of the first records that were skipped."""
+    """What one input contributed; `reasons` says why its first skipped records were skipped."""
 
     path: str
     bytes: int
@@ -93,7 +92,7 @@ class InputRecord:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """A finished job: what went in, what came out, with which settings."""
+    """A finished job: its inputs, outputs, settings and counts."""
 
     penstok: str
     tokenizer: TokenizerRecord
@@ -107,7 +106,7 @@ class Manifest:
     run: dict[str, Any]
 
     def to_json(self) -> str:
-        """Write it as text, one input a line."""
+        """Format it as JSON, with one input per line."""
         content = {"format": _FORMAT, "version": _VERSION, **asdict(replace(self, inputs=[]))}
         inputs = ",\n    ".join(json.dumps(asdict(record)) for record in self.inputs)
         text = json.dumps(content, indent=2)
@@ -115,10 +114,10 @@ class Manifest:
 
     @classmethod
     def from_json(cls, text: str, path: OutputPath) -> Manifest:
-        """Read it from text; refuse what this version cannot know.
+        """Parse a manifest.
 
         Raises:
-            DamageError: If it is no manifest, or one of a later version.
+            DamageError: If the text is not a manifest, or was written by a newer version.
         """
         try:
             content = json.loads(text)
@@ -132,7 +131,7 @@ class Manifest:
                 )
             manifest = msgspec.convert(content, cls)
             if any(Path(name).name != name or name == ".." for name in manifest.files()):
-                raise _damage("the manifest names files outside its folder", path)
+                raise _damage("the manifest lists files outside its folder", path)
             return manifest
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise _damage(f"the manifest is damaged ({error!r})", path) from error
@@ -142,7 +141,7 @@ class Manifest:
         """Read the manifest of a finished job.
 
         Raises:
-            DamageError: If the folder holds no finished job.
+            DamageError: If there is no finished job in the folder.
         """
         path = folder / MANIFEST
         try:
@@ -156,12 +155,12 @@ class Manifest:
                 where=str(folder),
                 next_step="run the command that was started here again: it continues"
                 if is_unfinished
-                else f"make one: `penstok tokenize INPUT... -o {folder}`",
+                else f"create one: `penstok tokenize INPUT... -o {folder}`",
             ) from error
         return cls.from_json(text, path)
 
     def shard_starts(self) -> dict[Split, list[int]] | None:
-        """Return where the shards of each split start, if tasks made them."""
+        """Return where the shards of each split start, if each task wrote its own."""
         if self.settings.get("task_bytes") is None:
             return None
         return {
@@ -183,15 +182,15 @@ def make_manifest(
     ending: Ending,
     starts: Mapping[Split, Sequence[int]] | None = None,
 ) -> Manifest:
-    """Sum up a job whose tokens are all written: from a run, or from its ledger.
+    """Create the manifest of a job whose tokens are all written, from a run or from its ledger.
 
     Args:
-        job: What shaped the bytes.
+        job: The settings that affect token bytes.
         sources: The inputs.
         offsets: The totals.
-        digests: Those of the files.
-        ending: How it ran.
-        starts: Where the shards of tasks start, if tasks made them.
+        digests: The digests of the files.
+        ending: How the job ran.
+        starts: Where the shards of each split start, if each task wrote its own.
     """
     layout = Layout.of_job(Path(), job, starts)
     splits = {}
@@ -228,7 +227,7 @@ def make_manifest(
 
 
 def digest_inputs(sources: Iterable[Source]) -> str:
-    """Cover the names, sizes, times and edges of all inputs, to notice a change."""
+    """Hash the names, sizes, times and edges of all inputs, to detect changes."""
     digest = xxhash.xxh3_128()
     for source in sources:
         line = f"{source.path}\0{source.num_bytes}\0{source.mtime_ns}\0{source.edges}\n"
@@ -252,7 +251,7 @@ def _input_record(source: Source, idx: int, offsets: Offsets) -> InputRecord:
 
 
 def host_facts() -> dict[str, Any]:
-    """Say what kind of machine this is, without saying which."""
+    """Return what kind of machine this is, without identifying it."""
     return {
         "python": platform.python_version(),
         "system": platform.system(),
@@ -262,4 +261,8 @@ def host_facts() -> dict[str, Any]:
 
 
 def _damage(what: str, path: OutputPath) -> DamageError:
-    return DamageError(what, where=str(path), next_step="make the output anew with `--overwrite`")
+    return DamageError(
+        what,
+        where=str(path),
+        next_step="run the command that made this output again, with `--overwrite`",
+    )

@@ -1,7 +1,7 @@
-"""Offsets in unit order: which place in the output a unit's tokens get.
+"""Offsets in unit order: where in the output each unit's tokens go.
 
-It is the one thing about a job that must be decided in order, so the parent does it alone. It
-writes nothing; the executor passes its grants to the workers.
+This is the only decision of a job that depends on the order of units, so only the parent makes it.
+It writes nothing; `executors.batches` asks for the offsets, and the executor sends them to workers.
 """
 
 from __future__ import annotations
@@ -10,34 +10,32 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from penstok.errors import ConflictError
-from penstok.types import SPLITS, Counts, Grant, Split
+from penstok.types import SPLITS, Counts, Split, UnitOffsets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from penstok.types import Encoded, Finished, Unit
+    from penstok.types import EncodedUnit, FinishedUnit, Unit
 
 __all__ = ["AssignsOffsets", "Offsets", "RecordedOffsets", "TaskTotals"]
 
-
-# Of an input, in the manifest; `skipped.jsonl` has all.
+# Per input, in the manifest; `skipped.jsonl` lists all of them.
 _MAX_REASONS = 3
 _NO_COUNTS = Counts()
 
 
 @dataclass(frozen=True, slots=True)
 class TaskTotals:
-    """What a task came to, for `Offsets` to add up.
+    """The totals of one task, for `Offsets.add_task`.
 
     Attributes:
-        tokens: For each split.
-        documents: For each split, those that begin in it.
-        sources: What was seen in each input, by its number.
-        reasons: Why the first records of an input were skipped.
-        carried_special: Whether what goes on from the task before holds the end-of-text string;
-            that document is not counted here.
-        open_split: The split of the document that began here last and went on into another unit.
-        open_special: Whether that one holds the end-of-text string.
+        tokens: Per split.
+        documents: Per split, those that begin in the task.
+        sources: The counts of each input, by its number.
+        reasons: Why the first skipped records of each input were skipped.
+        carried_special: Whether a document that continues from the previous task contains the
+            end-of-text string here; that document is not counted in `sources`.
+        open_split: The split of the last document that began in this task and continued into
+            another unit.
+        open_special: Whether that document contains the end-of-text string.
     """
 
     tokens: dict[Split, int]
@@ -50,20 +48,20 @@ class TaskTotals:
 
     @property
     def counts(self) -> Counts:
-        """What was seen in all inputs."""
+        """The counts of all inputs."""
         return sum(self.sources.values(), _NO_COUNTS)
 
 
 class AssignsOffsets(Protocol):
-    """Assigns offsets to a unit once it is known how many tokens it has."""
+    """Assigns offsets to a unit once its number of tokens is known."""
 
-    def grant(self, unit: Unit, encoded: Encoded) -> Grant:
-        """Say where the unit's tokens go."""
+    def grant(self, unit: Unit, encoded: EncodedUnit) -> UnitOffsets:
+        """Return where the unit's tokens go."""
         ...
 
 
 class Offsets:
-    """Gives out offsets and keeps the running totals; must see every unit, or task, in order."""
+    """Assigns offsets and keeps running totals; must see every unit, or task, in order."""
 
     def __init__(self) -> None:
         self.tokens: dict[Split, int] = dict.fromkeys(SPLITS, 0)
@@ -77,21 +75,21 @@ class Offsets:
 
     @classmethod
     def of_task(cls, open_split: Split) -> Offsets:
-        """Begin with a task, before which a document of this split may be open.
+        """Start at a task; a document of `open_split` may continue into it.
 
-        Whether that one was counted for its end-of-text strings, only `add_task` can know.
+        Only `add_task` knows whether that document was already counted for its end-of-text strings.
         """
         offsets = cls()
         offsets._open_split, offsets._open_special = open_split, True
         return offsets
 
-    def place(self, unit_idx: int) -> Grant:
-        """Say where the next unit goes."""
-        return Grant(unit_idx, self._open_split, dict(self.tokens))
+    def next_grant(self, unit_idx: int) -> UnitOffsets:
+        """Return where the next unit's tokens go, without counting them."""
+        return UnitOffsets(unit_idx, self._open_split, dict(self.tokens))
 
-    def grant(self, unit: Unit, encoded: Encoded) -> Grant:
-        """Place a unit behind all units before it."""
-        grant = self.place(encoded.unit_idx)
+    def grant(self, unit: Unit, encoded: EncodedUnit) -> UnitOffsets:
+        """Assign the offsets after all earlier units, and add the unit to the totals."""
+        assigned = self.next_grant(encoded.unit_idx)
         self.tokens[self._open_split] += encoded.carried_tokens
         for split in SPLITS:
             self.tokens[split] += encoded.tokens[split]
@@ -104,14 +102,14 @@ class Offsets:
         if encoded.open_split is not None:
             self._open_split = self._last_open = encoded.open_split
             self._open_special = encoded.open_special
-        return grant
+        return assigned
 
     def _add_counts(self, source_idx: int, counts: Counts) -> None:
         self.counts += counts
         self._source_counts[source_idx] = self.of_source(source_idx) + counts
 
     def add_task(self, totals: TaskTotals) -> None:
-        """Add what a whole task came to; tasks must come in order."""
+        """Add the totals of a task; tasks must come in order."""
         for split in SPLITS:
             self.tokens[split] += totals.tokens[split]
             self.documents[split] += totals.documents[split]
@@ -127,10 +125,11 @@ class Offsets:
             self._open_split, self._open_special = totals.open_split, totals.open_special
 
     def totals(self, *, carried_special: bool) -> TaskTotals:
-        """Return what was counted, as that of one task.
+        """Return everything counted so far as the totals of one task.
 
         Args:
-            carried_special: Whether what was open before the task goes on with end-of-text strings.
+            carried_special: Whether a document that was open before the task contains end-of-text
+                strings here.
         """
         return TaskTotals(
             tokens=dict(self.tokens),
@@ -143,15 +142,15 @@ class Offsets:
         )
 
     def of_source(self, source_idx: int) -> Counts:
-        """Return what was seen in one input."""
+        """Return the counts of one input."""
         return self._source_counts.get(source_idx, _NO_COUNTS)
 
     def reasons_of(self, source_idx: int) -> list[str]:
-        """Return why the first records of an input were skipped, and where they are."""
+        """Return why the first skipped records of an input were skipped, and where they are."""
         return self._reasons.get(source_idx, [])
 
-    def _count_special(self, encoded: Encoded) -> Counts:
-        """Count a document once, however many units its end-of-text strings stand in."""
+    def _count_special(self, encoded: EncodedUnit) -> Counts:
+        """Count a document once, however many units its end-of-text strings are in."""
         if not encoded.carried_special or self._open_special:
             return encoded.counts
         self._open_special = True
@@ -160,49 +159,58 @@ class Offsets:
 
 
 class RecordedOffsets:
-    """Gives units that were finished before, and are done again, the places they had.
+    """Gives recorded units that are encoded again the offsets they had.
 
-    Units come one by one, and only those in work are held.
+    Units are streamed; only those being worked on are held in memory.
 
     Attributes:
-        files: The split and shard of every file that was written to again.
+        files: The split and shard of every file whose tokens were checked.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, refuse_changed: bool = True) -> None:
+        """Start without units.
+
+        Args:
+            refuse_changed: Raise if a unit's text gives other counts than were recorded.
+        """
         self.files: set[tuple[Split, int]] = set()
-        self._in_work: dict[int, Finished] = {}
+        self._refuse_changed = refuse_changed
+        self._in_work: dict[int, FinishedUnit] = {}
 
-    def iter_units(self, finished: Iterable[Finished]) -> Iterator[Unit]:
-        """Yield the units to do again."""
-        for each in finished:
-            self._in_work[each.unit.index] = each
-            yield each.unit
+    def add(self, recorded: FinishedUnit) -> Unit:
+        """Remember what was recorded of a unit; return the unit."""
+        self._in_work[recorded.unit.index] = recorded
+        return recorded.unit
 
-    def grant(self, unit: Unit, encoded: Encoded) -> Grant:
-        """Return the unit's old place.
+    def grant(self, unit: Unit, encoded: EncodedUnit) -> UnitOffsets:
+        """Return the unit's recorded offsets.
 
         Raises:
-            ConflictError: If its text gives something else now.
+            ConflictError: If its text gives something else now, and that is refused.
         """
         recorded = self._in_work[unit.index]
-        if encoded != recorded.encoded:
+        if self._refuse_changed and encoded != recorded.encoded:
             raise self._changed(unit)
-        return recorded.grant
+        return recorded.offsets
 
-    def check(self, finished: Finished) -> None:
-        """Refuse tokens that are not those that were there, and forget the unit.
+    def pop(self, unit_idx: int) -> FinishedUnit:
+        """Return what was recorded of a unit, and forget it."""
+        return self._in_work.pop(unit_idx)
+
+    def check(self, finished: FinishedUnit) -> None:
+        """Compare the checksums of a unit with the recorded ones, and forget it.
 
         Raises:
-            ConflictError: If a checksum differs.
+            ConflictError: If one differs.
         """
-        recorded = self._in_work.pop(finished.unit.index)
-        if finished.receipt != recorded.receipt:
+        recorded = self.pop(finished.unit.index)
+        if finished.written != recorded.written:
             raise self._changed(finished.unit)
-        self.files |= {(segment.split, segment.shard) for segment in recorded.receipt.segments}
+        self.files |= {(segment.split, segment.shard) for segment in recorded.written.segments}
 
     def _changed(self, unit: Unit) -> ConflictError:
         return ConflictError(
-            "the input gives other tokens than it did: it was changed since",
-            where=unit.place,
-            next_step="restore the input, or make the output anew with `--overwrite`",
+            "the input gives other tokens than it did: it has changed since",
+            where=unit.where,
+            next_step="restore the input, or re-encode everything: pass `--overwrite`",
         )

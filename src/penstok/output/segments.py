@@ -1,7 +1,7 @@
-"""Runs of tokens inside output files: written at an offset, read back, looked at, compared.
+"""Runs of tokens inside output files: written at an offset, read back, summarized, compared.
 
-It knows no documents and no order, and renames nothing. The worker writes through it; resume and
-verify read through it. A file is partial until its job is done, final after that.
+It knows nothing about documents or the order of units, and renames nothing. `worker` writes through
+it; `jobs.resume` and `verification` read through it. Files are partial until their job is done.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "REMOTE_READ_BYTES",
-    "Look",
     "OpenFiles",
     "SegmentReader",
     "SegmentSink",
+    "SegmentSummary",
     "SegmentWriter",
     "SinkKind",
     "make_sink",
@@ -46,17 +46,16 @@ __all__ = [
 SinkKind = Literal["write", "compare", "digest"]
 
 _MAX_OPEN_FILES = 4
-# Read back in pieces that stay in the processor's cache while they are hashed and looked at.
+# Read back in pieces that stay in the processor's cache while they are hashed and summarized.
 _READ_BYTES = 1 << 20
-# Of an object, one request for each of these.
+# From an object store, one request per piece of this size.
 REMOTE_READ_BYTES = 8 << 20
 
 
 class OpenFiles:
-    """The last few files that were used, kept open."""
+    """Keeps the most recently used files open."""
 
     def __init__(self, flags: int) -> None:
-        # A link planted under a partial name must not lead a write out of the folder.
         self._flags = flags | os.O_CLOEXEC
         self._files: dict[Path, int] = {}
 
@@ -75,7 +74,7 @@ class OpenFiles:
 
 
 class SegmentSink(Protocol):
-    """Takes the tokens of units, each run at its place."""
+    """Takes the tokens of units, each run at its offset."""
 
     def write(
         self, split: Split, offset: int, tokens: NDArray[np.unsignedinteger[Any]]
@@ -89,7 +88,7 @@ class SegmentSink(Protocol):
 
 
 def make_sink(kind: SinkKind, layout: Layout) -> SegmentSink:
-    """Make what a worker's tokens go to."""
+    """Create the sink for a worker's tokens."""
     if kind == "compare":
         return SegmentComparer(layout)
     if kind == "digest":
@@ -102,6 +101,7 @@ class SegmentWriter:
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
+        # A link planted under a partial name must not lead a write out of the folder: O_NOFOLLOW.
         self._files = OpenFiles(os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW)
 
     def write(
@@ -109,7 +109,7 @@ class SegmentWriter:
     ) -> list[Segment]:
         """Write tokens at an offset of their split; a run across shards is several segments."""
         segments = []
-        for shard, inside, count in self._layout.iter_places(split, offset, len(tokens)):
+        for shard, inside, count in self._layout.iter_shard_ranges(split, offset, len(tokens)):
             data = tokens[:count].view(np.uint8).data
             path = self._layout.partial_path(split, shard)
             with write_errors(path):
@@ -132,7 +132,7 @@ class SegmentWriter:
 
 
 class PieceWriter(SegmentWriter):
-    """Writes runs of tokens into files that are kept in pieces, each in a file of its own."""
+    """Writes runs of tokens into pieces of files, each piece a separate file."""
 
     def _write_at(self, path: Path, data: memoryview, position: int) -> None:
         for name, inside, count in iter_pieces(path, position, len(data), self._layout.piece_bytes):
@@ -143,7 +143,7 @@ class PieceWriter(SegmentWriter):
 def iter_pieces(
     path: Path, position: int, num_bytes: int, piece_bytes: int | None
 ) -> Iterator[tuple[Path, int, int]]:
-    """Divide a range of a file at the borders of its pieces: (piece, place inside it, bytes)."""
+    """Divide a range of a file at piece boundaries: (piece, offset in the piece, bytes)."""
     size = piece_bytes or position + num_bytes
     while num_bytes > 0:
         number, inside = divmod(position, size)
@@ -153,7 +153,7 @@ def iter_pieces(
 
 
 class SegmentDigester:
-    """Makes checksums of runs of tokens; no file is touched."""
+    """Computes checksums of runs of tokens; opens no file."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -164,9 +164,9 @@ class SegmentDigester:
     def write(
         self, split: Split, offset: int, tokens: NDArray[np.unsignedinteger[Any]]
     ) -> list[Segment]:
-        """Return the segments that writing would have given."""
+        """Return the segments that writing would return."""
         segments = []
-        for shard, inside, count in self._layout.iter_places(split, offset, len(tokens)):
+        for shard, inside, count in self._layout.iter_shard_ranges(split, offset, len(tokens)):
             digest = xxhash.xxh3_128_hexdigest(tokens[:count].view(np.uint8).data)
             segments.append(Segment(split, shard, inside, count, digest))
             tokens = tokens[count:]
@@ -174,7 +174,7 @@ class SegmentDigester:
 
 
 class SegmentComparer:
-    """Compares runs of tokens with what stands in the final files; no file is changed."""
+    """Compares runs of tokens with the final files; changes no file."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -187,11 +187,11 @@ class SegmentComparer:
     def write(
         self, split: Split, offset: int, tokens: NDArray[np.unsignedinteger[Any]]
     ) -> list[Segment]:
-        """Return the runs that differ, each from its first other token to its last."""
+        """Return the ranges that differ, each from its first differing token to its last."""
         differing = []
-        for shard, inside, count in self._layout.iter_places(split, offset, len(tokens)):
-            place = Segment(split, shard, inside, count, "")
-            found = self._compare(place, tokens[:count])
+        for shard, inside, count in self._layout.iter_shard_ranges(split, offset, len(tokens)):
+            segment = Segment(split, shard, inside, count, "")
+            found = self._compare(segment, tokens[:count])
             if found is not None:
                 first, last = found
                 differing.append(Segment(split, shard, inside + first, last - first + 1, ""))
@@ -199,25 +199,25 @@ class SegmentComparer:
         return differing
 
     def _compare(
-        self, place: Segment, tokens: NDArray[np.unsignedinteger[Any]]
+        self, segment: Segment, tokens: NDArray[np.unsignedinteger[Any]]
     ) -> tuple[int, int] | None:
         """Return the first and last token that differ; None if none does."""
-        others: list[int] = []
+        found: list[int] = []
         at = 0
         try:
-            for piece in self._reader.iter_tokens(place):
+            for piece in self._reader.iter_tokens(segment):
                 differing = np.flatnonzero(piece != tokens[at : at + len(piece)])
                 if len(differing):
-                    others += [at + int(differing[0]), at + int(differing[-1])]
+                    found += [at + int(differing[0]), at + int(differing[-1])]
                 at += len(piece)
         except DamageError:
-            others += [at, len(tokens) - 1]
-        return (others[0], others[-1]) if others else None
+            found += [at, len(tokens) - 1]
+        return (found[0], found[-1]) if found else None
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """What one reading of a segment shows."""
+class SegmentSummary:
+    """What reading a segment once shows."""
 
     digest: str
     max_id: int
@@ -229,7 +229,7 @@ class SegmentReader:
     """Reads runs of tokens back; one reader serves one thread."""
 
     def __init__(self, path_of: Callable[[Split, int], OutputPath], token_bytes: int) -> None:
-        """Take where the files are: `layout.partial_path` or `layout.finished_path`."""
+        """Read files at `path_of`: `layout.partial_path` or `layout.finished_path`."""
         self._path_of = path_of
         self._token_bytes = token_bytes
         self._dtype = np.dtype(f"<u{token_bytes}")
@@ -255,16 +255,16 @@ class SegmentReader:
             position += len(piece)
 
     def digest(self, segment: Segment) -> str:
-        """Return the checksum of what stands in a segment's place."""
+        """Return the checksum of the tokens where a segment is recorded."""
         running = xxhash.xxh3_128()
         for piece in self.iter_tokens(segment):
             running.update(piece.data)
         return running.hexdigest()
 
-    def look(self, segment: Segment, eot_id: int) -> Look:
+    def summarize(self, segment: Segment, eot_id: int) -> SegmentSummary:
         """Read a segment once: its checksum, its largest and last id, its end-of-text ids.
 
-        4 GB for a second of CPU (EPYC, 2026-11); hashing and looking let other threads run.
+        4 GB for a second of CPU (EPYC, 2026-11); hashing and counting let other threads run.
         """
         running = xxhash.xxh3_128()
         max_id = num_eot = last_id = 0
@@ -273,15 +273,15 @@ class SegmentReader:
             max_id = max(max_id, int(piece.max()))
             num_eot += int(np.count_nonzero(piece == eot_id))
             last_id = int(piece[-1])
-        return Look(running.hexdigest(), max_id, num_eot, last_id)
+        return SegmentSummary(running.hexdigest(), max_id, num_eot, last_id)
 
     def read_id(self, split: Split, shard: int, offset: int) -> int:
         """Read one token."""
         (piece,) = self.iter_tokens(Segment(split, shard, offset, 1, ""))
         return int(piece[0])
 
-    def is_whole(self, segment: Segment) -> bool:
-        """Tell whether a segment's place holds what was written there."""
+    def is_intact(self, segment: Segment) -> bool:
+        """Return whether the tokens of a segment still have their checksum."""
         try:
             return self.digest(segment) == segment.digest
         except DamageError:
@@ -318,7 +318,7 @@ def _unreadable(what: str, path: OutputPath, position: int) -> DamageError:
 
 @contextlib.contextmanager
 def write_errors(path: OutputPath) -> Iterator[None]:
-    """Turn what the system says when a write fails into an error that says what to do."""
+    """Turn an operating system error during a write into a `WriteError` with a next step."""
     try:
         yield
     except OSError as error:
@@ -326,12 +326,12 @@ def write_errors(path: OutputPath) -> Iterator[None]:
 
 
 def write_error(error: OSError, path: OutputPath) -> WriteError:
-    """Say that a write failed, and that what is finished is kept."""
-    full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    """Return the error for a failed write; finished units are not lost."""
+    folder, full = path.parent, error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     return WriteError(
         "the disk is full" if full else f"cannot be written: {error.strerror}",
         where=str(path),
-        next_step="make room, then run the same command again: it continues"
+        next_step="free some space, then run the same command again: it continues"
         if full
-        else "check the folder with `ls -ld` and `df`, then run the same command again",
+        else f"check `ls -ld {folder}` and `df {folder}`, then run the same command again",
     )

@@ -108,7 +108,7 @@ class Sample:
 
     def _read(self, unit: Unit, readers: Readers) -> Iterator[list[bytes]]:
         reader = readers.choose(unit)
-        where = unit.place if unit.source.is_rows else unit.source.path
+        where = unit.where if unit.source.is_rows else unit.source.path
         for block in reader.iter_blocks(unit):
             texts, repairs = _valid_texts(block, self._settings, where)
             self.counts += repairs + Counts(documents=int(block.begins.sum()))

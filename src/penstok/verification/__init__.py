@@ -1,12 +1,13 @@
-"""Is an output what its job made? Records, tokens and inputs held against each other; repair.
+"""Checks whether an output is what its job made, and repairs it.
 
-`look` reads only and returns a report; `restore` makes whole what it finds. Both print nothing.
+`verify` compares records, tokens and inputs, writes nothing and returns a report; `repair`
+re-encodes what is damaged. Neither prints: the command line words the report.
 """
 
 from __future__ import annotations
 
 from penstok.verification.findings import Finding, Report
-from penstok.verification.look import VerifySettings, verify_output
-from penstok.verification.restore import repair_output
+from penstok.verification.repair import repair_output
+from penstok.verification.verify import VerifySettings, verify_output
 
 __all__ = ["Finding", "Report", "VerifySettings", "repair_output", "verify_output"]

@@ -1,7 +1,7 @@
-"""What looking at an output brings to light: findings, and the report they stand in.
+"""What a check of an output finds: findings, and the report that lists them.
 
-It looks at nothing itself and prints nothing. `look`, `proof` and `restore` fill a report;
-the command line shows it.
+It checks nothing itself and prints nothing. `verify`, `proof` and `repair` fill a report; the
+command line shows it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["Finding", "FindingKind", "Report", "at_segment"]
 
 FindingKind = Literal["manifest", "ledger", "skipped", "file", "tokens", "ids", "source"]
 
-# Findings beyond these are counted, not kept: a missing disk must not fill the memory.
+# Further findings are only counted: a missing disk must not fill the memory.
 _MAX_FINDINGS = 1000
 
 
@@ -27,17 +27,17 @@ class Finding:
     """One thing that is not as it should be, and where.
 
     Attributes:
-        kind: What was looked at.
+        kind: What was checked.
         what: What is wrong, in words.
         file: The file's name inside the output folder.
-        start: Where the damage begins in that file, in bytes; None if it is all of it.
-        end: Where it ends.
+        start: The first damaged byte of that file; None if it is all of it.
+        end: The byte after the last damaged one.
         unit: The unit whose tokens these are.
-        input: The input that unit is from.
-        input_start: Where the unit begins in it, in bytes, or in rows where it has them.
-        input_end: Where it ends.
-        is_repairable: Whether `--repair` can make it whole.
-        input_in_rows: Whether the input is counted in rows.
+        input: The input of that unit.
+        input_start: The unit's offset in it, in bytes, or in rows if `input_in_rows`.
+        input_end: The offset of its end.
+        is_repairable: Whether `--repair` can repair it.
+        input_in_rows: Whether the unit's offsets count rows.
     """
 
     kind: FindingKind
@@ -63,7 +63,7 @@ def at_segment(
     token_bytes: int,
     is_repairable: bool = True,
 ) -> Finding:
-    """Locate a finding: the place of a run of tokens, and the text it was made from."""
+    """Make a finding about a segment, with the text that it was made from."""
     start = segment.offset_tokens * token_bytes
     return Finding(
         kind,
@@ -82,28 +82,28 @@ def at_segment(
 
 @dataclass(slots=True)
 class Report:
-    """What was looked at, and what was found.
+    """What was checked, and what was found.
 
     Attributes:
         folder: The output folder.
-        seed: Chose the sample; the same one chooses the same again.
-        findings: The first of them.
+        seed: Of the sample; the same seed chooses the same units.
+        findings: The first findings.
         num_findings: How many there are.
         num_units: Units of the job.
-        units_read: Units whose tokens were read whole.
+        units_read: Units whose tokens were all read.
         bytes_read: Bytes of tokens that were read.
-        units_proved: Units that were encoded again, from their start at least.
-        documents_proved: Documents that were.
-        text_proved: Bytes of text that were.
-        is_all_proved: Whether that is all there is.
-        is_repairable: Whether `--repair` can make all of it whole, as far as is known.
-        kinds: What kinds of findings there are.
-        damaged: Numbers of the units to make anew, in order.
-        damaged_files: Files to make whole.
-        mended: The first of what was found before a repair.
-        repaired: Names of the files that were made whole.
-        units_repaired: How many units were made anew for it.
-        notes: What the reader should know besides.
+        units_proved: Units that were re-encoded, or at least their first documents.
+        documents_proved: Documents that were re-encoded.
+        text_proved: Bytes of text that were re-encoded.
+        is_all_proved: Whether everything was re-encoded.
+        is_repairable: Whether `--repair` can repair all findings, as far as is known.
+        kinds: The kinds of findings.
+        damaged: Numbers of the units to re-encode, in order.
+        damaged_files: Files to repair.
+        repaired_findings: The first findings that were repaired.
+        repaired: Names of the files that were repaired.
+        units_repaired: How many units were re-encoded for it.
+        notes: What else the reader should know.
     """
 
     folder: OutputPath
@@ -123,7 +123,7 @@ class Report:
     kinds: set[FindingKind] = field(default_factory=set)
     damaged: array[int] = field(default_factory=lambda: array("q"))
     damaged_files: set[tuple[Split, int]] = field(default_factory=set)
-    mended: list[Finding] = field(default_factory=list)
+    repaired_findings: list[Finding] = field(default_factory=list)
     repaired: list[str] = field(default_factory=list)
     units_repaired: int = 0
     notes: list[str] = field(default_factory=list)
@@ -134,7 +134,7 @@ class Report:
         return not self.num_findings
 
     def add(self, finding: Finding) -> None:
-        """Count a finding, and keep it unless there are many."""
+        """Count a finding, and list it unless there are many."""
         self.num_findings += 1
         self.is_repairable &= finding.is_repairable
         self.kinds.add(finding.kind)

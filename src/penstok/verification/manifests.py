@@ -1,7 +1,7 @@
-"""The manifest, held against the ledger it was made from, or against itself where that is lost.
+"""Compares the manifest with the ledger it was made from, or with itself if the ledger is damaged.
 
-It reads records only, never tokens, and changes nothing. `records` asks it first; `rebuild` and
-`restore` make a record anew from the other with it.
+It reads records, never tokens, and changes nothing. `records` calls it first; `repair` and
+`ledger_repair` derive the manifest and the ledger from each other with it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import msgspec
 
 from penstok.errors import DamageError
 from penstok.output.layout import MANIFEST
+from penstok.output.ledger.lines import Ending
 from penstok.output.ledger.reader import LedgerReader
 from penstok.output.manifest import Manifest, NewerManifestError, make_manifest
 from penstok.types import SPLITS, InputFormat, JobRecord
@@ -21,7 +22,6 @@ from penstok.verification.findings import Finding
 
 if TYPE_CHECKING:
     from penstok.output.layout import Layout
-    from penstok.output.ledger.lines import Ending
     from penstok.output.manifest import InputRecord
     from penstok.storage.object_paths import OutputPath
     from penstok.verification.findings import Report
@@ -33,48 +33,48 @@ __all__ = [
     "format_of",
     "job_of_manifest",
     "load_manifest",
-    "manifest_of_ledger",
+    "read_ledger",
 ]
 
-# What is longer is not read to say how it differs.
+# A longer one is not read to say how it differs.
 _MAX_MANIFEST_BYTES = 256 << 20
 
 
-def manifest_of_ledger(path: OutputPath) -> tuple[Manifest, Ending]:
-    """Return what a whole ledger adds up to, and its end.
+def read_ledger(path: OutputPath) -> LedgerReader:
+    """Read a ledger to its end.
 
     Raises:
-        DamageError: If it is not whole.
+        DamageError: If it is damaged.
     """
     reader = LedgerReader(path)
     for _ in reader.iter_units():
         pass
     if reader.problem or reader.ending is None:
         raise DamageError(
-            f"the ledger is damaged: {reader.problem or 'it ends before the job does'}",
+            f"the ledger is damaged: {reader.problem or 'the line of its end is missing'}",
             where=str(path),
-            next_step="`penstok verify OUT --repair`",
+            next_step=f"`penstok verify {path.parent} --repair`",
         )
-    return add_up(reader, reader.ending), reader.ending
+    return reader
 
 
-def add_up(reader: LedgerReader, ending: Ending) -> Manifest:
-    """Return what a ledger that was read to its end adds up to."""
+def add_up(reader: LedgerReader) -> Manifest:
+    """Make the manifest from a ledger that was read to its end."""
     return make_manifest(
         job=reader.job,
         sources=reader.sources,
         offsets=reader.offsets,
         digests=reader.digests,
-        ending=ending,
+        ending=reader.ending or Ending({}, {}),
         starts=reader.starts,
     )
 
 
 def job_of_manifest(manifest: Manifest, unit_bytes: int) -> JobRecord:
-    """Return what the first line of the ledger says, with `unit_bytes`, which only that knows.
+    """Return the first line of the ledger, with `unit_bytes`, which the manifest does not have.
 
     Raises:
-        ValueError: If it is not what a job could have been.
+        ValueError: If no job can have these settings.
     """
     job = msgspec.convert(
         {
@@ -87,12 +87,12 @@ def job_of_manifest(manifest: Manifest, unit_bytes: int) -> JobRecord:
         JobRecord,
     )
     if not 0 <= job.tokenizer.eot_id < job.tokenizer.vocab_size <= 1 << int(job.dtype[4:]):
-        raise ValueError("ids that do not fit")
+        raise ValueError("the ids do not fit the vocabulary")
     return job
 
 
 def format_of(record: InputRecord) -> InputFormat:
-    """Say how an input of a manifest was read."""
+    """Return the format in which an input of a manifest was read."""
     known: tuple[InputFormat, ...] = get_args(InputFormat)
     return next((each for each in known if each == record.format), "text")
 
@@ -102,7 +102,7 @@ def load_manifest(folder: OutputPath, report: Report) -> Manifest | None:
     path = folder / MANIFEST
     try:
         if path.is_file() and path.stat().st_size > _MAX_MANIFEST_BYTES:
-            report.add(Finding("manifest", "the manifest is far too long", MANIFEST))
+            report.add(Finding("manifest", "the manifest is far too large", MANIFEST))
             return None
         return Manifest.load(folder)
     except NewerManifestError:
@@ -124,15 +124,15 @@ def compare_manifest(folder: OutputPath, expected: Manifest, report: Report) -> 
         return
     here, there = asdict(expected), asdict(manifest)
     differing = [f"`{name}`" for name in here if here[name] != there[name]]
-    # A later version may have added to it what this one does not know.
+    # A later version may have added what this one does not know.
     if differing or expected.penstok == version("penstok"):
         names = ", ".join(differing) or "something"
-        what = f"the manifest was changed: {names} differs from what the ledger adds up to"
+        what = f"the manifest was changed: {names} differs from the ledger"
         report.add(Finding("manifest", what, MANIFEST))
 
 
 def check_sums(manifest: Manifest, layout: Layout, report: Report) -> None:
-    """Check that the manifest's own numbers add up, where no ledger can say what they are."""
+    """Check that the manifest's own numbers add up, where there is no ledger to compare with."""
     splits = manifest.splits
     sums = {
         "tokens of the splits": sum(splits[split].tokens for split in SPLITS),

@@ -1,7 +1,7 @@
-"""Proves tokens from the inputs: encodes text again with the reference, compares id by id.
+"""Compares tokens with the inputs: re-encodes text with the reference engine, id by id.
 
-It writes nothing. Units keep the places they had, so a document in the wrong split, a token too
-many and a token too few all show. `look` calls it; the workers compare for themselves.
+It writes nothing. Units keep their recorded offsets, so a document in the wrong split, an extra
+token and a missing token all show. `verify` calls it; the workers do the comparing.
 """
 
 from __future__ import annotations
@@ -9,26 +9,26 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from penstok.errors import EngineError
 from penstok.inputs.changes import refuse_changed
 from penstok.jobs.progress import Meter
 from penstok.output.layout import SEGMENTS
+from penstok.output.offsets import RecordedOffsets
 from penstok.verification.findings import Finding, at_segment
-from penstok.verification.rerun import make_executor
+from penstok.verification.reencode import make_executor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
     from random import Random
 
     from penstok.jobs.progress import Progress
-    from penstok.types import Encoded, Finished, Grant, Unit
+    from penstok.types import FinishedUnit, Unit
     from penstok.verification.findings import Report
-    from penstok.verification.look import VerifySettings
     from penstok.verification.records import Records
+    from penstok.verification.verify import VerifySettings
 
 __all__ = ["prove"]
 
-# The reference does some 6 MB/s on a core: a sample takes seconds, and a small corpus is its own.
+# The reference does some 6 MB/s per core: a sample takes seconds; small inputs are compared whole.
 _ALL_BYTES = 64 << 20
 _WHOLE_UNITS = 2
 _CUT_UNITS = 64
@@ -37,42 +37,18 @@ _ROW_BYTES = 4 << 10
 _MANY_SOURCES = 10_000
 
 
-class _RecordedPlaces:
-    """Gives units the places they had, whole or cut short; holds only those in work."""
-
-    def __init__(self) -> None:
-        self._recorded: dict[int, Finished] = {}
-
-    def iter_units(self, units: Iterable[tuple[Finished, int]]) -> Iterator[Unit]:
-        """Yield units, each cut down to so many bytes, or some rows."""
-        for recorded, num_bytes in units:
-            unit = recorded.unit
-            self._recorded[unit.index] = recorded
-            length = num_bytes // _ROW_BYTES if unit.source.is_rows else num_bytes
-            end = unit.end if num_bytes == unit.end else min(unit.end, unit.start + length)
-            yield unit if end == unit.end else replace(unit, end=end, passed=None)
-
-    def grant(self, unit: Unit, encoded: Encoded) -> Grant:
-        """Return the unit's place; what it gives may differ, which is to be found out."""
-        return self._recorded[unit.index].grant
-
-    def take(self, unit_idx: int) -> Finished:
-        """Return what was recorded of a unit, and forget it."""
-        return self._recorded.pop(unit_idx)
-
-
 def prove(
     settings: VerifySettings, records: Records, report: Report, rng: Random, progress: Progress
 ) -> None:
-    """Encode documents again and compare them with what stands in the output.
+    """Re-encode documents and compare them with the tokens of the output.
 
     Raises:
         InputError: If an input cannot be read.
-        ConflictError: If an input is no longer what it was.
+        ConflictError: If an input has changed since the job read it.
     """
     total = records.manifest.counts["input_bytes"]
     report.is_all_proved = settings.full or total <= _ALL_BYTES
-    units: Iterable[tuple[Finished, int]]
+    units: Iterable[tuple[FinishedUnit, int]]
     if report.is_all_proved:
         units = ((unit, unit.unit.end) for unit in records.iter_units())
         sources = records.sources
@@ -84,55 +60,49 @@ def prove(
             sources = records.sources
     for source in sources:
         refuse_changed(source)
-    executor = make_executor(
-        records.job,
-        records.layout,
-        sources,
-        "compare",
-        engine="reference",
-        workers=settings.workers,
-        memory_bytes=settings.memory_bytes,
-    )
-    places, meter = _RecordedPlaces(), Meter(progress, total, report.num_units)
+    executor = make_executor(records.job, records.layout, sources, "compare", settings)
+    # What a unit gives may differ: that is what this is to find out.
+    recorded = RecordedOffsets(refuse_changed=False)
+    cut_units = (_cut(recorded.add(unit), num_bytes) for unit, num_bytes in units)
+    meter = Meter(progress, total, report.num_units)
     with executor:
-
-        def on_tick() -> None:
-            meter.tick(executor.pids())
-
-        try:
-            for finished in executor.run(places.iter_units(units), places, on_tick):
-                _compare(finished, places.take(finished.unit.index), records, report)
-                meter.num_units_done, meter.done_bytes = report.units_proved, report.text_proved
-                meter.num_tokens += finished.encoded.counts.tokens
-        except EngineError as error:
-            if "--engine" not in error.next_step:
-                raise
-            step = "leave out `--source`; `--full` alone reads the checksums of all tokens"
-            raise EngineError(error.what, where=error.where, next_step=step) from error
+        for finished in executor.run(cut_units, recorded, lambda: meter.tick(executor.pids())):
+            _compare(finished, recorded.pop(finished.unit.index), records, report)
+            meter.num_units_done, meter.done_bytes = report.units_proved, report.text_proved
+            meter.num_tokens += finished.encoded.counts.tokens
 
 
-def _choose(sample: list[Finished], rng: Random) -> list[tuple[Finished, int]]:
-    """Choose some units to take whole, and more of which only the first documents are taken."""
+def _cut(unit: Unit, num_bytes: int) -> Unit:
+    """Cut a unit down to so many bytes, or some rows."""
+    length = num_bytes // _ROW_BYTES if unit.source.is_rows else num_bytes
+    end = unit.end if num_bytes == unit.end else min(unit.end, unit.start + length)
+    return unit if end == unit.end else replace(unit, end=end, passed=None)
+
+
+def _choose(sample: list[FinishedUnit], rng: Random) -> list[tuple[FinishedUnit, int]]:
+    """Choose some units to re-encode whole, and more of which only the first documents are."""
     chosen = rng.sample(sample, min(len(sample), _WHOLE_UNITS + _CUT_UNITS))
     whole = [(unit, unit.unit.end) for unit in chosen[:_WHOLE_UNITS]]
     cut = [(unit, _CUT_BYTES) for unit in chosen[_WHOLE_UNITS:]]
     return sorted(whole + cut, key=lambda pair: pair[0].unit.index)
 
 
-def _length(unit: Finished) -> int:
+def _length(unit: FinishedUnit) -> int:
     return unit.unit.end - unit.unit.start
 
 
-def _compare(finished: Finished, recorded: Finished, records: Records, report: Report) -> None:
+def _compare(
+    finished: FinishedUnit, recorded: FinishedUnit, records: Records, report: Report
+) -> None:
     unit = recorded.unit
     report.units_proved += 1
     report.documents_proved += finished.encoded.counts.documents
     report.text_proved += finished.encoded.counts.input_bytes
-    for segment in finished.receipt.segments:
+    for segment in finished.written.segments:
         report.add(
             at_segment(
                 "source",
-                "the input gives other tokens, or in another split",
+                "re-encoding the input gives other tokens, or puts them in another split",
                 unit,
                 segment,
                 file=records.layout.file_name(segment.split, segment.shard),
@@ -143,10 +113,11 @@ def _compare(finished: Finished, recorded: Finished, records: Records, report: R
         report.add(
             Finding(
                 "source",
-                f"the input gives {finished.encoded.counts.tokens} tokens in "
-                f"{finished.encoded.counts.documents} documents where "
-                f"{recorded.encoded.counts.tokens} in {recorded.encoded.counts.documents} "
-                "are recorded, or counts them otherwise",
+                "the recorded counts are wrong: re-encoding the input gives "
+                f"{finished.encoded.counts.tokens} tokens in "
+                f"{finished.encoded.counts.documents} documents, recorded are "
+                f"{recorded.encoded.counts.tokens} in {recorded.encoded.counts.documents}; "
+                "other counts may differ",
                 SEGMENTS,
                 unit=unit.index,
                 input=unit.source.path,

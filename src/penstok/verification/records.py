@@ -1,7 +1,7 @@
-"""What an output says of itself: its manifest, its ledger, and whether its files fit them.
+"""Checks the records of an output: its manifest, its ledger, and the sizes of its files.
 
-It reads records and sizes, never tokens, and changes nothing. The ledger is believed first: the
-manifest is what it adds up to. `look` goes on from here to the tokens.
+It reads records and sizes, never tokens, and changes nothing. Where the two disagree the ledger is
+trusted, since the manifest is made from it. `verify` continues with the tokens.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 from penstok.errors import DamageError
 from penstok.output.layout import JOB, MANIFEST, SEGMENTS, SKIPPED, WORK, Layout, is_own_name
 from penstok.output.ledger.reader import LedgerReader, lists_skipped
+from penstok.output.ledger.scan import iter_damaged, iter_sampled_units
 from penstok.output.manifest import Manifest
 from penstok.storage.object_paths import ObjectPath, output_path
-from penstok.types import SPLITS, Finished, Grant, JobRecord, Source, Unit
+from penstok.types import SPLITS, FinishedUnit, JobRecord, Source, Unit, UnitOffsets
 from penstok.verification.findings import Finding
 from penstok.verification.manifests import (
     add_up,
@@ -25,7 +26,6 @@ from penstok.verification.manifests import (
     job_of_manifest,
     load_manifest,
 )
-from penstok.verification.salvage import iter_lines, sample_units
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,13 +38,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Records", "check_records", "refuse_unfinished"]
 
-# A ledger of this size takes some seconds, and stands for terabytes of text.
+# A ledger of this size takes some seconds to read, and belongs to terabytes of text.
 _QUICK_LEDGER_BYTES = 32 << 20
+_DAMAGED_LINE = "checksum mismatch in a line of the ledger"
 
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """What is recorded, as far as it can be believed.
+    """What is recorded, as far as it can be trusted.
 
     Attributes:
         manifest: Made from the ledger; the one on disk if the ledger is damaged.
@@ -52,30 +53,30 @@ class Records:
         layout: Which files there are.
         sources: The inputs; empty if they are not known.
         sample: Some units, chosen at random.
-        is_ledger_whole: Whether `iter_units` gives all of them.
-        unusable: Files that are missing, or no files.
-        taken_aside: Whether a repair has files under their partial names.
+        is_ledger_intact: Whether `iter_units` gives all units.
+        during_repair: Whether a repair has moved files to the work folder.
+        unusable: Files that are missing or not regular.
     """
 
     manifest: Manifest
     job: JobRecord
     layout: Layout
     sources: list[Source]
-    sample: list[Finished]
-    is_ledger_whole: bool
-    taken_aside: bool = False
+    sample: list[FinishedUnit]
+    is_ledger_intact: bool
+    during_repair: bool = False
     unusable: set[tuple[Split, int]] = field(default_factory=set)
 
     def path_of(self, split: Split, shard: int) -> OutputPath:
-        """Return where a file is: under its final name, or where a repair took it."""
+        """Return where a file is: under its final name, or where a repair moved it."""
         path = self.layout.finished_path(split, shard)
-        if not self.taken_aside or path.exists():
+        if not self.during_repair or path.exists():
             return path
-        aside = self.layout.partial_path(split, shard)
-        return aside if aside.exists() else path
+        partial = self.layout.partial_path(split, shard)
+        return partial if partial.exists() else path
 
-    def iter_units(self) -> Iterator[Finished]:
-        """Yield the recorded units in order, up to the first line that is not good."""
+    def iter_units(self) -> Iterator[FinishedUnit]:
+        """Yield the recorded units in order, up to the first damaged line."""
         try:
             yield from LedgerReader(output_path(self.layout.folder) / SEGMENTS).iter_units()
         except DamageError:
@@ -83,35 +84,35 @@ class Records:
 
 
 class _Sample:
-    """The first unit, the last, and some between, each as likely as any other."""
+    """The first unit, the last, and some between, chosen with equal probability."""
 
     def __init__(self, rng: Random, size: int) -> None:
         self._rng, self._size = rng, size
         self._num_seen = 0
-        self._kept: list[Finished] = []
-        self._first: Finished | None = None
-        self._last: Finished | None = None
+        self._chosen: list[FinishedUnit] = []
+        self._first: FinishedUnit | None = None
+        self._last: FinishedUnit | None = None
 
-    def add(self, unit: Finished) -> None:
+    def add(self, unit: FinishedUnit) -> None:
         self._num_seen += 1
         self._first, self._last = self._first or unit, unit
-        if len(self._kept) < self._size:
-            self._kept.append(unit)
-        elif (place := self._rng.randrange(self._num_seen)) < self._size:
-            self._kept[place] = unit
+        if len(self._chosen) < self._size:
+            self._chosen.append(unit)
+        elif (idx := self._rng.randrange(self._num_seen)) < self._size:
+            self._chosen[idx] = unit
 
-    def units(self) -> list[Finished]:
-        """Return what was chosen, in unit order."""
+    def units(self) -> list[FinishedUnit]:
+        """Return the chosen units in order."""
         ends = [unit for unit in (self._first, self._last) if unit is not None]
-        chosen = {unit.unit.index: unit for unit in (*ends, *self._kept)}
+        chosen = {unit.unit.index: unit for unit in (*ends, *self._chosen)}
         return [chosen[idx] for idx in sorted(chosen)]
 
 
 def refuse_unfinished(folder: OutputPath) -> None:
-    """Refuse a folder that holds no finished job.
+    """Refuse a folder without a finished job.
 
     Raises:
-        DamageError: If it is empty, missing, somebody else's, or its job goes on.
+        DamageError: If it is empty, missing, not an output, or its job is unfinished.
     """
     if not any((folder / name).exists() for name in (MANIFEST, SEGMENTS)):
         Manifest.load(folder)
@@ -130,17 +131,17 @@ def check_records(
     *,
     sample_size: int,
     is_quick: bool,
-    taken_aside: bool = False,
+    during_repair: bool = False,
 ) -> Records | None:
-    """Compare manifest, ledger and files; None if nothing of it can be believed.
+    """Compare manifest, ledger and files; None if neither record can be trusted.
 
     Args:
         folder: The output folder.
-        report: Takes what is found.
+        report: Findings are added to it.
         rng: Chooses the sample.
         sample_size: How many units to choose.
-        is_quick: Read a part of a ledger that is very long.
-        taken_aside: A repair may have files under their partial names.
+        is_quick: Read only a sample of a very large ledger.
+        during_repair: A repair may have moved files to the work folder.
     """
     refuse_unfinished(folder)
     path = folder / SEGMENTS
@@ -150,7 +151,7 @@ def check_records(
         records = _read_records(folder, report, _Sample(rng, sample_size))
     if records is None:
         return None
-    records = replace(records, taken_aside=taken_aside)
+    records = replace(records, during_repair=during_repair)
     report.tokens = {split: records.manifest.splits[split].tokens for split in SPLITS}
     report.documents = {split: records.manifest.splits[split].documents for split in SPLITS}
     _check_files(folder, records, report)
@@ -166,36 +167,35 @@ def _read_records(folder: OutputPath, report: Report, sample: _Sample) -> Record
             reader = LedgerReader(path)
             for unit in reader.iter_units():
                 sample.add(unit)
-            problem = reader.problem or ("" if reader.ending else "it ends before the job does")
+            problem = reader.problem or ("" if reader.ending else "the line of its end is missing")
             report.num_units = reader.num_units
     except DamageError as error:
         problem = error.what
     if reader is None or reader.ending is None or problem:
         _list_damaged_lines(path, problem, report)
-        return _believe_manifest(folder, report, reader, sample.units())
-    manifest = add_up(reader, reader.ending)
+        return _trust_manifest(folder, report, reader, sample.units())
+    manifest = add_up(reader)
     compare_manifest(folder, manifest, report)
     _check_input_bytes(reader, report)
     _compare_skipped(folder, manifest, report)
     layout = Layout.of_job(folder, reader.job, reader.starts)
     sources, units = reader.sources, sample.units()
-    return Records(manifest, reader.job, layout, sources, units, is_ledger_whole=True)
+    return Records(manifest, reader.job, layout, sources, units, is_ledger_intact=True)
 
 
 def _list_damaged_lines(path: OutputPath, problem: str, report: Report) -> None:
-    """Find every line whose checksum is wrong; if none is, tell what else is wrong."""
+    """Report every line whose checksum is wrong; if there is none, report what else is wrong."""
     before = report.num_findings
-    for start, end, body in iter_lines(path) if path.is_file() else ():
-        if body is None:
-            report.add(Finding("ledger", "a line of the ledger is damaged", SEGMENTS, start, end))
+    for start, end in iter_damaged(path):
+        report.add(Finding("ledger", _DAMAGED_LINE, SEGMENTS, start, end))
     if report.num_findings == before:
         report.add(Finding("ledger", problem, SEGMENTS))
 
 
-def _believe_manifest(
-    folder: OutputPath, report: Report, reader: LedgerReader | None, sample: list[Finished]
+def _trust_manifest(
+    folder: OutputPath, report: Report, reader: LedgerReader | None, sample: list[FinishedUnit]
 ) -> Records | None:
-    """Take the manifest's word where the ledger is damaged."""
+    """Use the manifest alone where the ledger is damaged."""
     manifest = load_manifest(folder, report)
     if manifest is None:
         report.is_repairable = False
@@ -204,16 +204,16 @@ def _believe_manifest(
         job = job_of_manifest(manifest, 1) if reader is None else reader.job
         layout = Layout.of_job(folder, job, manifest.shard_starts())
     except ValueError as error:
-        what = f"the manifest cannot be believed: {error}"
+        what = f"the manifest is not valid: {error}"
         report.add(Finding("manifest", what, MANIFEST, is_repairable=False))
         return None
     check_sums(manifest, layout, report)
-    report.notes.append("behind the first damaged line of the ledger no tokens were looked at")
-    return Records(manifest, job, layout, [], sample, is_ledger_whole=False)
+    report.notes.append("tokens after the first damaged line of the ledger were not checked")
+    return Records(manifest, job, layout, [], sample, is_ledger_intact=False)
 
 
 def _check_input_bytes(reader: LedgerReader, report: Report) -> None:
-    """Every byte of an input is in one of its units; rows are counted by their text."""
+    """Check that every byte of an input is in a unit; rows are counted by their text."""
     if reader.job.settings.get("limit_bytes") is not None:
         return
     for idx, source in enumerate(reader.sources):
@@ -228,12 +228,12 @@ def _compare_skipped(folder: OutputPath, manifest: Manifest, report: Report) -> 
     if manifest.counts["skipped_records"] and not lists_skipped(
         folder / SKIPPED, folder / SEGMENTS
     ):
-        what = "the list of what was skipped is missing or was changed"
+        what = "the list of skipped records is missing or was changed"
         report.add(Finding("skipped", what, SKIPPED))
 
 
 def _check_files(folder: OutputPath, records: Records, report: Report) -> None:
-    """Look at the name, kind and size of every file of tokens."""
+    """Check the name, kind and size of every token file."""
     names = set()
     is_sharded = records.layout.shard_tokens is not None
     sizes = folder.list_sizes() if is_sharded and isinstance(folder, ObjectPath) else None
@@ -245,10 +245,10 @@ def _check_files(folder: OutputPath, records: Records, report: Report) -> None:
             size = _regular_size(path) if sizes is None else sizes.get(name)
             if size is None:
                 records.unusable.add((split, shard))
-                what = "the file is missing" if not path.exists() else "this is no regular file"
+                what = "the file is missing" if not path.exists() else "not a regular file"
                 report.add(Finding("file", what, name, 0, file.bytes))
             elif size != file.bytes:
-                what = f"the file has {size} bytes where {file.bytes} belong"
+                what = f"the file has {size} bytes instead of {file.bytes}"
                 start, end = sorted((size, file.bytes))
                 report.add(Finding("file", what, name, start, end))
             if size != file.bytes or path.parent.name == WORK:
@@ -256,9 +256,9 @@ def _check_files(folder: OutputPath, records: Records, report: Report) -> None:
     if not is_sharded:
         return
     for path in folder.iterdir():
-        # What reads all shards would read this one too.
+        # A program that reads all shards would read this one, too.
         if "_shard_" in path.name and is_own_name(path, folder) and path.name not in names:
-            what = "this shard is not of this job"
+            what = "this shard does not belong to the job"
             report.add(Finding("file", what, path.name, is_repairable=False))
 
 
@@ -273,7 +273,7 @@ def _regular_size(path: OutputPath) -> int | None:
 
 
 def _sample_records(folder: OutputPath, report: Report, rng: Random, size: int) -> Records | None:
-    """Look at lines of a very long ledger, and take the manifest's word for the sums."""
+    """Check a sample of the lines of a very large ledger; use the totals of the manifest."""
     manifest = load_manifest(folder, report)
     if manifest is None:
         return None
@@ -285,32 +285,32 @@ def _sample_records(folder: OutputPath, report: Report, rng: Random, size: int) 
         return None
     layout = Layout.of_job(folder, job, manifest.shard_starts())
     if job_of_manifest(manifest, job.unit_bytes) != job:
-        what = "the manifest was changed: it tells of another job than the ledger"
+        what = "the manifest was changed: its settings differ from the ledger"
         report.add(Finding("manifest", what, MANIFEST))
     check_sums(manifest, layout, report)
-    chosen: dict[int, Finished] = {}
+    chosen: dict[int, FinishedUnit] = {}
     num_lines = 0
-    for start, end, line in sample_units(path, rng, size):
+    for start, end, line in iter_sampled_units(path, rng, size):
         num_lines += 1
         finished = None if line is None else _lone_unit(line, manifest)
         if finished is None:
-            report.add(Finding("ledger", "a line of the ledger is damaged", SEGMENTS, start, end))
+            report.add(Finding("ledger", _DAMAGED_LINE, SEGMENTS, start, end))
         else:
             chosen[finished.unit.index] = finished
     report.num_units = max(chosen, default=0) + 1
     report.notes.append(
-        f"`{SEGMENTS}` is very long: {num_lines} of its lines were looked at; `--full` reads all"
+        f"`{SEGMENTS}` is very large: {num_lines} of its lines were checked; `--full` checks all"
     )
     sample = [chosen[idx] for idx in sorted(chosen)]
-    return Records(manifest, job, layout, [], sample, is_ledger_whole=True)
+    return Records(manifest, job, layout, [], sample, is_ledger_intact=True)
 
 
-def _lone_unit(line: UnitLine, manifest: Manifest) -> Finished | None:
-    """Make a unit from its line alone; its input is known from the manifest."""
+def _lone_unit(line: UnitLine, manifest: Manifest) -> FinishedUnit | None:
+    """Make a unit from its line alone; the manifest knows its input."""
     if line.input >= len(manifest.inputs):
         return None
     record = manifest.inputs[line.input]
     source = Source(record.path, record.bytes, 0, "", format_of(record))
     unit = Unit(line.unit, line.input, source, line.start, line.end, record.bytes)
-    grant = Grant(line.unit, line.carried[0], {})
-    return Finished(unit, line.encoded(), grant, line.receipt())
+    grant = UnitOffsets(line.unit, line.carried[0], {})
+    return FinishedUnit(unit, line.encoded(), grant, line.written())

@@ -1,7 +1,7 @@
-"""Reads the tokens of units back, in several threads, and holds them against the ledger.
+"""Reads the tokens of units back, in several threads, and compares them with the ledger.
 
-It reads each token once and changes nothing. `look` chooses the units; `records` has
-looked at the files' sizes before.
+It reads each token once and changes nothing. `verify` chooses the units; `records` has checked the
+sizes of the files before.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING
 
 from penstok.errors import DamageError
 from penstok.output.segments import SegmentReader
-from penstok.types import SPLITS, Finished, Split
+from penstok.types import SPLITS, FinishedUnit, Split
 from penstok.verification.findings import Finding, at_segment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from penstok.output.segments import Look
+    from penstok.output.segments import SegmentSummary
     from penstok.types import Segment
     from penstok.verification.findings import FindingKind
     from penstok.verification.records import Records
 
 __all__ = ["Checked", "TokenChecker"]
 
-# Small units are handed to a thread together, so that a folder of them costs no message each.
+# Small units go to a thread in groups: a message for each would cost more than the reading.
 _GROUP_UNITS = 64
 _GROUP_TOKENS = 4 << 20
 _GROUPS_AHEAD = 4
@@ -46,7 +46,7 @@ class Checked:
         num_eot: End-of-text ids in each split.
     """
 
-    unit: Finished
+    unit: FinishedUnit
     findings: list[Finding] = field(default_factory=list)
     is_damaged: bool = False
     num_bytes: int = 0
@@ -54,7 +54,7 @@ class Checked:
 
 
 class TokenChecker:
-    """Looks at the tokens of units; use it for as many as there are."""
+    """Checks the tokens of any number of units."""
 
     def __init__(self, records: Records, num_threads: int) -> None:
         self._records = records
@@ -66,8 +66,8 @@ class TokenChecker:
         self._num_threads = num_threads
         self._readers: SimpleQueue[SegmentReader] = SimpleQueue()
 
-    def check(self, units: Iterable[Finished]) -> Iterator[Checked]:
-        """Read units whole, several at once; yield what was found in the order they came."""
+    def check(self, units: Iterable[FinishedUnit]) -> Iterator[Checked]:
+        """Read all tokens of units, several at once; yield the results in unit order."""
         for _ in range(self._num_threads):
             self._readers.put(self._make_reader())
         waiting: deque[Future[list[Checked]]] = deque()
@@ -79,17 +79,17 @@ class TokenChecker:
                         yield from waiting.popleft().result()
                 yield from chain.from_iterable(done.result() for done in waiting)
             finally:
-                # After an error nobody waits for the others: each may wait for a server.
+                # After an error, do not wait for the other threads: each may wait for a server.
                 pool.shutdown(wait=False, cancel_futures=True)
         while not self._readers.empty():
             self._readers.get().close()
 
-    def check_edges(self, units: Iterable[Finished]) -> Iterator[Checked]:
+    def check_edges(self, units: Iterable[FinishedUnit]) -> Iterator[Checked]:
         """Read the first and last id of every segment only."""
         reader = self._make_reader()
         for unit in units:
             checked = Checked(unit)
-            for segment in unit.receipt.segments:
+            for segment in unit.written.segments:
                 self._check_edges(checked, segment, reader)
             yield checked
         reader.close()
@@ -106,11 +106,11 @@ class TokenChecker:
             try:
                 found = reader.read_id(split, shard, offset)
             except DamageError:
-                # Its size is wrong, which was found before.
+                # Its size is wrong, which is reported already.
                 continue
             if found != self._tokenizer.eot_id:
-                place = "ends" if self._eot == "append" else "begins"
-                what = f"the split {place} with id {found}, not with end-of-text"
+                verb = "ends" if self._eot == "append" else "begins"
+                what = f"the split {verb} with id {found} instead of end-of-text"
                 start = offset * self._token_bytes
                 name = self._records.layout.file_name(split, shard)
                 yield Finding("ids", what, name, start, start + self._token_bytes)
@@ -119,34 +119,38 @@ class TokenChecker:
     def _make_reader(self) -> SegmentReader:
         return SegmentReader(self._records.path_of, self._token_bytes)
 
-    def _check_group(self, units: list[Finished]) -> list[Checked]:
+    def _check_group(self, units: list[FinishedUnit]) -> list[Checked]:
         reader = self._readers.get()
         try:
             return [self._check_unit(unit, reader) for unit in units]
         finally:
             self._readers.put(reader)
 
-    def _check_unit(self, unit: Finished, reader: SegmentReader) -> Checked:
+    def _check_unit(self, unit: FinishedUnit, reader: SegmentReader) -> Checked:
         checked = Checked(unit)
-        looks: list[tuple[Segment, Look]] = []
-        for segment in unit.receipt.segments:
+        summaries: list[tuple[Segment, SegmentSummary]] = []
+        for segment in unit.written.segments:
             if (segment.split, segment.shard) in self._records.unusable:
                 checked.is_damaged = True
                 continue
             try:
-                look = reader.look(segment, self._tokenizer.eot_id)
+                summary = reader.summarize(segment, self._tokenizer.eot_id)
             except DamageError as error:
                 self._add_damage(checked, error.what, segment)
                 continue
             checked.num_bytes += segment.num_tokens * self._token_bytes
-            if look.digest != segment.digest:
-                self._add_damage(checked, "the tokens are not those that were written", segment)
+            if summary.digest != segment.digest:
+                self._add_damage(
+                    checked,
+                    "checksum mismatch: the tokens were changed",
+                    segment,
+                )
                 continue
-            self._check_id(checked, look.max_id, segment)
-            checked.num_eot[segment.split] += look.num_eot
-            looks.append((segment, look))
-        if len(looks) == len(unit.receipt.segments):
-            self._check_eot(checked, looks)
+            self._check_id(checked, summary.max_id, segment)
+            checked.num_eot[segment.split] += summary.num_eot
+            summaries.append((segment, summary))
+        if len(summaries) == len(unit.written.segments):
+            self._check_eot(checked, summaries)
         return checked
 
     def _check_edges(self, checked: Checked, segment: Segment, reader: SegmentReader) -> None:
@@ -164,35 +168,35 @@ class TokenChecker:
 
     def _check_id(self, checked: Checked, max_id: int, segment: Segment) -> None:
         if max_id >= self._tokenizer.vocab_size:
-            what = f"{self._not_an_id(max_id)}, and was recorded so"
+            what = f"{self._not_an_id(max_id)}, and its checksum matches"
             checked.findings.append(
                 self._located("ids", what, checked.unit, segment, is_repairable=False)
             )
 
-    def _check_eot(self, checked: Checked, looks: list[tuple[Segment, Look]]) -> None:
+    def _check_eot(self, checked: Checked, summaries: list[tuple[Segment, SegmentSummary]]) -> None:
         """Compare the number of end-of-text ids with the documents that begin and end here."""
-        encoded, carried_split = checked.unit.encoded, checked.unit.grant.carried_split
+        encoded, carried_split = checked.unit.encoded, checked.unit.offsets.carried_split
         carried, own = 0, dict.fromkeys(SPLITS, 0)
         left = encoded.carried_tokens
-        for segment, look in looks:
+        for segment, summary in summaries:
             if segment.split == carried_split and left > 0:
                 left -= segment.num_tokens
-                carried += look.num_eot
-                # What is carried closes once, with its last token.
-                if look.num_eot > int(left <= 0 and look.last_id == self._tokenizer.eot_id):
+                carried += summary.num_eot
+                # A carried document ends once, with its last token.
+                if summary.num_eot > int(left <= 0 and summary.last_id == self._tokenizer.eot_id):
                     self._add_eot(checked, segment)
             else:
-                own[segment.split] += look.num_eot
+                own[segment.split] += summary.num_eot
         for split in SPLITS:
             least, most = self._expected_eot(checked.unit, split)
-            if not least <= own[split] <= most and looks:
-                segments = [segment for segment, _ in looks if segment.split == split]
-                self._add_eot(checked, (segments or [looks[0][0]])[-1])
-        if self._eot != "append" and carried and looks:
-            self._add_eot(checked, looks[0][0])
+            if not least <= own[split] <= most and summaries:
+                segments = [segment for segment, _ in summaries if segment.split == split]
+                self._add_eot(checked, (segments or [summaries[0][0]])[-1])
+        if self._eot != "append" and carried and summaries:
+            self._add_eot(checked, summaries[0][0])
 
-    def _expected_eot(self, unit: Finished, split: Split) -> tuple[int, int]:
-        """Return how many end-of-text ids may stand in what begins here: at least, at most."""
+    def _expected_eot(self, unit: FinishedUnit, split: Split) -> tuple[int, int]:
+        """Return how many end-of-text ids documents that begin here may have: at least, at most."""
         documents = unit.encoded.documents[split]
         if self._eot == "none":
             return 0, 0
@@ -208,19 +212,19 @@ class TokenChecker:
         checked.findings.append(self._located("tokens", what, checked.unit, segment))
 
     def _add_eot(self, checked: Checked, segment: Segment) -> None:
-        what = "the end-of-text ids do not fit the documents, and were recorded so"
+        what = "the number of end-of-text ids does not fit the documents, though checksums match"
         checked.findings.append(
             self._located("ids", what, checked.unit, segment, is_repairable=False)
         )
 
     def _not_an_id(self, found: int) -> str:
-        return f"id {found} is not below the vocabulary's {self._tokenizer.vocab_size}"
+        return f"id {found} is outside the vocabulary of {self._tokenizer.vocab_size}"
 
     def _located(
         self,
         kind: FindingKind,
         what: str,
-        unit: Finished,
+        unit: FinishedUnit,
         segment: Segment,
         *,
         is_repairable: bool = True,
@@ -236,8 +240,8 @@ class TokenChecker:
         )
 
 
-def _iter_groups(units: Iterable[Finished]) -> Iterator[list[Finished]]:
-    group: list[Finished] = []
+def _iter_groups(units: Iterable[FinishedUnit]) -> Iterator[list[FinishedUnit]]:
+    group: list[FinishedUnit] = []
     num_tokens = 0
     for unit in units:
         group.append(unit)

@@ -1,6 +1,6 @@
-"""The budget: how `--memory` is divided, and who watches that it holds.
+"""The memory budget: how `--memory` is divided, and what processes use.
 
-It starts and stops nothing. The pipeline asks how many workers fit; a worker asks whether it has
+It starts and stops no process. `jobs.job` asks how many workers fit; a worker asks whether it has
 reached its share.
 """
 
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 
 __all__ = ["MemoryShare", "divide_memory", "num_cores", "tree_bytes"]
 
-# The parent: Python, the command line, and a record for each input file.
+# In the parent process: Python, the command line, and a record per input file.
 _PARENT_BYTES = 96 << 20
 _SOURCE_BYTES = 1100
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryShare:
-    """What one worker may use."""
+    """The memory that one worker may use."""
 
     limit_bytes: int
     block_bytes: int
 
     def is_reached(self) -> bool:
-        """Tell whether another block could pass the limit."""
+        """Return whether another block could exceed the limit."""
         return own_bytes() > self.limit_bytes - self.block_bytes
 
 
@@ -47,14 +47,14 @@ def divide_memory(
     wanted_workers: int | None,
     inputs: Sequence[MemoryNeeds] = (),
 ) -> tuple[int, MemoryShare, str]:
-    """Return the number of workers, the share of each, and what would use idle cores.
+    """Return the worker count, the share of each worker, and a hint if cores stay idle.
 
     Args:
         memory_bytes: For the whole process tree.
         needs: What the engine needs.
-        num_sources: How many inputs the parent keeps a record of.
-        wanted_workers: What the user asked for; None for as many as there are cores.
-        inputs: What inputs and output need in addition.
+        num_sources: How many inputs the parent has a record of.
+        wanted_workers: The worker count the user asked for; None for one per core.
+        inputs: What inputs and output need in addition to the engine.
     """
     total = sum(inputs, needs)
     parent_bytes = _PARENT_BYTES + _SOURCE_BYTES * num_sources + total.parent_bytes
@@ -93,12 +93,12 @@ def own_bytes() -> int:
 
 @lru_cache(maxsize=1)
 def _process(pid: int) -> psutil.Process:
-    """Keep the handle of this process: making it costs ten times the question."""
+    """Cache the handle of this process: creating it takes ten times as long as the query."""
     return psutil.Process(pid)
 
 
 def tree_bytes(worker_pids: Iterable[int]) -> int:
-    """Return the resident memory of this process and its workers; one that is gone counts 0."""
+    """Return the resident memory of this process and its workers; dead workers count as 0."""
     return own_bytes() + sum(map(_process_bytes, worker_pids))
 
 

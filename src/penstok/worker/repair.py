@@ -1,7 +1,7 @@
-"""Invalid UTF-8: replaced, ignored or refused, and always counted.
+"""Repair of invalid UTF-8: replaced, removed or refused, and always counted.
 
-It looks only at blocks an engine has refused, so valid text pays nothing. The worker calls it and
-hands the repaired block to the engine again.
+It sees only blocks that an engine has rejected, so valid text costs nothing. `worker` calls it and
+passes the repaired block to the engine again.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _REPLACEMENT = "\ufffd"
 def repair_block(block: Block, policy: InvalidUtf8, path: str) -> tuple[Block, Counts]:
     """Return the block with valid text, and count its invalid sequences.
 
-    A document of which nothing is left is dropped, and counted as empty.
+    A document that is empty after the repair is dropped, and counted as empty.
 
-    A sequence is what a decoder replaces by one U+FFFD: a longest prefix of a character, or one
-    stray byte. Borders between pieces stand between characters, so the count does not depend on
-    where the text was divided.
+    A sequence is what a decoder replaces by one U+FFFD: the longest prefix of a character, or one
+    stray byte. Pieces are divided between characters, so the count does not depend on where the
+    text was divided.
     """
     pieces: list[bytes] = []
     num_invalid = 0
@@ -58,5 +58,5 @@ def _refusal(path: str, position: int, error: UnicodeDecodeError) -> InputError:
     return InputError(
         f"invalid UTF-8: bytes {found}",
         where=f"{path}, byte {position}",
-        next_step="mend the file, or pass `--invalid-utf8 replace` (counted) or `ignore`",
+        next_step="repair the file, or pass `--invalid-utf8 replace` or `--invalid-utf8 ignore`",
     )

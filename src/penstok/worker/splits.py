@@ -1,7 +1,7 @@
-"""Train or val, decided by a hash of the text and the seed, never by its place.
+"""Train or val, decided by a hash of the text and the seed, never by its position.
 
-It does not divide text and writes nothing. The worker hands it blocks from a reader and gives
-what it returns to the engine.
+It does not divide text and writes nothing. `worker` passes it blocks from a reader, and encodes the
+pieces of each split separately.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ __all__ = ["CARRIED", "TRAIN", "VAL", "Splitter"]
 TRAIN, VAL, CARRIED = 0, 1, 2
 
 
-class NativeChooser(Protocol):
-    """Sets `out` to 1 where the hash of a text lies below the threshold."""
+class ChooseSplits(Protocol):
+    """The kernel's function: sets `out` to 1 where the hash of a text is below the threshold."""
 
     def __call__(
         self,
@@ -39,17 +39,20 @@ class NativeChooser(Protocol):
 class Splitter:
     """Assigns each piece of a unit to a split; one object serves one unit after another.
 
-    A document goes where its head (its first `HEAD_BYTES`) hashes to, so exact duplicates never
-    part. A piece that goes on from the unit before is `CARRIED`: its document's head is elsewhere.
+    The hash of a document's head (its first `HEAD_BYTES`) decides, so exact duplicates always go to
+    the same split. A piece that continues a document of an earlier unit is `CARRIED`: the head of
+    that document is not in this unit.
     """
 
-    def __init__(self, val_fraction: float, seed: int, native: NativeChooser | None = None) -> None:
-        """Take the seed, and where it is built the kernel's hash.
+    def __init__(
+        self, val_fraction: float, seed: int, choose_splits: ChooseSplits | None = None
+    ) -> None:
+        """Take the kernel's hash function too, if the kernel is installed.
 
-        It is the same hash without a call for each document: 13 to 20 GB/s, where the loop spends
-        some 2 microseconds on every one.
+        It computes the same hash without a Python call per document: 13 to 20 GB/s, whereas the
+        loop takes about 2 microseconds per document.
         """
-        self._native = native
+        self._choose_splits = choose_splits
         self._threshold = round(val_fraction * 2**64)
         self._seed = seed
         self._open = CARRIED
@@ -61,8 +64,8 @@ class Splitter:
     def assign(self, block: Block) -> tuple[Block, NDArray[np.uint8]]:
         """Return the block and the split of each of its pieces.
 
-        Spans of a giant document are joined to passages: the block comes back with `begins` and
-        `closes` set where the split changes.
+        Consecutive spans of a giant document that go to the same split become one document: the
+        returned block has `begins` and `closes` set where the split changes.
         """
         if block.spans:
             return self._assign_spans(block)
@@ -81,10 +84,12 @@ class Splitter:
         count = len(block.starts)
         if self._threshold in (0, 2**64):
             return np.full(count, self._threshold > 0, np.uint8)
-        if self._native is not None:
+        if self._choose_splits is not None:
             splits = np.empty(count, np.uint8)
             text = np.frombuffer(block.text, np.uint8)
-            self._native(text, block.starts, block.heads, self._seed, self._threshold, splits)
+            self._choose_splits(
+                text, block.starts, block.heads, self._seed, self._threshold, splits
+            )
             return splits
         heads = zip(block.starts.tolist(), block.heads.tolist(), strict=True)
         chosen = (self.choose(block.text[start:end]) for start, end in heads)
@@ -92,7 +97,7 @@ class Splitter:
 
     def _assign_spans(self, block: Block) -> tuple[Block, NDArray[np.uint8]]:
         splits = self._hash_documents(block)
-        # A neighbour that does not exist differs from every split: the document's own border.
+        # CARRIED differs from both splits, so the document's own start and end count as changes.
         before = CARRIED if block.before is None else self.choose(block.before)
         after = CARRIED if block.after is None else self.choose(block.after)
         around = np.concatenate(([before], splits, [after]))

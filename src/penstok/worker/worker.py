@@ -1,7 +1,7 @@
-"""The inner line: one unit of text in, its tokens written, a receipt out.
+"""The inner line: read, cut, split and encode one unit, then write its tokens.
 
-It knows nothing of processes, queues or order. An executor makes a `Worker`, lets it `encode` a
-unit, and when the unit's place in the output is known, lets it `write`.
+It knows nothing about processes, queues or the order of units. `executors.worker_process` creates a
+`Worker`, calls `encode` with a unit, and calls `write` once the unit's offsets are known.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from penstok.types import (
     SPLITS,
     Block,
     Counts,
-    Encoded,
-    Receipt,
+    EncodedUnit,
     SkippedRecord,
+    WrittenUnit,
 )
 from penstok.worker.repair import repair_block
 from penstok.worker.splits import CARRIED, TRAIN, VAL, Splitter
@@ -44,12 +44,12 @@ if TYPE_CHECKING:
     from penstok.readers.base import Reader
     from penstok.tokenizers import Tokenizer
     from penstok.types import (
-        Grant,
         OnError,
         Segment,
         Split,
         TextRules,
         Unit,
+        UnitOffsets,
     )
     from penstok.worker.memory import MemoryShare
 
@@ -57,9 +57,9 @@ __all__ = ["ShareReachedError", "Worker", "WorkerSpec"]
 
 _SPLIT_OF = dict(zip((TRAIN, VAL), SPLITS, strict=True))
 _MAX_SPARE_TOKENS = 3
-# The reference is slow: this much takes it a tenth of a second.
+# The reference engine is slow: this much text takes it a tenth of a second.
 _MAX_SAMPLE_BYTES = 1 << 19
-# It also takes a hundred times the length of a text, or gives up on a long one.
+# It also needs memory of a hundred times the length of a text, or fails on a long one.
 _MAX_COMPARED_BYTES = 1 << 18
 
 
@@ -69,7 +69,7 @@ class ShareReachedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class WorkerSpec:
-    """Everything a worker is made from; the same for all workers of a job."""
+    """Everything needed to create a worker; the same for all workers of a job."""
 
     tokenizer: Tokenizer
     engine: str
@@ -114,12 +114,12 @@ class Worker:
         self._spare: list[_UnitTokens] = []
 
     def write_to(self, layout: Layout) -> None:
-        """Write to other files from now on; no unit waits for its offsets when this is called."""
+        """Write to other files from now on; no unit may be waiting for its offsets."""
         self._sink.close()
         self._sink = make_sink(self._spec.sink, layout)
 
-    def encode(self, unit: Unit) -> Encoded:
-        """Read, cut, split and encode one unit; keep its tokens until its place is known."""
+    def encode(self, unit: Unit) -> EncodedUnit:
+        """Read, cut, split and encode one unit; hold its tokens until its offsets are known."""
         reader = self._readers.choose(unit)
         tokens = self._spare.pop() if self._spare else _UnitTokens(self._spec.rules.dtype)
         tally = _Tally()
@@ -129,10 +129,10 @@ class Worker:
             for code in (TRAIN, VAL, CARRIED):
                 chosen = splits == code
                 if chosen.any():
-                    kept = block if chosen.all() else block.select(chosen)
-                    kept, ids = self._encode_block(kept, unit, tally, tokens.room(code, kept))
+                    part = block if chosen.all() else block.select(chosen)
+                    part, ids = self._encode_block(part, unit, tally, tokens.room(code, part))
                     tokens.append(code, ids)
-                    tally.add(code, kept)
+                    tally.add(code, part)
             tally.end_block(block, splits)
             if self._spec.share.is_reached():
                 raise ShareReachedError
@@ -141,37 +141,37 @@ class Worker:
         self._waiting[unit.index] = tokens
         return tally.encoded(unit.index, reader, tokens)
 
-    def write(self, grant: Grant) -> Receipt:
-        """Write the tokens of an encoded unit where the grant says."""
-        tokens = self._waiting.pop(grant.unit_idx)
+    def write(self, assigned: UnitOffsets) -> WrittenUnit:
+        """Write the tokens of an encoded unit at the offsets assigned to it."""
+        tokens = self._waiting.pop(assigned.unit_idx)
         segments: list[Segment] = []
         for code, split in _SPLIT_OF.items():
-            offset = grant.offsets[split]
-            if split == grant.carried_split:
+            offset = assigned.offsets[split]
+            if split == assigned.carried_split:
                 segments += self._sink.write(split, offset, tokens.of(CARRIED))
                 offset += tokens.count(CARRIED)
             segments += self._sink.write(split, offset, tokens.of(code))
         tokens.clear()
         if len(self._spare) < _MAX_SPARE_TOKENS:
             self._spare.append(tokens)
-        return Receipt(grant.unit_idx, tuple(segments))
+        return WrittenUnit(assigned.unit_idx, tuple(segments))
 
     def find_open_split(self, unit: Unit, unit_bytes: int) -> Split:
-        """Tell the split of the document that is open where a unit starts; train if none is.
+        """Return the split of the document that is open at a unit's start; train if none is.
 
-        It reads back, unit by unit, to where that document begins: mostly in the unit before.
+        It reads backwards, unit by unit, to where that document begins: usually the previous unit.
         """
         position = unit.start if self._readers.can_carry(unit) else 0
         while position > 0:
             before = replace(unit, start=max(position - unit_bytes, 0), end=position)
-            tally = self._look_through(before)
+            tally = self._find_open_document(before)
             if not tally.is_carried:
                 return tally.open_split or "train"
             position = before.start
         return "train"
 
-    def _look_through(self, unit: Unit) -> _Tally:
-        """Read, cut and split a unit, and encode nothing of it."""
+    def _find_open_document(self, unit: Unit) -> _Tally:
+        """Read, cut and split a unit without encoding it."""
         reader = self._readers.choose(unit)
         tally = _Tally()
         self._splitter.start_unit()
@@ -182,9 +182,9 @@ class Worker:
         return tally
 
     def check(self, samples: list[Unit]) -> list[tuple[int, int]]:
-        """Compare the engine with the reference on hostile text and on the user's own.
+        """Compare the engine with the reference on adversarial text and on the user's own.
 
-        Returns the bytes of text and the tokens of each sample, to estimate from.
+        Returns the bytes of text and the number of tokens of each sample, for estimates.
         """
         name = name_reference(self._tokenizer)
         if self._spec.engine == name:
@@ -192,7 +192,9 @@ class Worker:
         else:
             reference = load_engine(name, self._tokenizer, self._spec.rules.eot)
             page = make_check_block(self._tokenizer.special)
-            self._compare(self._engine.encode(page), reference.encode(page), "the built-in page")
+            self._compare(
+                self._engine.encode(page), reference.encode(page), "the built-in check text"
+            )
         seen: list[tuple[int, int]] = []
         num_compared = 0
         for unit in samples:
@@ -207,13 +209,13 @@ class Worker:
                 sample = _take_sample(block, _MAX_SAMPLE_BYTES - num_compared)
                 if len(sample.starts):
                     num_compared += int((sample.ends - sample.starts).sum())
-                    self._compare(self._engine.encode(sample), reference.encode(sample), unit.place)
+                    self._compare(self._engine.encode(sample), reference.encode(sample), unit.where)
             seen.append((reader.take_counts().input_bytes, num_tokens))
             reader.take_skipped()
         return seen
 
     def iter_documents(self, unit: Unit) -> Iterator[tuple[bytes, list[int]]]:
-        """Yield the documents that begin in a unit, as far as they lie in it, with their ids."""
+        """Yield the documents that begin in a unit, cut off at its end, with their ids."""
         reader = self._readers.choose(unit)
         text, ids = bytearray(), list[int]()
         try:
@@ -237,12 +239,12 @@ class Worker:
         self,
         ids: NDArray[np.unsignedinteger[Any]],
         expected: NDArray[np.unsignedinteger[Any]],
-        place: str,
+        where: str,
     ) -> None:
         if not np.array_equal(ids, expected):
             raise EngineError(
-                f"engine `{self._engine.name}` gives other ids than the reference",
-                where=place,
+                f"engine `{self._engine.name}` returned other ids than the reference engine",
+                where=where,
                 next_step=f"pass `--engine {name_reference(self._tokenizer)}`, and report this "
                 "with the text",
             )
@@ -253,9 +255,9 @@ class Worker:
         try:
             return block, self._engine.encode(block, room)
         except UnicodeDecodeError:
-            # In a file of rows, bytes are counted from the unit's first row.
-            place = unit.place if unit.source.is_rows else unit.source.path
-            repaired, counts = repair_block(block, self._spec.rules.invalid_utf8, place)
+            # In a columnar file, bytes are counted from the unit's first row.
+            where = unit.where if unit.source.is_rows else unit.source.path
+            repaired, counts = repair_block(block, self._spec.rules.invalid_utf8, where)
             tally.repairs += counts
             if not len(repaired.starts):
                 return repaired, np.empty(0, np.uint32)
@@ -263,37 +265,37 @@ class Worker:
 
 
 def _take_sample(block: Block, num_bytes: int) -> Block:
-    """Return the first pieces of a block, less those that are too long for a slow reference."""
+    """Return the first pieces of a block, without those too long for a slow reference."""
     lengths = block.ends - block.starts
     short = lengths <= _MAX_COMPARED_BYTES
     return block.select(short & (np.cumsum(lengths * short) <= num_bytes))
 
 
 class _UnitTokens:
-    """The ids of one unit, for each split and for the document carried in."""
+    """The ids of one unit: per split, and of the carried document."""
 
     def __init__(self, dtype: str) -> None:
         self._arrays = {code: np.empty(1 << 12, dtype) for code in (TRAIN, VAL, CARRIED)}
         self._counts = dict.fromkeys(self._arrays, 0)
 
     def room(self, code: int, block: Block) -> NDArray[np.unsignedinteger[Any]]:
-        """Return where the ids of a block go, with room for the most there can be.
+        """Return an array for the ids of a block, large enough for any number of them.
 
-        Most of it is never written, and what is not takes no memory.
+        Most of it is never written to, and pages that are not written take no memory.
         """
         return self._reserve(code, most_tokens(block))
 
     def append(self, code: int, ids: NDArray[np.unsignedinteger[Any]]) -> None:
-        """Keep ids that the engine put into their room; copy others, narrowed to the dtype."""
-        place = self._reserve(code, len(ids))[: len(ids)]
-        if not np.may_share_memory(place, ids):
-            if ids.itemsize > place.itemsize and len(ids) and ids.max() > np.iinfo(place.dtype).max:
+        """Keep ids that the engine wrote into `room`; copy others, narrowed to the dtype."""
+        room = self._reserve(code, len(ids))[: len(ids)]
+        if not np.may_share_memory(room, ids):
+            if ids.itemsize > room.itemsize and len(ids) and ids.max() > np.iinfo(room.dtype).max:
                 raise EngineError(
-                    f"the engine gave the id {ids.max()}, which does not fit {place.dtype}",
+                    f"the engine returned id {ids.max()}, which does not fit {room.dtype}",
                     where="a block of text",
                     next_step="pass `--dtype uint32`, and report this with the tokenizer",
                 )
-            place[:] = ids
+            room[:] = ids
         self._counts[code] += len(ids)
 
     def _reserve(self, code: int, num_tokens: int) -> NDArray[np.unsignedinteger[Any]]:
@@ -315,7 +317,7 @@ class _UnitTokens:
 
 
 class _Tally:
-    """What a unit's blocks add up to, and the document that is open from block to block."""
+    """The totals of a unit's blocks, and the document that is open between two blocks."""
 
     def __init__(self) -> None:
         self.repairs = Counts()
@@ -334,7 +336,7 @@ class _Tally:
 
     def end_block(self, block: Block, splits: NDArray[np.uint8]) -> None:
         """Follow the open document through a block, and count documents with special text."""
-        # Numbers the documents of the block from 1; 0 is the one that was open before it.
+        # Numbers the documents of the block from 1; 0 is the one that was open before the block.
         document = np.cumsum(block.begins)
         special = set() if block.special is None else set(document[block.special].tolist())
         self._count_special(special)
@@ -346,7 +348,7 @@ class _Tally:
         self.open_split = _SPLIT_OF[int(splits[-1])] if is_open else None
 
     def _count_special(self, special: set[int]) -> None:
-        """Count each document once; whether the carried one counts, the parent knows."""
+        """Count each document once; only the parent knows whether to count the carried one."""
         self._num_special += len(special - {0})
         if 0 in special:
             if self.is_carried:
@@ -355,15 +357,15 @@ class _Tally:
                 self._num_special += 1
             self._open_special = True
 
-    def encoded(self, unit_idx: int, reader: Reader, tokens: _UnitTokens) -> Encoded:
-        """Sum up a unit."""
+    def encoded(self, unit_idx: int, reader: Reader, tokens: _UnitTokens) -> EncodedUnit:
+        """Return the totals of the unit."""
         counts = Counts(
             documents=sum(self._documents.values()),
             tokens=sum(map(tokens.count, (TRAIN, VAL, CARRIED))),
             special_text_documents=self._num_special,
             skipped_records=len(self.skipped),
         )
-        return Encoded(
+        return EncodedUnit(
             unit_idx=unit_idx,
             counts=counts + reader.take_counts() + self.repairs,
             tokens={split: tokens.count(code) for code, split in _SPLIT_OF.items()},

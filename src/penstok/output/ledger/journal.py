@@ -1,14 +1,14 @@
-"""The journal of a task: its finished units as they are done, with a last line when it is complete.
+"""The journal of a task: a line per finished unit, and a last line when the task is complete.
 
-It is written by the process that runs the task, a thread of which syncs tokens and lines every
-second or so. It decides nothing about resuming; `jobs.resume` reads a journal that was interrupted,
-`jobs.commit` joins finished ones to the ledger.
+The process that runs the task writes it; a thread syncs tokens and lines about once a second. It
+decides nothing about resuming: `jobs.resume` reads interrupted journals, and `jobs.commit` joins
+finished ones into the ledger.
 
-    {"format": "penstok ledger", ...}  what shapes the bytes, as in the ledger
-    {"task": 3}                        only where each task writes its own shards
+    {"format": "penstok ledger", ...}  what affects token bytes, as in the ledger
+    {"task": 3}                        only if each task writes its own shards
     {"input": 7, ...}
     {"unit": 0, ...}                   units are counted from 0
-    {"done": 1, "task": 3, ...}        totals and location of the shards, where there are many tasks
+    {"done": 1, "task": 3, ...}        totals and shard locations, only if each task writes its own
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from penstok.output.ledger.lines import InputLines
     from penstok.output.ledger.reader import Digests
     from penstok.output.store.base import JournalFile, TaskFiles
-    from penstok.types import Finished
+    from penstok.types import FinishedUnit
 
 __all__ = [
     "FinishedJournal",
@@ -57,11 +57,11 @@ _NAME = re.compile(r"(?P<task>\d{5,})-(?P<attempt>[0-9a-f]{12})\.jsonl")
 _DONE_START = b'{"done":'
 _SYNC_SECONDS = 1.0
 _SYNC_BYTES = 64 << 20
-# More than this is never written without being on disk: on a slow disk the run waits here, so that
-# a Ctrl-C has little left to push out and the machine's memory does not fill with unwritten pages.
+# The run waits when more than this is written but not on disk, so that little is left to sync after
+# a Ctrl-C, and the machine's memory does not fill with dirty pages on a slow disk.
 _MAX_UNSYNCED_BYTES = 256 << 20
-# What a unit counts at least: it is kept in memory until it is recorded, however few tokens it has.
-# Millions of tiny inputs come faster than their lines are written.
+# The least that a unit counts: its record is held in memory until it is written, however few tokens
+# it has, and millions of tiny inputs are encoded faster than their lines are written.
 _LEAST_UNIT_BYTES = 16 << 10
 
 
@@ -73,11 +73,11 @@ class TaskRecord:
         done: The version of this record.
         job: The digest of the job that the task belongs to.
         task: Its number.
-        totals: What it adds up to.
-        num_units: How many units it had.
-        digests: For each split, the digest of its shard; empty where one task makes all files.
-        shards: For each split, where the files are until the commit; only the store reads it.
-        engine: What encoded it.
+        totals: Its totals.
+        num_units: How many units it has.
+        digests: Per split, the digest of its shard; empty if one task writes all files.
+        shards: Per split, where the files are until the commit; only the store reads it.
+        engine: The engine that encoded it.
         node: The machine that ran it.
         seconds: How long it took.
         peak_bytes: The most memory it used.
@@ -98,7 +98,7 @@ class TaskRecord:
     num_replaced: int = 0
 
     def to_line(self) -> bytes:
-        """Write the last line of a journal."""
+        """Format the last line of a journal."""
         content = asdict(self)
         totals = content["totals"]
         totals["sources"] = {
@@ -111,7 +111,7 @@ class TaskRecord:
 
 @dataclass(slots=True)
 class NodeTotals:
-    """What the tasks of one node add up to; `seconds` are those of all its cores."""
+    """The totals of the tasks of one node; `seconds` is the sum over its cores."""
 
     name: str
     tasks: int = 0
@@ -129,22 +129,22 @@ class NodeTotals:
 
     @property
     def rate(self) -> float:
-        """Bytes of text per second and core."""
+        """Bytes of text per second per core."""
         return self.text_bytes / self.seconds if self.seconds else 0.0
 
 
-# Made here and not at first use: threads that did so at the same time would crash in msgspec.
+# Created here, not at first use: two threads doing that at the same time would crash in msgspec.
 _decoder = msgspec.json.Decoder(TaskRecord)
 
 
 @dataclass(frozen=True, slots=True)
 class FinishedJournal:
-    """A journal that is complete: its record, and its lines for the ledger.
+    """A complete journal: its record, and its lines for the ledger.
 
     Attributes:
-        record: What the task adds up to.
+        record: The totals of the task.
         where: Its name, for messages.
-        open_lines: Returns an iterator over its lines, the first and the last one included.
+        open_lines: Returns its lines, including the first and the last.
     """
 
     record: TaskRecord
@@ -167,36 +167,38 @@ class FinishedJournal:
         except ValueError as error:
             raise _damaged(where, str(error)) from error
         if record.done != 1:
-            raise _damaged(where, "it was written by another version")
+            raise _damaged(where, f"it has version {record.done}; this penstok reads version 1")
         return cls(record, where, lambda: lines)
 
     def iter_lines(self, first_unit: int) -> Iterator[bytes]:
         """Yield its lines for the ledger, with units numbered from `first_unit`.
 
         Raises:
-            DamageError: If one is damaged.
+            DamageError: If a line is damaged or missing.
         """
         number = first_unit
         for idx, line in enumerate(self.open_lines()):
             body = line_body(line)
             if body is None:
-                raise _damaged(self.where, "a line is torn or damaged")
+                raise _damaged(self.where, f"line {idx + 1} is incomplete or damaged")
             if body.startswith(UNIT_START):
                 yield renumber_unit(body, number) if first_unit else line
                 number += 1
             elif idx > 0 and not body.startswith(_DONE_START):
                 yield line
         if number != first_unit + self.record.num_units:
-            raise _damaged(self.where, "units are missing")
+            raise _damaged(
+                self.where, f"it has {number - first_unit} of {self.record.num_units} units"
+            )
 
 
 class Journal:
-    """A journal while its task runs; use it in a `with`, whose end records all that was appended.
+    """The journal of a running task; leaving its `with` block records all appended units.
 
     Attributes:
         num_units: How many units it has.
-        tokens: How many tokens of each split are written, those of earlier runs included.
-        digests: Of the files.
+        tokens: Per split, how many tokens are written, including those of earlier runs.
+        digests: The digests of the files.
         is_complete: Whether it has its last line; from then on its tokens must not be deleted.
     """
 
@@ -213,18 +215,18 @@ class Journal:
         token_bytes: int,
         drop_cache: bool,
     ) -> None:
-        """Continue behind what an earlier run recorded.
+        """Continue after what an earlier run recorded.
 
         Args:
-            file: The journal, open for appending.
+            file: The journal file, open for appending.
             files: Makes tokens durable.
-            inputs: The lines of the inputs, each before its first unit.
-            digests: Of the files so far.
-            first_lines: What a new journal starts with; empty if it has it.
+            inputs: Formats the line of each input, which precedes its first unit.
+            digests: The digests of the files so far.
+            first_lines: The first lines of a new journal; empty when continuing one.
             num_units: How many units are recorded.
-            tokens: How many tokens of each split these have.
+            tokens: Per split, how many tokens the recorded units have.
             token_bytes: The size of a token.
-            drop_cache: Drop what is on disk from the page cache.
+            drop_cache: Whether to drop synced tokens from the page cache.
         """
         self.num_units = num_units
         self.tokens = dict(tokens)
@@ -236,7 +238,7 @@ class Journal:
         self._first_lines = first_lines
         self._token_bytes = token_bytes
         self._drop_cache = drop_cache
-        self._pending: list[Finished] = []
+        self._pending: list[FinishedUnit] = []
         self._unsynced_bytes = 0
         self._is_closing = False
         self._failure: BaseException | None = None
@@ -255,7 +257,7 @@ class Journal:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Record what is left; an error that is being raised already has precedence."""
+        """Record what is pending; an error that is already being raised takes precedence."""
         try:
             self._stop()
         finally:
@@ -263,11 +265,11 @@ class Journal:
         if error is None:
             self._raise_failure()
 
-    def append(self, finished: Finished) -> None:
-        """Take a unit whose tokens are written; units must come in order."""
-        self.digests.add(finished.receipt)
+    def append(self, finished: FinishedUnit) -> None:
+        """Add a unit whose tokens are written; units must come in order."""
+        self.digests.add(finished.written)
         self.num_units += 1
-        for segment in finished.receipt.segments:
+        for segment in finished.written.segments:
             self.tokens[segment.split] += segment.num_tokens
         with self._changed:
             self._changed.wait_for(
@@ -280,7 +282,7 @@ class Journal:
             self._changed.notify_all()
 
     def finish(self, last_line: bytes) -> None:
-        """Record all that is left, the inputs without units, and `last_line`."""
+        """Record pending units, then the inputs without units, then `last_line`."""
         self._stop()
         self._raise_failure()
         self._file.append(b"".join([*self._inputs.rest(), last_line]))
@@ -309,18 +311,18 @@ class Journal:
             try:
                 self._record(units)
             except BaseException as error:  # noqa: BLE001 the thread's boundary: raised by `append`
-                # Nothing may be recorded any more: the system drops what it could not write, and
-                # reports that only once.
+                # Nothing may be recorded after this: the system drops pages that it could not write
+                # to disk, and reports that only once.
                 self._failure, is_last = error, True
             with self._changed:
                 self._unsynced_bytes -= num_bytes
                 self._changed.notify_all()
 
-    def _record(self, units: list[Finished]) -> None:
+    def _record(self, units: list[FinishedUnit]) -> None:
         if not units:
             return
         files = {
-            (segment.split, segment.shard) for unit in units for segment in unit.receipt.segments
+            (segment.split, segment.shard) for unit in units for segment in unit.written.segments
         }
         fault_point("tokens not on disk")
         self._files.sync(files, drop_cache=self._drop_cache)
@@ -332,12 +334,12 @@ class Journal:
 
 
 def new_attempt() -> str:
-    """Return a name for an attempt that no other has."""
+    """Return a unique name for an attempt at a task."""
     return secrets.token_hex(6)
 
 
 def choose_journals(names: Iterable[str]) -> dict[int, str]:
-    """Choose one finished journal for each task; two attempts at a task write the same tokens."""
+    """Choose one finished journal per task; all attempts at a task write the same tokens."""
     chosen: dict[int, str] = {}
     for task, name in list_journals(names):
         chosen.setdefault(task, name)
@@ -345,7 +347,7 @@ def choose_journals(names: Iterable[str]) -> dict[int, str]:
 
 
 def list_journals(names: Iterable[str]) -> list[tuple[int, str]]:
-    """List the tasks that have finished journals, and their names; a task may have several."""
+    """List the finished journals as (task, name); a task may have several."""
     matches = [(_NAME.fullmatch(name.removeprefix(TASKS)), name) for name in sorted(names)]
     return [(int(match["task"]), name) for match, name in matches if match is not None]
 
@@ -354,5 +356,5 @@ def _damaged(where: str, why: str) -> DamageError:
     return DamageError(
         f"the journal of a task is damaged: {why}",
         where=where,
-        next_step="delete it, then run the same command again: it repeats the task",
+        next_step="delete this file, then run the same command again: it repeats the task",
     )

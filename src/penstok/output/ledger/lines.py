@@ -1,9 +1,9 @@
-"""The lines of a ledger: how each is written, read, and proved by a checksum of its own.
+"""The lines of a ledger: how each is formatted, parsed, and protected by its own checksum.
 
 It knows one line at a time, opens no file and adds nothing up. `journal` writes them, `reader`
-reads them in order, `verification.salvage` what is left of them.
+reads them in order, `scan` reads lines on their own.
 
-    {"format": "penstok ledger", ...}   what shapes the bytes
+    {"format": "penstok ledger", ...}   what affects token bytes
     {"input": 0, "path": ...}            an input, before its first unit
     {"unit": 0, "input": 0, ...}         a finished unit
     {"task": 3}                          a task: its shards begin with the next unit
@@ -27,16 +27,16 @@ from penstok.types import (
     UNKNOWN_END,
     Compression,
     Counts,
-    Encoded,
-    Finished,
+    EncodedUnit,
+    FinishedUnit,
     InputFormat,
     JobRecord,
-    Receipt,
     Segment,
     SkippedRecord,
     Source,
     Split,
     StreamCheckpoint,
+    WrittenUnit,
 )
 
 if TYPE_CHECKING:
@@ -70,14 +70,14 @@ __all__ = [
 _FORMAT, _VERSION = "penstok ledger", 1
 _CHECK = b',"check":"'
 UNIT_START, INPUT_START, TASK_START = b'{"unit":', b'{"input":', b'{"task":'
-# No line of a job is longer; a file that is no ledger may be one line of any size.
+# No line of a job is longer; a file that is not a ledger may be one line of any size.
 MAX_LINE_BYTES = 256 << 20
 _MAX_NUMBER = 1 << 62
 _Number = Annotated[int, msgspec.Meta(ge=0, lt=_MAX_NUMBER)]
 _Digest = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
 _ContentDigest = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{16}$")]
-# Made once, for millions of lines: `json.dumps` makes an encoder each time, and `asdict` copies all
-# that it meets.
+# Created once, for millions of lines: `json.dumps` creates an encoder each time, and `asdict`
+# makes a deep copy.
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 _COUNT_NAMES = [each.name for each in fields(Counts)]
 _segment_values: Callable[[Segment], tuple[Any, ...]] = attrgetter(
@@ -120,7 +120,7 @@ class _PerSplit:
 
 @dataclass(frozen=True, slots=True)
 class UnitLine:
-    """What a line says of a unit."""
+    """The line of a unit."""
 
     unit: _Number
     input: _Number
@@ -141,16 +141,16 @@ class UnitLine:
         """How far a stream was read at the unit's end."""
         return None if self.stream is None else StreamCheckpoint(*self.stream[:2])
 
-    def receipt(self) -> Receipt:
-        """Return where the unit's tokens stand."""
-        return Receipt(self.unit, tuple(Segment(*fields) for fields in self.segments))
+    def written(self) -> WrittenUnit:
+        """Return where the unit's tokens are."""
+        return WrittenUnit(self.unit, tuple(Segment(*fields) for fields in self.segments))
 
-    def encoded(self) -> Encoded:
-        """Return what the run knew of the unit before it had a place.
+    def encoded(self) -> EncodedUnit:
+        """Return what the run knew about the unit before it was written.
 
         Raises:
-            ValueError: If its numbers do not add up: whoever can write a ledger can write a
-                checksum.
+            ValueError: If its counts are inconsistent: a valid checksum alone does not prove that
+                Penstok wrote the line.
         """
         carried_split, carried_tokens = self.carried
         tokens: dict[Split, int] = dict.fromkeys(SPLITS, 0)
@@ -166,8 +166,8 @@ class UnitLine:
             or len(self.skipped) < min(self.counts.skipped_records, MAX_LISTED_RECORDS)
             or not 0 <= min(counts) <= max(counts) < _MAX_NUMBER
         ):
-            raise ValueError("a unit whose counts do not add up")
-        return Encoded(
+            raise ValueError(f"the counts of unit {self.unit} do not add up")
+        return EncodedUnit(
             unit_idx=self.unit,
             counts=self.counts,
             tokens=tokens,
@@ -181,12 +181,12 @@ class UnitLine:
 
 
 def format_job(job: JobRecord) -> bytes:
-    """Write the first line."""
+    """Format the first line."""
     return format_line({"format": _FORMAT, "version": _VERSION, **asdict(job)})
 
 
 def format_input(idx: int, source: Source, end: int) -> bytes:
-    """Write the line of an input; `end` is where the job ends in it, unless nobody knows yet."""
+    """Format the line of an input; `end` is where the job stops in it, or `UNKNOWN_END`."""
     marks = {
         "compression": source.compression,
         "stream": source.is_stream,
@@ -212,26 +212,26 @@ def format_input(idx: int, source: Source, end: int) -> bytes:
 
 
 class InputLines:
-    """Writes each input before its first unit; one without units before the next one's, or last."""
+    """Formats the line of each input before its first unit, or the next input's if it has none."""
 
     def __init__(self, sources: Sequence[Source], num_written: int = 0, first: int = 0) -> None:
-        """Start with inputs of which none is written.
+        """Continue with the first input whose line is not written.
 
         Args:
             sources: The inputs.
-            num_written: The number of the first input that is not written yet.
-            first: The number of the first of `sources` in the job.
+            num_written: The number of the first input whose line is not written yet.
+            first: The number in the job of the first input in `sources`.
         """
         self._sources = sources
         self._num_written = max(num_written, first)
         self._first = first
 
     def before(self, unit: Unit) -> list[bytes]:
-        """Write the inputs that must stand before a unit; units must come in order."""
+        """Return the lines of inputs that must precede a unit; units must come in order."""
         return self._write_up_to(unit.source_idx + 1, unit.source_end)
 
     def rest(self) -> list[bytes]:
-        """Write the inputs behind the last unit."""
+        """Return the lines of the inputs after the last unit."""
         return self._write_up_to(self._first + len(self._sources), 0)
 
     def _write_up_to(self, num_inputs: int, last_end: int) -> list[bytes]:
@@ -244,8 +244,8 @@ class InputLines:
         ]
 
 
-def format_unit(finished: Finished) -> bytes:
-    """Write the line of a unit: all that `Offsets` took from it, and its segments."""
+def format_unit(finished: FinishedUnit) -> bytes:
+    """Format the line of a unit: everything that `Offsets` used, and its segments."""
     unit, encoded = finished.unit, finished.encoded
     counts = zip(_COUNT_NAMES, encoded.counts.values(), strict=True)
     skipped = [[record.position, record.reason] for record in encoded.skipped]
@@ -261,11 +261,11 @@ def format_unit(finished: Finished) -> bytes:
             "end": unit.end,
             "counts": {name: count for name, count in counts if count},
             "documents": encoded.documents,
-            "carried": [finished.grant.carried_split, encoded.carried_tokens],
+            "carried": [finished.offsets.carried_split, encoded.carried_tokens],
             "carried_special": encoded.carried_special,
             "open": encoded.open_split,
             "open_special": encoded.open_special,
-            "segments": list(map(_segment_values, finished.receipt.segments)),
+            "segments": list(map(_segment_values, finished.written.segments)),
             **({"skipped": skipped} if skipped else {}),
             **({"stream": stream} if stream else {}),
         }
@@ -273,17 +273,17 @@ def format_unit(finished: Finished) -> bytes:
 
 
 def format_ending(ending: Ending) -> bytes:
-    """Write the last line of a finished job."""
+    """Format the last line of a finished job."""
     return format_line(asdict(ending))
 
 
 def format_task(number: int) -> bytes:
-    """Write the line that stands before the units of a task."""
+    """Format the line that precedes the units of a task."""
     return format_line({"task": number})
 
 
 def format_line(content: dict[str, Any]) -> bytes:
-    """Write a line and its checksum."""
+    """Format a line with its checksum."""
     return _with_check(_encode(content).encode())
 
 
@@ -292,45 +292,45 @@ def _with_check(body: bytes) -> bytes:
 
 
 def renumber_unit(body: bytes, number: int) -> bytes:
-    """Write the line of a unit again under another number.
+    """Format the line of a unit again with another number.
 
-    The rest is not read: a job of ten million units has as many lines to number.
+    The rest is not parsed: a job of ten million units has as many lines to renumber.
     """
     return _with_check(b"%b%d%b" % (UNIT_START, number, body[body.index(b",") :]))
 
 
 def line_body(line: bytes) -> bytes | None:
-    """Return a line without its checksum; None if it is torn or damaged."""
+    """Return a line without its checksum; None if it is incomplete or damaged."""
     at = line.rfind(_CHECK)
     body = line[:at] + b"}"
     return body if at >= 0 and line == _with_check(body) else None
 
 
 def read_job(body: bytes) -> JobRecord:
-    """Read the first line.
+    """Parse the first line.
 
     Raises:
-        ValueError: If it is none, of another version, or says what no job could be.
+        ValueError: If it is not a first line, has another version, or holds impossible values.
     """
     content = json.loads(body)
     if (content.pop("format", None), content.pop("version", None)) != (_FORMAT, _VERSION):
-        raise ValueError("of another version")
+        raise ValueError(f"not a `{_FORMAT}` of version {_VERSION}")
     job = msgspec.convert(content, JobRecord)
     tokenizer = job.tokenizer
     if not (0 <= tokenizer.eot_id < tokenizer.vocab_size <= 1 << int(job.dtype[4:])):
-        raise ValueError("ids that do not fit")
+        raise ValueError(f"{tokenizer.vocab_size} ids do not fit {job.dtype}")
     if not 0 <= (tokenizer.bos_id or 0) < tokenizer.vocab_size:
-        raise ValueError("a begin-of-text id that does not fit")
+        raise ValueError(f"begin-of-text id {tokenizer.bos_id} is not in the vocabulary")
     if not 0 < job.unit_bytes < _MAX_NUMBER:
-        raise ValueError("units without sense")
+        raise ValueError(f"invalid unit size {job.unit_bytes}")
     return job
 
 
 def read_input(body: bytes) -> tuple[int, Source, int]:
-    """Read the line of an input: its number, what it was, and where the job ends in it.
+    """Parse the line of an input: its number, the input, and where the job stops in it.
 
     Raises:
-        ValueError: If it is none, or names what no system allows.
+        ValueError: If it is not such a line, or its path is not valid on any system.
     """
     line = msgspec.convert(json.loads(body), _InputLine)
     end = UNKNOWN_END if line.end is None else line.end
@@ -351,32 +351,32 @@ def read_input(body: bytes) -> tuple[int, Source, int]:
         index_bytes=line.index,
     )
     if end > source.size or "\0" in line.path:
-        raise ValueError("an input without sense")
+        raise ValueError(f"input {line.input} has an invalid end or path")
     return line.input, source, end
 
 
 def read_unit(body: bytes) -> UnitLine:
-    """Read the line of a unit.
+    """Parse the line of a unit.
 
     Raises:
-        ValueError: If it is none.
+        ValueError: If it is not such a line.
     """
     return msgspec.json.decode(body, type=UnitLine)
 
 
 def read_task(body: bytes) -> int:
-    """Read the line that begins a task.
+    """Parse the line that begins a task.
 
     Raises:
-        ValueError: If it is none.
+        ValueError: If it is not such a line.
     """
     return msgspec.json.decode(body, type=dict[str, _Number])["task"]
 
 
 def read_ending(body: bytes) -> Ending:
-    """Read the last line of a finished job.
+    """Parse the last line of a finished job.
 
     Raises:
-        ValueError: If it is none.
+        ValueError: If it is not such a line.
     """
     return msgspec.convert(json.loads(body), Ending)

@@ -1,8 +1,8 @@
-"""The ledger: what a job is, its inputs, and one line for each finished unit, in unit order.
+"""Reading a ledger or journal: the job, its inputs, and its finished units in order.
 
-It reads; it writes no file (`checkpoints` does) and decides nothing; `ledger_lines` has the lines.
-Reading adds up: at its end the reader holds all that the run held when it wrote the last line, so a
-job can go on from it, and the manifest can be made from it.
+It writes no file (`journal` does) and decides nothing; `lines` parses single lines. It keeps the
+same totals as the run that wrote the lines, so that `jobs.resume` can continue from where they end,
+and `verification` can rebuild the manifest.
 """
 
 from __future__ import annotations
@@ -30,14 +30,22 @@ from penstok.output.ledger.lines import (
     read_unit,
 )
 from penstok.output.offsets import Offsets
-from penstok.types import SPLITS, UNKNOWN_END, Finished, Unit
+from penstok.types import SPLITS, UNKNOWN_END, FinishedUnit, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from penstok.output.ledger.lines import Ending, UnitLine
     from penstok.storage.object_paths import OutputPath
-    from penstok.types import Encoded, Grant, Receipt, Segment, Source, Split
+    from penstok.types import (
+        EncodedUnit,
+        JobRecord,
+        Segment,
+        Source,
+        Split,
+        UnitOffsets,
+        WrittenUnit,
+    )
 
 __all__ = [
     "Digests",
@@ -52,13 +60,13 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where a run starts: at the beginning, or behind what an earlier one has done.
+    """Where a run starts: at the beginning, or after the units that an earlier run finished.
 
     Attributes:
         unit_idx: The number of its first unit.
-        source_idx: The input in which that is.
-        position: Where in that input.
-        ends: For each input before that one, where the job ended in it.
+        source_idx: The number of the input that this unit is in.
+        position: Where the unit starts in that input.
+        ends: For each earlier input, where the job stopped in it.
     """
 
     unit_idx: int = 0
@@ -70,45 +78,49 @@ class Start:
 class Digests:
     """The digest of each output file: an xxh3_128 over the digests of its segments in order.
 
-    So no token is read a second time to make it.
+    Computing it this way needs no second read of the tokens.
     """
 
     def __init__(self) -> None:
         self._running: dict[tuple[Split, int], xxhash.xxh3_128] = {}
 
-    def add(self, receipt: Receipt) -> None:
-        """Cover the next segments; receipts must come in unit order."""
-        for segment in receipt.segments:
+    def add(self, written: WrittenUnit) -> None:
+        """Add the segments of the next unit; units must come in order."""
+        for segment in written.segments:
             running = self._running.setdefault((segment.split, segment.shard), xxhash.xxh3_128())
             running.update(bytes.fromhex(segment.digest))
 
     def of(self, split: Split, shard: int) -> str:
-        """Return the digest of a file over what was covered so far."""
+        """Return the digest of a file over the segments added so far."""
         return self._running.get((split, shard), xxhash.xxh3_128()).hexdigest()
 
 
 class LedgerReader:
-    """Walks through a ledger's lines up to the first that is torn or damaged.
+    """Reads the lines of a ledger up to the first that is incomplete or damaged.
 
     Attributes:
-        job: What shapes the bytes.
-        sources: The inputs met so far.
-        offsets: The totals of the units met so far.
-        digests: The digests of the files, likewise.
-        num_units: How many units were met.
-        valid_bytes: Where the last good line ends, that of the end left out.
-        problem: What is wrong behind it; empty if nothing is there.
+        job: The settings that affect token bytes.
+        sources: The inputs read so far.
+        offsets: The totals of the units read so far.
+        digests: The digests of the files, from the units read so far.
+        num_units: How many units were read so far.
+        valid_bytes: Where the last valid line ends; the line that ends a job does not count.
+        problem: What is wrong with the line after that; empty if there is none.
         ending: The last line of a finished job.
-        last: The last unit that was met.
-        starts: Where the shards of tasks start in each split, as far as they were met; None where
-            tasks make no shards.
+        last: The last unit that was read.
+        starts: Per split, where the shards of the tasks read so far start; None if tasks do not
+            write their own shards.
     """
 
-    def __init__(self, path: OutputPath) -> None:
+    def __init__(self, path: OutputPath, job: JobRecord | None = None) -> None:
         """Open a ledger and read its first line.
 
+        Args:
+            path: The ledger.
+            job: Used instead of a first line that is damaged, or of a ledger that is missing.
+
         Raises:
-            DamageError: If there is no ledger, or one this version cannot know.
+            DamageError: If there is no ledger, or its first line is damaged.
         """
         self._path = path
         self.sources: list[Source] = []
@@ -120,29 +132,31 @@ class LedgerReader:
         self.ending: Ending | None = None
         self._ends: list[int] = []
         self.last: Unit | None = None
+        first = b""
         try:
             with path.open("rb") as file:
                 first = file.readline(MAX_LINE_BYTES)
         except OSError as error:
-            raise self._damage(f"cannot be read: {error.strerror}") from error
+            if job is None:
+                raise self._damage(f"cannot be read: {error.strerror}") from error
         try:
-            self.job = read_job(line_body(first) or b"{}")
+            self.job = job or read_job(line_body(first) or b"{}")
             is_by_task = self.job.settings.get("task_bytes") is not None
             self.starts = {split: list[int]() for split in SPLITS} if is_by_task else None
             self._layout = Layout.of_job(path.parent, self.job, self.starts)
         except (ValueError, RecursionError) as error:
-            raise self._damage("the first line is damaged, or of another version") from error
+            raise self._damage("the first line is damaged or has another version") from error
         self.valid_bytes = len(first)
 
-    def iter_units(self) -> Iterator[Finished]:
-        """Yield the finished units in order; stop at the first line that is not good."""
+    def iter_units(self) -> Iterator[FinishedUnit]:
+        """Yield the finished units in order; stop at the first line that is not valid."""
         with self._path.open("rb") as file:
             file.seek(self.valid_bytes)
             while line := file.readline(MAX_LINE_BYTES):
                 body = line_body(line)
                 try:
                     if body is None:
-                        raise ValueError("torn or damaged")
+                        raise ValueError("incomplete or damaged")
                     finished = self._take(body)
                 except (ValueError, RecursionError) as error:
                     self.problem = f"line at byte {self.valid_bytes}: {error}"
@@ -152,126 +166,131 @@ class LedgerReader:
                 if finished is not None:
                     yield finished
 
-    def _take(self, body: bytes) -> Finished | None:
+    def _take(self, body: bytes) -> FinishedUnit | None:
         if self.ending is not None:
-            raise ValueError("stands behind the end")
+            raise ValueError("it follows the line that ends the job")
         if body.startswith(UNIT_START):
             return self._take_unit(read_unit(body))
         if body.startswith(INPUT_START):
             self._take_input(*read_input(body))
         elif body.startswith(TASK_START):
             self._take_task(read_task(body))
-        elif self._next_place()[0] < len(self._ends):
-            raise ValueError("an end before the last unit")
+        elif self._next_position()[0] < len(self._ends):
+            raise ValueError("the job ends before its last unit")
         else:
             self.ending = read_ending(body)
         return None
 
     def _take_input(self, idx: int, source: Source, end: int) -> None:
         if idx != len(self.sources):
-            raise ValueError("an input out of order")
+            raise ValueError(f"input {idx} is out of order")
         self.sources.append(source)
         self._ends.append(end)
 
     def _take_task(self, number: int) -> None:
         if self.starts is None or number != len(self.starts["train"]):
-            raise ValueError("a task out of order")
+            raise ValueError(f"task {number} is out of order")
         for split in SPLITS:
             self.starts[split].append(self.offsets.tokens[split])
 
-    def _take_unit(self, line: UnitLine) -> Finished:
-        """Rebuild what the run knew of a unit; refuse one that does not follow from the last."""
+    def _take_unit(self, line: UnitLine) -> FinishedUnit:
+        """Rebuild what the run knew about a unit; refuse one that does not follow the last one."""
         if self.starts is not None and not self.starts["train"]:
-            raise ValueError("a unit before the first task")
+            raise ValueError(f"unit {line.unit} precedes the first task")
         unit = self._next_unit(line)
-        encoded, receipt = line.encoded(), line.receipt()
-        place = self.offsets.place(line.unit)
-        # A task does not know what was open before it, unless that goes on in it.
+        encoded, written = line.encoded(), line.written()
+        expected = self.offsets.next_grant(line.unit)
+        # A task knows the split of the document open before it only if that continues in the task.
         is_known = self.starts is None or line.carried[1] > 0
-        if is_known and line.carried[0] != place.carried_split:
-            raise ValueError("a unit that goes on from another split")
-        self._check_places(place, encoded, receipt.segments)
-        grant = self.offsets.grant(unit, encoded)
-        self.digests.add(receipt)
+        if is_known and line.carried[0] != expected.carried_split:
+            raise ValueError(f"unit {line.unit} continues a document of another split")
+        self._check_segments(expected, encoded, written.segments)
+        assigned = self.offsets.grant(unit, encoded)
+        self.digests.add(written)
         self.num_units += 1
         self.last = unit
-        return Finished(unit, encoded, grant, receipt)
+        return FinishedUnit(unit, encoded, assigned, written)
 
-    def _next_place(self) -> tuple[int, int]:
-        """Return the input in which the next unit must be, and where in it."""
+    def _next_position(self) -> tuple[int, int]:
+        """Return the input that the next unit must be in, and where it must start."""
         idx, start = (self.last.source_idx, self.last.end) if self.last else (0, 0)
         while idx < len(self._ends) and start == self._ends[idx]:
             idx, start = idx + 1, 0
         return idx, start
 
     def _next_unit(self, line: UnitLine) -> Unit:
-        idx, start = self._next_place()
+        idx, start = self._next_position()
         is_next = (line.unit, line.input, line.start) == (self.num_units, idx, start)
         if not is_next or not line.input < len(self.sources):
-            raise ValueError("a unit out of order")
+            raise ValueError(f"unit {line.unit} is out of order")
         source, end = self.sources[line.input], self._find_end(line)
-        is_whole = line.start < line.end <= end
+        is_valid = line.start < line.end <= end
         if not source.is_rows:
-            is_whole = line.end == min(line.start + self.job.unit_bytes, end)
-        if not is_whole:
-            raise ValueError("a unit that ends where none does")
+            is_valid = line.end == min(line.start + self.job.unit_bytes, end)
+        if not is_valid:
+            raise ValueError(f"unit {line.unit} cannot end at {line.end}")
         return Unit(line.unit, line.input, source, line.start, line.end, end, line.passed)
 
     def _find_end(self, line: UnitLine) -> int:
-        """Return where the job ends in the input of a unit; of a stream its units tell."""
+        """Return where the job stops in the input of a unit; for a stream its units say so."""
         end = self._ends[line.input]
         if (line.stream is None) == self.sources[line.input].is_stream:
-            raise ValueError("a unit of another kind than its input")
+            raise ValueError(f"unit {line.unit} and its input disagree on being a stream")
         if line.stream is not None and line.stream[2] is not None:
             if end not in (UNKNOWN_END, line.stream[2]):
-                raise ValueError("an input with two ends")
+                raise ValueError(f"input {line.input} has two different ends")
             end = self._ends[line.input] = line.stream[2]
         return end
 
     def start(self) -> Start:
-        """Return where a run goes on from here."""
-        source_idx, position = self._next_place()
+        """Return where a run continues after the units read so far."""
+        source_idx, position = self._next_position()
         return Start(self.num_units, source_idx, position, self._ends[:source_idx])
 
     def end_of(self, source_idx: int) -> int:
-        """Return where the job ends in an input."""
+        """Return where the job stops in an input."""
         return self._ends[source_idx]
 
-    def _check_places(self, grant: Grant, encoded: Encoded, segments: tuple[Segment, ...]) -> None:
+    def _check_segments(
+        self, assigned: UnitOffsets, encoded: EncodedUnit, segments: tuple[Segment, ...]
+    ) -> None:
         found = ((each.split, each.shard, each.offset_tokens, each.num_tokens) for each in segments)
-        # One by one: numbers without sense would make a list without end.
-        if any(one != other for one, other in zip_longest(found, self._places(grant, encoded))):
-            raise ValueError("a unit whose segments are in the wrong place")
+        expected = self._iter_ranges(assigned, encoded)
+        # Compared one by one: with absurd numbers, a list of all ranges would not fit in memory.
+        if any(one != other for one, other in zip_longest(found, expected)):
+            raise ValueError(f"unit {assigned.unit_idx} has segments at unexpected offsets")
 
-    def _places(self, grant: Grant, encoded: Encoded) -> Iterator[tuple[Split, int, int, int]]:
+    def _iter_ranges(
+        self, assigned: UnitOffsets, encoded: EncodedUnit
+    ) -> Iterator[tuple[Split, int, int, int]]:
         for split in SPLITS:
-            offset = grant.offsets[split]
+            offset = assigned.offsets[split]
             runs = [encoded.tokens[split]]
-            if split == grant.carried_split:
+            if split == assigned.carried_split:
                 runs.insert(0, encoded.carried_tokens)
             for run in runs:
-                for place in self._layout.iter_places(split, offset, run):
-                    yield split, *place
+                for shard_range in self._layout.iter_shard_ranges(split, offset, run):
+                    yield split, *shard_range
                 offset += run
 
     def _damage(self, what: str) -> DamageError:
         return DamageError(
-            f"the ledger `{self._path.name}` is of no use: {what}",
+            f"the ledger `{self._path.name}` cannot be used: {what}",
             where=str(self._path),
-            next_step="pass `--overwrite` to make the output anew",
+            next_step="run the command that made this output again, with `--overwrite`",
         )
 
 
 def iter_skipped(path: OutputPath) -> Iterator[str]:
-    """Yield what a finished ledger says was left out, a line of JSON each: records, then inputs."""
+    """Yield what a finished ledger lists as skipped, as lines of JSON: records, then inputs."""
     reader = LedgerReader(path)
     for finished in reader.iter_units():
         yield from list_skipped(finished.unit.source.path, finished.unit.end, finished.encoded)
     yield from list_skipped_inputs(reader.ending.skipped if reader.ending else {})
 
 
-def list_skipped(path: str, end: int, encoded: Encoded) -> list[str]:
-    """List the records that were left out of a unit that ends there, a line of JSON each."""
+def list_skipped(path: str, end: int, encoded: EncodedUnit) -> list[str]:
+    """List the skipped records of a unit that ends at `end`, as lines of JSON."""
     lines = [_skipped_line(path, record.position, record.reason) for record in encoded.skipped]
     num_more = encoded.counts.skipped_records - len(encoded.skipped)
     if num_more:
@@ -281,12 +300,12 @@ def list_skipped(path: str, end: int, encoded: Encoded) -> list[str]:
 
 
 def list_skipped_inputs(skipped: dict[str, str]) -> list[str]:
-    """List the inputs that were left out whole."""
+    """List the skipped inputs, as lines of JSON."""
     return [_skipped_line(name, None, reason) for name, reason in skipped.items()]
 
 
 def lists_skipped(path: OutputPath, ledger: OutputPath) -> bool:
-    """Tell whether a file is the list of what a ledger says was left out."""
+    """Return whether a file lists exactly what a ledger lists as skipped."""
     try:
         with io.TextIOWrapper(path.open("rb"), encoding="utf-8", newline="\n") as found:
             return all(here == there for here, there in zip_longest(found, iter_skipped(ledger)))

@@ -1,6 +1,6 @@
 """Output stores: a folder that all workers see, or an object store.
 
-A store knows no documents and no units. Workers write through it; `jobs.commit` publishes.
+A store knows nothing about documents or units. Workers write through it; `jobs.commit` publishes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What an output store is: small files written whole, shards that appear at the commit, one lock.
+"""The protocol of an output store: atomic small files, shards that appear at the commit, one lock.
 
-It holds the protocols and what both kinds of stores share; it touches no file. `folder` and
+It has the protocols and what both kinds of stores share, and opens no file. `folder` and
 `objects` implement them, `jobs` and `verification` use them.
 """
 
@@ -38,11 +38,11 @@ __all__ = [
 ]
 
 TASKS, PARTS = f"{WORK}/tasks/", f"{WORK}/parts/"
-# What is being committed, or reopened: whoever finds it completes it.
+# What is being committed or reopened: any run that finds it completes it.
 INTENT = f"{WORK}/intent.json"
 # Objects are uploaded in pieces: a service takes 10,000 per object, of at least 5 MiB.
 PIECE_BYTES = 16 << 20
-# One that is being sent, twice in memory, and those that wait on a disk that may be memory as well.
+# One piece that is being sent, held twice, and those waiting on a disk that may be memory as well.
 UPLOAD_BYTES = 5 * PIECE_BYTES
 # Where a file is until it is published: JSON that only the store itself reads.
 Location = dict[str, Any]
@@ -60,7 +60,7 @@ def journal_name(task: int, attempt: str | None) -> str:
 
 
 def has_progress(store: OutputStore) -> bool:
-    """Tell whether a later run can continue from what an unfinished job has left."""
+    """Return whether an unfinished job has left anything that a later run can resume."""
     if store.read(INTENT) is not None or any(True for _ in store.iter_names(PARTS)):
         return True
     resumable = journal_name(0, None)
@@ -84,7 +84,7 @@ class TaskFiles(Protocol):
         ...
 
     def sync(self, files: Iterable[tuple[Split, int]], *, drop_cache: bool) -> None:
-        """Make what was written to some files durable, where that is possible before the end."""
+        """Make the tokens written to some files durable, if the store can do so before `seal`."""
         ...
 
     def seal(self, tokens: dict[Split, int]) -> dict[Split, Location]:
@@ -104,11 +104,11 @@ class JournalFile(Protocol):
         ...
 
     def finish(self) -> None:
-        """Give a journal that is complete its name."""
+        """Give a complete journal its final name."""
         ...
 
     def close(self) -> None:
-        """Close the file; a journal without its name is deleted."""
+        """Close the file; delete a journal that has no final name yet."""
         ...
 
 
@@ -166,11 +166,11 @@ class OutputStore(Protocol):
         ...
 
     def open_journal(self, number: int, attempt: str | None, valid_bytes: int = 0) -> JournalFile:
-        """Open a task's journal, cut off behind `valid_bytes`."""
+        """Open a task's journal, truncated to `valid_bytes`."""
         ...
 
     def stage_lines(self, name: str, lines: Iterable[bytes]) -> StagedFile:
-        """Write a file of any size, to be published under `name`; the lines are not kept."""
+        """Write a file of any size, to be published under `name`; lines are streamed."""
         ...
 
     def publish(self, files: Iterable[StagedFile], *, is_retry: bool) -> None:

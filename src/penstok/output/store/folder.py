@@ -1,7 +1,7 @@
-"""An output in a folder: files are written beside their final names and renamed when on disk.
+"""An output in a folder: files are written in a work folder and renamed once they are on disk.
 
-It renames and deletes nothing that no job wrote. Several machines may write to one folder if they
-all see it under the same name. `jobs.commit` decides what is published and when.
+It does not decide what is published or deleted, and when: `jobs.commit` does. Several machines may
+write to one folder if they all see it under the same path.
 
     OUT/.penstok/lock                one run at a time (parts of a job run without it)
     OUT/.penstok/job.jsonl           what the unfinished job is
@@ -60,7 +60,7 @@ class FolderTaskFiles:
             (folder / self._work).mkdir(parents=True, exist_ok=True)
 
     def advance(self, tokens: dict[Split, int]) -> None:
-        """Do nothing: the tokens are where they belong."""
+        """Do nothing: the tokens are already in their files."""
 
     def sync(self, files: Iterable[tuple[Split, int]], *, drop_cache: bool) -> None:
         """Push files to disk; drop their pages from the cache if asked."""
@@ -96,7 +96,7 @@ class FolderJournalFile:
             path.parent.mkdir(parents=True, exist_ok=True)
             flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
             self._file = os.open(self._path, flags, 0o644)
-            # Behind that is a torn line, or the end of a job that is extended now.
+            # After that comes an incomplete line, or the last line of a job that is being extended.
             os.ftruncate(self._file, valid_bytes)
             os.lseek(self._file, 0, os.SEEK_END)
 
@@ -127,7 +127,7 @@ class FolderJournalFile:
 
 @dataclass(frozen=True, slots=True)
 class FolderLock:
-    """A lock that the system keeps while a process that has its file open lives."""
+    """A lock that is held as long as any process has its file open."""
 
     file: int | None
     is_lost: bool = False
@@ -292,7 +292,7 @@ class FolderStore:
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[FolderLock]:
-        """Lock a file of the work folder; leave nothing behind that no run could continue."""
+        """Lock a file of the work folder; at the end, delete what no run could resume."""
         is_new = not self.folder.exists()
         with write_errors(self.folder):
             try:

@@ -1,7 +1,7 @@
-"""One job at a time in a folder: a lock that outlives no process.
+"""A lock file that allows one run at a time in a folder.
 
-It knows nothing of what the folder is for. The store takes it; the workers inherit it, so that it
-holds until the last process that could write is gone.
+It knows nothing about what the folder is for. `folder` takes the lock; worker processes inherit it,
+so it is released only when the last process that could write has exited.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _ORPHAN_SECONDS = 30.0
 
 
 def take_lock(path: Path) -> int:
-    """Lock the file that is called `path` now and write our name in it; return it open.
+    """Lock the file `path`, write our process id and host name to it, and return it open.
 
-    Its folder is made where it is missing. A run that was killed leaves a lock nobody holds, which
-    is free; its workers hold it until they notice, a moment later.
+    Its folder is created if missing. The lock of a killed run is free, except that its workers hold
+    it for a moment until they notice; so an owner that is dead is waited for.
 
     Raises:
-        LockedError: If another run holds it.
+        LockedError: If another run holds the lock.
     """
     deadline = time.monotonic() + _ORPHAN_SECONDS
     while True:
@@ -44,7 +44,7 @@ def take_lock(path: Path) -> int:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(lock)
-            if _owner_lives(path) or time.monotonic() > deadline:
+            if _may_owner_live(path) or time.monotonic() > deadline:
                 raise _locked(path) from None
             time.sleep(0.05)
             continue
@@ -55,7 +55,7 @@ def take_lock(path: Path) -> int:
 
 
 def _is_current(lock: int, path: Path) -> bool:
-    """Tell whether a lock is still called `path`: its last owner may just have deleted it."""
+    """Return whether the locked file is still `path`: its last owner may just have deleted it."""
     try:
         return os.fstat(lock).st_ino == path.stat().st_ino
     except FileNotFoundError:
@@ -66,7 +66,7 @@ def _locked(path: Path) -> LockedError:
     return LockedError(
         f"another run is writing here ({_owner(path)})",
         where=str(path.parent.parent),
-        next_step="wait for it, or choose another `-o`",
+        next_step="wait for it to end, or choose another `-o`",
     )
 
 
@@ -87,8 +87,8 @@ def _owner(path: Path) -> str:
         return "owner unknown"
 
 
-def _owner_lives(path: Path) -> bool:
-    """Tell whether the owner may be alive; on another machine it may always be."""
+def _may_owner_live(path: Path) -> bool:
+    """Return whether the owner may be alive; on another machine that cannot be ruled out."""
     words = _owner(path).split()
     is_here = len(words) == 4 and words[3] == socket.gethostname()
     return not (is_here and words[1].isdecimal() and not psutil.pid_exists(int(words[1])))

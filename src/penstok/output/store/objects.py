@@ -1,8 +1,8 @@
-"""An output in an object store: files by multipart upload, which become objects at the commit.
+"""An output in an object store: multipart uploads that become objects at the commit.
 
-A worker writes to small files on its own machine, a few pieces at a time; each is uploaded when it
-is full and deleted. The store shows an object only when its upload is completed, so nothing is ever
-half there. Objects cannot be renamed, so a shard is uploaded under its final name at once.
+A worker writes small files on its own machine, a few pieces at a time; each is uploaded when it is
+full, then deleted. An object appears only when its upload is completed, so nothing is ever half
+written; it renames nothing, so a shard is uploaded under its final name. `jobs.commit` publishes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ObjectStore"]
 
-# Pieces that wait for the network while the worker goes on; then it waits, too.
+# Pieces that may wait for the network while the worker continues; with more, it waits too.
 _MAX_WAITING = 2
 _NUM_REQUESTS = 16
 _SCRATCH = "penstok-pieces-"
@@ -125,7 +125,7 @@ class ObjectTaskFiles:
     def discard(self) -> None:
         """Abort the uploads."""
         for upload in self._uploads.values():
-            # What is left then is found and dropped when the job is finished.
+            # An upload that stays is aborted when the job is finished.
             with contextlib.suppress(Exception):
                 upload.abort()
         self._close()
@@ -141,9 +141,9 @@ class ObjectTaskFiles:
 
 
 def _make_scratch() -> tuple[Path, int]:
-    """Make a folder for pieces, locked while its process lives; delete those of dead processes.
+    """Create a folder for pieces, locked by this process; delete those of dead processes.
 
-    `TMPDIR` says where.
+    It is created in `TMPDIR`.
     """
     parent = Path(tempfile.gettempdir())
     with write_errors(parent):
@@ -154,7 +154,7 @@ def _make_scratch() -> tuple[Path, int]:
                 os.close(lock)
         while True:
             folder = Path(tempfile.mkdtemp(prefix=_SCRATCH))
-            # Another process may take it for one that was left, before it is locked.
+            # Before it is locked, another process may take it for one of a dead process.
             with contextlib.suppress(FileNotFoundError, BlockingIOError):
                 lock = _lock_scratch(folder)
                 if folder.exists():
@@ -195,7 +195,7 @@ class ObjectJournalFile:
 
 
 class ObjectStore:
-    """A bucket and the beginning of its objects' names."""
+    """An output under a bucket and key prefix."""
 
     def __init__(self, url: str) -> None:
         self.path = output_path(url)
@@ -216,7 +216,7 @@ class ObjectStore:
         yield from (self._folder.get(name) or b"").splitlines(keepends=True)
 
     def write_new(self, name: str, data: bytes) -> bool:
-        """Put an object on the condition that there is none."""
+        """Put an object, on the condition that it does not exist."""
         return self._folder.put_if_absent(name, data)
 
     def stage_lines(self, name: str, lines: Iterable[bytes]) -> StagedFile:
@@ -243,7 +243,7 @@ class ObjectStore:
         return etag
 
     def iter_names(self, prefix: str) -> Iterator[str]:
-        """List the objects that begin so, with no further slash."""
+        """List the objects directly under a prefix."""
         for name, _ in self._folder.iter_names(prefix, recursive=False):
             yield name
 
@@ -254,14 +254,14 @@ class ObjectStore:
         self._folder.delete(waiting)
 
     def begin_task(self, layout: Layout, number: int, attempt: str | None) -> ObjectTaskFiles:
-        """Prepare the uploads of an attempt; the store tells them from those of others."""
+        """Start the uploads of an attempt; upload ids distinguish attempts."""
         del attempt
         return ObjectTaskFiles(self._folder, layout, number)
 
     def open_journal(
         self, number: int, attempt: str | None, valid_bytes: int = 0
     ) -> ObjectJournalFile:
-        """Make a journal."""
+        """Create a journal in memory."""
         del valid_bytes
         return ObjectJournalFile(self._folder, journal_name(number, attempt))
 

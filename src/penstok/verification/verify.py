@@ -1,7 +1,7 @@
-"""Is an output what its job made? Records first, then tokens, then the inputs themselves.
+"""Checks an output: its records first, then its tokens, then the inputs if asked to.
 
-It reads only, returns a report and prints nothing. Each look is a module of its own: `records`,
-`tokens`, `proof`; `restore` makes whole what they find. (`penstok.verify` is this, as a function.)
+It writes and prints nothing and returns a report; `penstok.verify` calls it. Each check is a module
+of its own: `records`, `tokens`, `proof`; `repair` repairs what they find.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
 
     from penstok.jobs.progress import Progress
     from penstok.storage.object_paths import OutputPath
-    from penstok.types import Finished, Split
+    from penstok.types import FinishedUnit, Split
     from penstok.verification.records import Records
     from penstok.verification.tokens import Checked
 
 __all__ = ["VerifySettings", "pick_units", "verify_output"]
 
 _SAMPLE_UNITS = 2000
-# Each costs some requests of its own, one after the other.
+# Each takes some requests, one after the other.
 _REMOTE_SAMPLE_UNITS = 100
 _SAMPLE_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifySettings:
-    """How an output is looked at; the flags of `penstok verify` have the same names."""
+    """What to check; the flags of `penstok verify` have the same names."""
 
     output: OutputPath
     full: bool = False
@@ -58,7 +58,7 @@ class VerifySettings:
 
     @property
     def num_threads(self) -> int:
-        """How many threads read."""
+        """How many threads read tokens."""
         return self.workers or num_cores()
 
 
@@ -67,20 +67,20 @@ def verify_output(
     progress: Progress,
     *,
     also: Collection[int] = (),
-    taken_aside: bool = False,
+    during_repair: bool = False,
 ) -> Report:
-    """Look at an output: quickly, or at all of it, or at its inputs too.
+    """Check an output: a sample, everything, or its inputs, too.
 
     Args:
-        settings: What to look at.
-        progress: Shows how far it is.
-        also: Units whose tokens are read in any case, by number and in order.
-        taken_aside: A repair may have files under their partial names.
+        settings: What to check.
+        progress: Shows how far the check is.
+        also: Numbers of units whose tokens are read in any case, in order.
+        during_repair: A repair may have moved files to the work folder.
 
     Raises:
-        DamageError: If there is no finished job to look at.
+        DamageError: If there is no finished job.
         InputError: If an input, or the object store, cannot be read.
-        ConflictError: If an input is no longer what it was.
+        ConflictError: If an input has changed since the job read it.
     """
     seed = SystemRandom().randrange(1 << 32) if settings.seed is None else settings.seed
     report, rng = Report(settings.output, seed), Random(seed)
@@ -91,13 +91,13 @@ def verify_output(
         rng,
         sample_size=_REMOTE_SAMPLE_UNITS if is_remote else _SAMPLE_UNITS,
         is_quick=not (settings.full or settings.source or also),
-        taken_aside=taken_aside,
+        during_repair=during_repair,
     )
     if records is not None:
         with progress:
             _check_tokens(settings, records, report, rng, progress, also)
-            # What the inputs give can only be compared with tokens whose places are known.
-            if settings.source and records.is_ledger_whole:
+            # Inputs can only be compared with tokens whose offsets are known.
+            if settings.source and records.is_ledger_intact:
                 prove(settings, records, report, rng, progress)
     return report
 
@@ -137,9 +137,9 @@ def _check_tokens(
             report.add(finding)
 
 
-def _choose(records: Records, rng: Random) -> list[Finished]:
-    """Choose units to read whole, up to a bound in bytes; one in any case."""
-    chosen: list[Finished] = []
+def _choose(records: Records, rng: Random) -> list[FinishedUnit]:
+    """Choose units whose tokens are all read: at least one, up to a limit in bytes."""
+    chosen: list[FinishedUnit] = []
     left = _SAMPLE_BYTES // records.layout.token_bytes
     for unit in rng.sample(records.sample, len(records.sample)):
         if unit.encoded.counts.tokens <= left or not chosen:
@@ -148,8 +148,8 @@ def _choose(records: Records, rng: Random) -> list[Finished]:
     return sorted(chosen, key=lambda unit: unit.unit.index)
 
 
-def pick_units(units: Iterable[Finished], wanted: Iterable[int]) -> Iterator[Finished]:
-    """Keep the units whose numbers are wanted; both are in order."""
+def pick_units(units: Iterable[FinishedUnit], wanted: Iterable[int]) -> Iterator[FinishedUnit]:
+    """Yield the units with these numbers; both are in order."""
     numbers = iter(wanted)
     number = next(numbers, None)
     for unit in units:
@@ -159,8 +159,8 @@ def pick_units(units: Iterable[Finished], wanted: Iterable[int]) -> Iterator[Fin
 
 
 def _compare_documents(records: Records, report: Report, num_eot: dict[Split, int]) -> None:
-    """Every document has one end-of-text id, if the job was to place them."""
-    if report.damaged or not records.is_ledger_whole:
+    """Check that every document has one end-of-text id, unless the job was to write none."""
+    if report.damaged or not records.is_ledger_intact:
         return
     has_eot = records.job.settings.get("eot") != "none"
     for split in SPLITS:
@@ -172,14 +172,14 @@ def _compare_documents(records: Records, report: Report, num_eot: dict[Split, in
 
 
 def _add(checked: Checked, report: Report, meter: Meter, *, is_whole: bool = True) -> None:
-    """Add what reading a unit showed to the report."""
+    """Add the result for a unit to the report."""
     for finding in checked.findings:
         report.add(finding)
     report.units_read += is_whole
     report.bytes_read += checked.num_bytes
     if checked.is_damaged:
         report.damaged.append(checked.unit.unit.index)
-        files = {(each.split, each.shard) for each in checked.unit.receipt.segments}
+        files = {(each.split, each.shard) for each in checked.unit.written.segments}
         report.damaged_files |= files
     meter.done_bytes, meter.num_units_done = report.bytes_read, report.units_read
     meter.num_tokens += checked.unit.encoded.counts.tokens if is_whole else 0
