@@ -272,7 +272,7 @@ def test_a_task_that_was_harmed_is_done_anew(
     with pytest.raises(DamageError, match=told) as caught:
         penstok.finish(output)
     if harm is spoil_journal:
-        assert "delete it" in caught.value.next_step
+        assert "delete this file" in caught.value.next_step
         Path(caught.value.where).unlink()
     do_part(corpus, output, 1, 1)
     check(corpus, output)
