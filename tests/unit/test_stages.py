@@ -11,12 +11,12 @@ import pytest
 
 from penstok.engines.boundary_ids import BoundaryIds
 from penstok.errors import InputError, PenstokError, UsageError
+from penstok.jobs.memory import divide_memory
 from penstok.kernel import find_kernel_function
 from penstok.output.offsets import Offsets
 from penstok.readers.buffer import UnitBuffer
 from penstok.tokenizers import load_tokenizer
 from penstok.types import Block, Counts, EncodedUnit, EotPosition, MemoryNeeds, Source, Unit
-from penstok.worker.memory import divide_memory
 from penstok.worker.repair import repair_block
 from penstok.worker.splits import CARRIED, Splitter
 

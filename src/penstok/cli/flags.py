@@ -32,7 +32,7 @@ __all__ = [
 
 # The order of `--help`.
 GROUPS = ("Input", "Tokenizer", "Check", "Output", "Run", "Cluster")
-# What stands for a path in `--help`.
+# The placeholder for a path in `--help`.
 _PATHS = ("[INPUT...]", "OUT", "FILE", "TOKENIZER")
 
 

@@ -16,6 +16,7 @@ from penstok.engines import choose_engine, engine_needs
 from penstok.errors import UsageError
 from penstok.executors.processes import ProcessExecutor
 from penstok.inputs.feed import make_feed
+from penstok.jobs.memory import divide_memory
 from penstok.jobs.plan import input_needs, make_plan
 from penstok.jobs.tasks import choose_task_bytes
 from penstok.output.layout import Layout
@@ -24,7 +25,6 @@ from penstok.readers.formats import open_scanner
 from penstok.storage import REMOTE_BYTES
 from penstok.tokenizers import load_tokenizer
 from penstok.types import JobRecord, MemoryNeeds, TokenizerRecord
-from penstok.worker.memory import divide_memory
 from penstok.worker.worker import WorkerSpec
 
 if TYPE_CHECKING:

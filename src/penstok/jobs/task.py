@@ -256,7 +256,7 @@ class _CarriedSpecial:
 def _start_of_task(executor: ProcessExecutor, work: TaskWork) -> ResumeState:
     """Return the state of a task of which nothing is done."""
     task = work.task
-    # The line of an input stands in the journal of the task that reads its first unit.
+    # The line of an input is in the journal of the task that reads its first unit.
     num_inputs = task.first_source + (task.start > 0)
     start = Start(source_idx=task.first_source, position=task.start)
     offsets = Offsets.of_task(_find_open_split(executor, work))

@@ -121,7 +121,7 @@ class RemoteFile(Resource):
         """Fill `buffer` with one request for exactly that range; keep nothing in memory.
 
         After a failure the request continues behind what has arrived. The number of attempts is
-        counted anew after every chunk, so that a long range makes progress over a bad connection.
+        counted again after every chunk, so that a long range makes progress over a bad connection.
         """
         done = 0
         end = start + len(buffer)

@@ -1,7 +1,7 @@
-"""The memory budget: how `--memory` is divided, and what processes use.
+"""Memory and cores: what processes use, and whether a worker has reached its share.
 
-It starts and stops no process. `jobs.job` asks how many workers fit; a worker asks whether it has
-reached its share.
+It starts and stops no process. `jobs.memory` divides the budget; a worker asks whether it has reached
+its share, `jobs.progress` shows the total.
 """
 
 from __future__ import annotations
@@ -13,19 +13,11 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from penstok.errors import UsageError
-from penstok.quantities import format_bytes
-
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
-    from penstok.types import MemoryNeeds
 
-__all__ = ["MemoryShare", "divide_memory", "num_cores", "tree_bytes"]
-
-# In the parent process: Python, the command line, and a record per input file.
-_PARENT_BYTES = 96 << 20
-_SOURCE_BYTES = 1100
+__all__ = ["MemoryShare", "num_cores", "tree_bytes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,45 +30,6 @@ class MemoryShare:
     def is_reached(self) -> bool:
         """Return whether another block could exceed the limit."""
         return own_bytes() > self.limit_bytes - self.block_bytes
-
-
-def divide_memory(
-    memory_bytes: int,
-    needs: MemoryNeeds,
-    num_sources: int,
-    wanted_workers: int | None,
-    inputs: Sequence[MemoryNeeds] = (),
-) -> tuple[int, MemoryShare, str]:
-    """Return the worker count, the share of each worker, and a hint if cores stay idle.
-
-    Args:
-        memory_bytes: For the whole process tree.
-        needs: What the engine needs.
-        num_sources: How many inputs the parent has a record of.
-        wanted_workers: The worker count the user asked for; None for one per core.
-        inputs: What inputs and output need in addition to the engine.
-    """
-    total = sum(inputs, needs)
-    parent_bytes = _PARENT_BYTES + _SOURCE_BYTES * num_sources + total.parent_bytes
-    fitting = (memory_bytes - parent_bytes) // total.worker_bytes
-    wanted = wanted_workers or num_cores()
-    if fitting < 1 or (wanted_workers and fitting < wanted_workers):
-        needed = parent_bytes + total.worker_bytes * (wanted_workers or 1)
-        raise UsageError(
-            f"{format_bytes(memory_bytes)} is too little memory for {wanted_workers or 1} "
-            f"worker{'s' if (wanted_workers or 1) > 1 else ''}",
-            where="--memory",
-            next_step=f"pass `--memory {-(-needed >> 20)}MiB`"
-            + (" or fewer `--workers`" if wanted_workers and wanted_workers > 1 else ""),
-        )
-    num_workers = min(wanted, fitting)
-    share = MemoryShare((memory_bytes - parent_bytes) // num_workers, total.block_bytes)
-    hint = ""
-    if num_workers < wanted:
-        needed = parent_bytes + total.worker_bytes * wanted
-        idle = f"{wanted - num_workers} of {wanted} cores were idle"
-        hint = f"{idle}: `--memory {-(-needed >> 20)}MiB` uses them"
-    return num_workers, share, hint
 
 
 def num_cores() -> int:
