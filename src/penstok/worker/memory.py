@@ -1,7 +1,7 @@
 """Memory and cores: what processes use, and whether a worker has reached its share.
 
-It starts and stops no process. `jobs.memory` divides the budget; a worker asks whether it has reached
-its share, `jobs.progress` shows the total.
+It starts and stops no process. `jobs.memory` divides the budget, a worker asks whether it has
+reached its share, and `jobs.progress` shows the total.
 """
 
 from __future__ import annotations
