@@ -72,7 +72,7 @@ _FIFTY, _LOST, _UNHEARD = 50, 7, 23
 # How many are queued for the process that simulates the cluster.
 _NUM_QUEUED = 8
 _SYNC_SECONDS = 2.0
-_WORKERS = "penstok.jobs.task.ProcessExecutor"
+_WORKERS = "penstok.jobs.job.ProcessExecutor"
 # The parts of the driver that are measured. Running tasks is measured where it is simulated.
 _PHASES = {
     "penstok.jobs.job.choose_task_bytes": "divide",
