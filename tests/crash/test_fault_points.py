@@ -12,7 +12,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from processes import contents, run, start, write_corpus
+from processes import contents, run, start, wait_for, write_corpus
 from support import ROOT, few, rounds
 
 pytestmark = [pytest.mark.crash, pytest.mark.slow]
@@ -174,3 +174,103 @@ def test_kills_at_random_lose_nothing(folder: Path, tmp_path: Path) -> None:
         elif (output / "manifest.json").exists():
             assert contents(output) == contents(folder / "unbroken")
             shutil.rmtree(output)
+
+
+def fresh_of(folder: Path, inputs: list[Path]) -> dict[str, bytes]:
+    """Return the bytes of a fresh run on some inputs."""
+    output = folder / "fresh" / "-".join(path.stem for path in inputs)
+    if not output.exists():
+        assert run("tokenize", *inputs, "-o", output, *FLAGS)[0] == 0
+    return contents(output)
+
+
+FLAGS = ("--val-fraction", "0.1", "--doc-separator", "<|endoftext|>")
+
+
+@pytest.mark.parametrize("num_killed", [1, 2])
+def test_inputs_are_added_to_finished_tokens_not_to_those_of_a_killed_run(
+    folder: Path, tmp_path: Path, num_killed: int
+) -> None:
+    """A run that was to overwrite the output was killed; its tokens must not be used."""
+    output, inputs = tmp_path / "out", [folder / "in" / "a.txt", folder / "in" / "b.txt"]
+    assert run("tokenize", inputs[0], "-o", output, *FLAGS)[0] == 0
+    flags = ("-o", output, *FLAGS, "--overwrite", "-j", "1")
+    killed = run("tokenize", *inputs[:num_killed], *flags, fault="journal on disk:2")
+    assert killed[0] == -signal.SIGKILL
+    exit_code, said = run("tokenize", *inputs, "-o", output, *FLAGS)
+    assert exit_code == 0, said
+    assert contents(output) == fresh_of(folder, inputs)
+    assert run("verify", output, "--full")[0] == 0
+
+
+def test_old_tokens_of_the_same_size_are_never_published(folder: Path, tmp_path: Path) -> None:
+    output, first, second = tmp_path / "out", tmp_path / "first.txt", tmp_path / "second.txt"
+    first.write_text("the cat sat<|endoftext|>" * 20_000)
+    second.write_text("the dog sat<|endoftext|>" * 20_000)
+    assert run("tokenize", first, "-o", output, *FLAGS)[0] == 0
+    command = ("tokenize", second, "-o", output, *FLAGS, "--overwrite")
+    assert run(*command, fault="one file deleted")[0] == -signal.SIGKILL
+    (output / ".penstok" / "tasks" / "00000" / "train.bin.partial").unlink()
+    exit_code, said = run(*command)
+    assert exit_code == 0, said
+    assert contents(output) == fresh_of(folder, [second])
+
+
+def test_files_of_somebody_else_are_not_replaced_without_asking(
+    folder: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "out"
+    assert run(*job(folder, output), fault="journal on disk:2")[0] == -signal.SIGKILL
+    (output / "train.bin").write_text("mine")
+    exit_code, said = run(*job(folder, output))
+    assert exit_code == 5
+    assert "`train.bin` exists and is not from" in said
+    assert (output / "train.bin").read_text() == "mine"
+    (output / "train.bin").unlink()
+    assert run(*job(folder, output), fault="intent written")[0] == -signal.SIGKILL
+    (output / "train_shard_00000.bin").write_text("mine")
+    assert run(*job(folder, output))[0] == 3
+    assert (output / "train_shard_00000.bin").read_text() == "mine"
+
+
+def test_a_foreign_shard_is_refused_before_a_finished_output_is_reopened(
+    folder: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "out"
+    make_shorter(folder, output)
+    (output / "train_shard_00000.bin").write_text("mine")
+    before = contents(output)
+    exit_code, said = run(*job(folder, output))
+    assert exit_code == 5
+    assert "`train_shard_00000.bin` is not from this job" in said
+    assert contents(output) == before
+    assert (output / "manifest.json").exists()
+
+
+def test_a_run_keeps_its_lock_after_it_has_completed_the_commit_of_another(
+    folder: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "out"
+    first, both = folder / "in" / "a.txt", [folder / "in" / "a.txt", folder / "in" / "b.txt"]
+    killed = run("tokenize", first, "-o", output, *FLAGS, fault="intent written")
+    assert killed[0] == -signal.SIGKILL
+    process = start("tokenize", *both, "-o", output, *FLAGS, "-j", "1")
+    wait_for((output / ".penstok" / "tasks" / "00000.jsonl").exists)
+    assert (output / ".penstok" / "lock").exists() or process.poll() is not None
+    exit_code, said = run("tokenize", *both, "-o", output, *FLAGS)
+    assert exit_code in (0, 7), said
+    assert process.communicate(timeout=120)[1] is not None
+    assert process.returncode == 0
+    assert contents(output) == fresh_of(folder, both)
+
+
+def test_other_piped_text_is_not_taken_for_a_committed_job(folder: Path, tmp_path: Path) -> None:
+    output, more = tmp_path / "out", tmp_path / "more.txt"
+    more.write_bytes((folder / "in" / "a.txt").read_bytes() + b"and more")
+    command = ("tokenize", "-", "-o", output, *FLAGS)
+    killed = run(*command, fault="intent written", stdin=folder / "in" / "a.txt")
+    assert killed[0] == -signal.SIGKILL
+    assert run(*command, stdin=more)[0] == 5
+    exit_code, said = run(*command, "--overwrite", stdin=more)
+    assert exit_code == 0, said
+    assert contents(output) == fresh_of(folder, [more])

@@ -250,3 +250,14 @@ def test_a_long_list_is_cut_and_counted(tmp_path: Path) -> None:
     assert code == 6
     assert said.count("unit ") == 20
     assert "and 40 more" in said
+
+
+def test_finish_leaves_files_that_are_being_repaired(made: Path, output: Path) -> None:
+    with (output / "train.bin").open("r+b") as file:
+        file.write(b"\x01\x02")
+    fault = "one damaged file taken aside"
+    code, said = penstok("verify", output, "--repair", "-j", "1", fault=fault)
+    assert code == -signal.SIGKILL, said
+    penstok("finish", output)
+    assert penstok("verify", output, "--repair", "-j", "1")[0] == 0
+    assert contents(output) == contents(made / "out")

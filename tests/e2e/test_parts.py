@@ -259,7 +259,7 @@ def spoil_journal(work: Path) -> str:
 def lose_tokens(work: Path) -> str:
     path = sorted(work.glob("tasks/*/train_shard_00004.bin.partial"))[0]
     path.unlink()
-    return "are missing or incomplete"
+    return "1 of 10 tasks are not done; missing or unfinished parts: 1/1"
 
 
 @pytest.mark.parametrize("harm", [spoil_journal, lose_tokens])

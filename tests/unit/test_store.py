@@ -107,14 +107,14 @@ def test_files_are_published_once_and_a_lost_one_is_noticed(tmp_path: Path) -> N
     store = FolderStore(str(tmp_path))
     (tmp_path / "old.bin").write_bytes(b"old")
     staged = store.stage_lines("old.bin", [b"a\n", b"b\n"])
-    store.publish([staged], is_retry=False)
+    store.publish([staged])
     assert (tmp_path / "old.bin").read_bytes() == b"a\nb\n"
-    store.publish([staged], is_retry=True)
+    store.publish([staged])
     assert store.find_lost([staged]) == set()
-    with pytest.raises(LostShardError, match=r"old\.bin"):
-        store.publish([staged], is_retry=False)
     (tmp_path / "old.bin").unlink()
     assert store.find_lost([staged]) == {"old.bin"}
+    with pytest.raises(LostShardError, match=r"old\.bin"):
+        store.publish([staged])
 
 
 def test_too_little_disk_is_said_before_the_start(tmp_path: Path) -> None:

@@ -43,7 +43,8 @@ def changed_meanwhile(source: Source) -> InputError:
     return InputError(
         "the file changed while the job ran",
         where=source.path,
-        next_step="wait until nothing writes to it, then pass `--overwrite` to start again",
+        next_step="wait until nothing writes to it, then start again with another `-o`, or delete "
+        "this output first",
     )
 
 

@@ -8,7 +8,7 @@ when all tasks are done, and `roll_forward` at the start of every run.
 from __future__ import annotations
 
 import contextlib
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +35,8 @@ from penstok.output.manifest import Manifest, make_manifest
 from penstok.output.offsets import Offsets
 from penstok.output.store.base import (
     INTENT,
+    PARTS,
+    REPAIRING,
     TASKS,
     LostShardError,
     StagedFile,
@@ -66,11 +68,14 @@ class _Intent:
     Attributes:
         manifest: The text of the manifest to publish; empty when reopening a job.
         staged: The complete files, other than shards, that wait for their final names.
+        older: The files of an older output, to delete before anything is published; empty once
+            they are deleted. From then on a file under a final name is one that was published.
         reopen: The shards to unpublish, so that inputs can be added to them.
     """
 
     manifest: str = ""
     staged: list[StagedFile] = field(default_factory=list)
+    older: list[str] = field(default_factory=list)
     reopen: list[str] = field(default_factory=list)
 
 
@@ -172,11 +177,10 @@ def commit_job(
     if manifest.counts["skipped_records"]:
         skipped = _iter_skipped(open_journals(), job, totals.sources)
         staged.append(store.stage_lines(SKIPPED, skipped))
-    _refuse_foreign(store, manifest, overwrite=overwrite)
-    intent = _Intent(manifest.to_json(), staged)
+    intent = _Intent(manifest.to_json(), staged, _find_older(store, manifest, overwrite=overwrite))
     store.write(INTENT, msgspec.json.encode(intent))
     fault_point("intent written")
-    _publish(store, job, intent, manifest, is_retry=False)
+    _publish(store, job, intent, manifest)
     return manifest
 
 
@@ -198,7 +202,7 @@ def roll_forward(store: OutputStore) -> Manifest | None:
         store.tidy()
         return manifest
     try:
-        _publish(store, job, intent, manifest, is_retry=True)
+        _publish(store, job, intent, manifest)
     except LostShardError:
         return None
     return manifest
@@ -208,7 +212,16 @@ def reopen_job(store: OutputStore, manifest: Manifest) -> None:
     """Turn a finished job into an unfinished one whose units are all done, to add inputs.
 
     The ledger without its last line becomes the journal.
+
+    Raises:
+        ConflictError: If a file under the name of an output is not from that job.
     """
+    own = {*manifest.files(), SEGMENTS, SKIPPED, MANIFEST}
+    for name in store.iter_names(""):
+        if is_final_name(name) and name not in own:
+            raise _foreign_file(store, name)
+    # Tokens that an unfinished run left are not those of the finished job.
+    store.drop_tasks()
     journal, lines = store.open_journal(0, None), _without_last(store.iter_lines(SEGMENTS))
     while batch := list(islice(lines, _COPIED_LINES)):
         journal.append(b"".join(batch))
@@ -225,33 +238,29 @@ def tidy_finished(store: OutputStore, manifest: Manifest) -> None:
 
     The work files of another job, started to overwrite this one, are not touched.
     """
-    left = next(store.iter_names(f"{WORK}/"), None)
-    job = read_job_file(store)
-    if left is None or (job is not None and not job.has_made(manifest)):
+    if not any(True for prefix in (f"{WORK}/", TASKS, PARTS) for _ in store.iter_names(prefix)):
         return
     # If another run holds the lock, it deletes them itself.
     with contextlib.suppress(LockedError), store.lock():
-        store.tidy()
+        job = read_job_file(store)
+        if (job is None or job.has_made(manifest)) and store.read(REPAIRING) is None:
+            store.tidy()
 
 
-def _publish(
-    store: OutputStore, job: JobFile, intent: _Intent, manifest: Manifest, *, is_retry: bool
-) -> None:
+def _publish(store: OutputStore, job: JobFile, intent: _Intent, manifest: Manifest) -> None:
     """Publish everything that is not published yet, then the manifest; then delete work files."""
     text = intent.manifest.encode()
     if store.read(MANIFEST) != text:
-        own = {*manifest.files(), *(name for name, _, _ in intent.staged)}
-        names = [name for name in store.iter_names("") if is_final_name(name)]
-        # Without an older job here, a file under its final name was published by this job.
-        is_retry = is_retry or MANIFEST not in names
-        store.delete([MANIFEST] if MANIFEST in names else [])
+        if intent.older:
+            store.delete(intent.older)
+            intent = replace(intent, older=[])
+            store.write(INTENT, msgspec.json.encode(intent))
         try:
-            store.publish(_iter_shards(store, job, manifest), is_retry=is_retry)
-            store.publish(intent.staged, is_retry=is_retry)
+            store.publish(_iter_shards(store, job, manifest))
+            store.publish(intent.staged)
         except LostShardError:
             _withdraw(store, job, manifest)
             raise
-        store.delete(name for name in names if name not in own and name != MANIFEST)
         store.write(MANIFEST, text)
         fault_point("manifest written")
     store.tidy()
@@ -293,17 +302,28 @@ def _without_last(lines: Iterable[bytes]) -> Iterator[bytes]:
         waiting = line
 
 
-def _refuse_foreign(store: OutputStore, manifest: Manifest, *, overwrite: bool) -> None:
-    """Refuse to delete files that no job wrote, unless the user asked for that."""
+def _find_older(store: OutputStore, manifest: Manifest, *, overwrite: bool) -> list[str]:
+    """List the files of an older output, its manifest first.
+
+    Raises:
+        ConflictError: If files that no job made are in the way, and may not be deleted.
+    """
     names = [name for name in store.iter_names("") if is_final_name(name)]
-    own = {*manifest.files(), SEGMENTS, SKIPPED}
-    foreign = [name for name in names if name not in own]
-    if foreign and MANIFEST not in names and not overwrite:
-        raise ConflictError(
-            f"`{foreign[0]}` is not from this job",
-            where=store.name,
-            next_step="move it to another folder, then run the same command again",
-        )
+    if MANIFEST in names:
+        return sorted(names, key=lambda name: name != MANIFEST)
+    # Without a manifest, own names are those of shards that were published before a retry.
+    foreign = [name for name in names if name not in {*manifest.files(), SEGMENTS, SKIPPED}]
+    if foreign and not overwrite:
+        raise _foreign_file(store, foreign[0])
+    return foreign
+
+
+def _foreign_file(store: OutputStore, name: str) -> ConflictError:
+    return ConflictError(
+        f"`{name}` is not from this job",
+        where=store.name,
+        next_step="move it away, then run the same command again",
+    )
 
 
 def _note_input(line: bytes, totals: JobTotals) -> None:

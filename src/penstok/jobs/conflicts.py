@@ -23,6 +23,7 @@ from penstok.output.ledger.reader import LedgerReader
 from penstok.output.manifest import Manifest, digest_inputs
 from penstok.output.segments import write_errors
 from penstok.output.store.base import PARTS, TASKS, has_progress, journal_name
+from penstok.storage.object_paths import repair_step
 from penstok.types import SPLITS, JobRecord
 
 if TYPE_CHECKING:
@@ -221,7 +222,9 @@ def claim_output(
     except DamageError as error:
         there, differing = None, [error.what]
     store.refuse_irregular()
-    if not overwrite and names and MANIFEST not in names and there is None:
+    # Only shards of tasks may have been published by an unfinished job.
+    may_be_ours = there is not None and there.is_by_task
+    if not overwrite and names and MANIFEST not in names and not may_be_ours:
         raise ConflictError(
             f"`{names[0]}` exists and is not from a finished job of penstok",
             where=store.name,
@@ -277,7 +280,8 @@ def _drop(store: OutputStore) -> None:
     """Delete an unfinished job; its record last, so that it stays resumable until then."""
     work = [name for prefix in (PARTS, TASKS) for name in store.iter_names(prefix)]
     store.drop_tasks()
-    store.delete([*work, JOB])
+    store.delete(work)
+    store.delete([JOB])
 
 
 def note_part(store: OutputStore, part: tuple[int, int]) -> None:
@@ -384,5 +388,5 @@ def _refuse_missing_files(folder: OutputPath, manifest: Manifest) -> None:
                 raise ConflictError(
                     f"this job is finished, but `{file.path}` is missing or has another size",
                     where=str(path),
-                    next_step=f"re-encode what is damaged: `penstok verify {folder} --repair`",
+                    next_step=repair_step(folder),
                 )

@@ -130,7 +130,8 @@ def _find_damaged(
     damaged: list[FinishedUnit] = []
     waiting = iter(units)
     with ThreadPoolExecutor(num_threads) as pool:
-        while batch := list(islice(waiting, _BATCH_UNITS)):
+        # With more, all units after the first damaged one are repeated: no need to find them.
+        while len(damaged) <= _MAX_DAMAGED and (batch := list(islice(waiting, _BATCH_UNITS))):
             answers = zip(batch, pool.map(is_intact, batch), strict=True)
             damaged += [finished for finished, intact in answers if not intact]
     while not readers.empty():
@@ -160,7 +161,7 @@ def iter_journals(
             raise ConflictError(
                 "this journal belongs to another job",
                 where=where,
-                next_step="delete this file, then run the same command again: it repeats the task",
+                next_step="delete this file, then run the job or its part again: it repeats the task",
             )
         return journal
 

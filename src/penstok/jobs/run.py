@@ -43,7 +43,7 @@ from penstok.output.ledger.journal import FinishedJournal, choose_journals, list
 from penstok.output.ledger.reader import LedgerReader
 from penstok.output.manifest import host_facts
 from penstok.output.store import open_store
-from penstok.output.store.base import TASKS, journal_name
+from penstok.output.store.base import REPAIRING, TASKS, LostShardError, journal_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -218,7 +218,8 @@ def finish_job(output: str) -> tuple[Manifest, bool]:
         job, finished = read_job_file(store), find_manifest(store)
         if finished is not None and (job is None or job.has_made(finished)):
             # Another run has just finished it.
-            store.tidy()
+            if store.read(REPAIRING) is None:
+                store.tidy()
             return finished, False
         if job is None:
             raise DamageError(
@@ -236,13 +237,18 @@ def finish_job(output: str) -> tuple[Manifest, bool]:
         chosen = choose_journals(store.iter_names(TASKS))
         refuse_missing_tasks(store, job, chosen)
         refuse_lost_lock(lock, store)
-        manifest = commit_job(
-            store,
-            job,
-            lambda: iter_journals(store, chosen, job.digest),
-            _describe_parts,
-            overwrite=False,
-        )
+        try:
+            manifest = commit_job(
+                store,
+                job,
+                lambda: iter_journals(store, chosen, job.digest),
+                _describe_parts,
+                overwrite=False,
+            )
+        except LostShardError:
+            # Only the part that wrote the lost tokens can repeat its task.
+            refuse_missing_tasks(store, job, choose_journals(store.iter_names(TASKS)))
+            raise
         return manifest, True
 
 
@@ -397,17 +403,20 @@ def _refuse_changed_inputs(store: OutputStore, job: Job, run: _Run) -> None:
 
 
 def _was_finished_by_others(store: OutputStore, job: Job) -> bool:
-    """Return whether other runs have committed the job; if so, delete our own work files."""
+    """Return whether other runs have committed the job; if so, delete the files of this run."""
     if store.read(JOB) is not None:
         return False
-    if find_finished(store, job.record, job.plan, is_part=True) is None:
+    finished = find_finished(store, job.record, job.plan, is_part=True)
+    if finished is None:
         return False
-    store.tidy()
+    tidy_finished(store, finished)
     return True
 
 
 def _is_of(job: Job, manifest: Manifest) -> bool:
-    return JobFile.of_plan(job.record, job.plan, 0).has_made(manifest)
+    """Return whether a job that was just committed is this one; piped text cannot be compared."""
+    is_piped = STANDARD_INPUT in [source.path for source in job.plan.sources]
+    return not is_piped and JobFile.of_plan(job.record, job.plan, 0).has_made(manifest)
 
 
 def _outcome(job: Job, manifest: Manifest, *, is_new: bool, hints: Sequence[str] = ()) -> Outcome:

@@ -356,5 +356,5 @@ def _damaged(where: str, why: str) -> DamageError:
     return DamageError(
         f"the journal of a task is damaged: {why}",
         where=where,
-        next_step="delete this file, then run the same command again: it repeats the task",
+        next_step="delete this file, then run the job or its part again: it repeats the task",
     )

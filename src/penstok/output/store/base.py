@@ -24,6 +24,7 @@ __all__ = [
     "INTENT",
     "PARTS",
     "PIECE_BYTES",
+    "REPAIRING",
     "TASKS",
     "UPLOAD_BYTES",
     "HeldLock",
@@ -40,6 +41,8 @@ __all__ = [
 TASKS, PARTS = f"{WORK}/tasks/", f"{WORK}/parts/"
 # What is being committed or reopened: any run that finds it completes it.
 INTENT = f"{WORK}/intent.json"
+# Damaged files of a finished output are being repaired in the work folder.
+REPAIRING = f"{WORK}/repairing"
 # Objects are uploaded in pieces: a service takes 10,000 per object, of at least 5 MiB.
 PIECE_BYTES = 16 << 20
 # One piece that is being sent, held twice, and those waiting on a disk that may be memory as well.
@@ -173,8 +176,8 @@ class OutputStore(Protocol):
         """Write a file of any size, to be published under `name`; lines are streamed."""
         ...
 
-    def publish(self, files: Iterable[StagedFile], *, is_retry: bool) -> None:
-        """Give files their final names; on a retry, those that have them already are fine.
+    def publish(self, files: Iterable[StagedFile]) -> None:
+        """Give files their final names; those that have them already are fine.
 
         Raises:
             LostShardError: If a file is missing or has another size.

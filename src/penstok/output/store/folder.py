@@ -27,7 +27,14 @@ from penstok.errors import ConflictError, PenstokError, WriteError
 from penstok.faults import fault_point
 from penstok.output.layout import JOB, WORK, is_final_name
 from penstok.output.segments import write_errors
-from penstok.output.store.base import INTENT, TASKS, LostShardError, has_progress, journal_name
+from penstok.output.store.base import (
+    INTENT,
+    REPAIRING,
+    TASKS,
+    LostShardError,
+    has_progress,
+    journal_name,
+)
 from penstok.output.store.lock import take_lock
 from penstok.quantities import format_bytes
 from penstok.types import SPLITS
@@ -42,7 +49,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FolderStore", "write_file"]
 
-_LOCK, _REPAIRING = f"{WORK}/lock", f"{WORK}/repairing"
+_LOCK = f"{WORK}/lock"
 _unique_numbers = count()
 
 
@@ -144,7 +151,7 @@ class FolderStore:
     @property
     def is_repairing(self) -> bool:
         """Whether a repair was interrupted."""
-        return (self.folder / _REPAIRING).exists()
+        return (self.folder / REPAIRING).exists()
 
     def read(self, name: str) -> bytes | None:
         """Return the content of a file."""
@@ -229,21 +236,22 @@ class FolderStore:
         self.write_lines(f"{WORK}/{name}.partial", lines)
         return name, {"folder": WORK}, (self.folder / WORK / f"{name}.partial").stat().st_size
 
-    def publish(self, files: Iterable[StagedFile], *, is_retry: bool) -> None:
-        """Rename each."""
+    def publish(self, files: Iterable[StagedFile]) -> None:
+        """Rename each that has not been renamed before."""
         with write_errors(self.folder):
             for name, location, num_bytes in files:
                 path, partial = self.folder / name, self._partial(name, location)
                 if _size(partial) == num_bytes:
                     partial.replace(path)
                     fault_point("one file published")
-                elif not is_retry or _size(path) != num_bytes:
+                elif _size(path) != num_bytes:
                     raise LostShardError(
                         f"the tokens of `{name}` are missing or incomplete",
                         where=str(partial),
                         next_step="run the same command again: it repeats the task",
                     )
             _sync(self.folder)
+            _sync(self.folder.absolute().parent)
 
     def unpublish(self, names: Iterable[str], location: Location) -> None:
         """Take files back to where they were before they were published."""
@@ -274,7 +282,7 @@ class FolderStore:
                     _drop(path)
 
     def tidy(self) -> None:
-        """Delete the work folder: the record of the job at the end, then the lock."""
+        """Delete the work folder's content, the record of the job last; a held lock stays."""
         work = self.folder / WORK
         last = (Path(INTENT).name, JOB)
         with write_errors(work), contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -284,10 +292,6 @@ class FolderStore:
                 elif path != self.folder / _LOCK:
                     path.unlink(missing_ok=True)
                 fault_point("one thing tidied")
-            (self.folder / _LOCK).unlink(missing_ok=True)
-            # Not if another process still runs a task that was done twice.
-            with contextlib.suppress(OSError):
-                work.rmdir()
             _sync(self.folder)
 
     @contextlib.contextmanager
@@ -306,6 +310,8 @@ class FolderStore:
             with contextlib.suppress(OSError, PenstokError):
                 if not (self.is_repairing or has_progress(self)):
                     self.tidy()
+                    # Nobody else deletes the lock, so it is still ours.
+                    (self.folder / _LOCK).unlink()
                 self._remove_empty(is_new=is_new)
             os.close(file)
 
@@ -330,7 +336,12 @@ class FolderStore:
     def check_room(self, num_bytes: int, reused: Iterable[str] = ()) -> None:
         """Compare with the free disk space."""
         paths = [*(self.folder / TASKS).glob("*/*"), *(self.folder / name for name in reused)]
-        needed = num_bytes - sum(path.stat().st_blocks * 512 for path in paths)
+        written = 0
+        for path in paths:
+            # Another part may delete an attempt of its own meanwhile.
+            with contextlib.suppress(FileNotFoundError):
+                written += path.stat().st_blocks * 512
+        needed = num_bytes - written
         free = shutil.disk_usage(self.folder).free
         if free < needed:
             raise WriteError(
@@ -343,7 +354,7 @@ class FolderStore:
     def take_aside(self, names: Iterable[str]) -> None:
         """Take damaged files to the work folder, to be repaired there."""
         with write_errors(self.folder):
-            (self.folder / _REPAIRING).touch()
+            (self.folder / REPAIRING).touch()
             _sync(self.folder / WORK)
             for name in names:
                 if (self.folder / name).exists():
@@ -360,7 +371,7 @@ class FolderStore:
                 fault_point("one file repaired")
                 partial.replace(self.folder / name)
             _sync(self.folder)
-            (self.folder / _REPAIRING).unlink()
+            (self.folder / REPAIRING).unlink()
 
     def _partial(self, name: str, location: Location) -> Path:
         return Path(self.folder, location["folder"], f"{name}.partial")

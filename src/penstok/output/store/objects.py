@@ -265,9 +265,8 @@ class ObjectStore:
         del valid_bytes
         return ObjectJournalFile(self._folder, journal_name(number, attempt))
 
-    def publish(self, files: Iterable[StagedFile], *, is_retry: bool) -> None:
+    def publish(self, files: Iterable[StagedFile]) -> None:
         """Complete the uploads, several at a time; one that was completed already is fine."""
-        del is_retry
         with ThreadPoolExecutor(_NUM_REQUESTS) as pool:
             waiting: deque[Future[None]] = deque()
             for name, location, _ in files:
