@@ -161,7 +161,8 @@ def iter_journals(
             raise ConflictError(
                 "this journal belongs to another job",
                 where=where,
-                next_step="delete this file, then run the job or its part again: it repeats the task",
+                next_step="delete this file, then run the job or its part again: it repeats "
+                "the task",
             )
         return journal
 
