@@ -30,7 +30,7 @@ def main(folder: Path) -> None:
     run("tokenize", "examples/corpus", "-o", examples, "--val-fraction", "0.1", "--overwrite")
     run("info", examples)
     run("show", examples, "--split", "val", "--at", "0", "--tokens", "60")
-    print("\nand the sources of the Python library, one document a file:")
+    print("\nand the sources of the Python library, one document per file:")
     sources = library_globs()
     print(f"\n$ penstok tokenize {sources[0]} ... -o {library} --overwrite", flush=True)
     command = ["tokenize", *sources, "-o", library, "--docs-by", "file", "--overwrite"]
