@@ -131,6 +131,7 @@ def commit_job(
     make_run: Callable[[JobTotals], dict[str, Any]],
     *,
     overwrite: bool,
+    sources: list[Source] | None = None,
     digests: KnowsDigests | None = None,
 ) -> Manifest:
     """Publish a job: its ledger, its shards under their final names, then the manifest.
@@ -143,6 +144,7 @@ def commit_job(
         open_journals: Returns the journals of all tasks, in order.
         make_run: Returns how the job ran, for the manifest.
         overwrite: Whether files that no job wrote may be deleted.
+        sources: The inputs, if they are in memory already; else they are read from the journals.
         digests: The digests of the files, if one task wrote all of them.
 
     Raises:
@@ -150,13 +152,14 @@ def commit_job(
         InputError: If there is no document in any input.
         ConflictError: If there are files that no job wrote.
     """
-    totals, endings = JobTotals(), list[Ending]()
+    totals, endings = JobTotals(sources=sources or []), list[Ending]()
 
     def lines() -> Iterator[bytes]:
         yield format_job(job.job)
         for journal in open_journals():
             for line in journal.iter_lines(totals.num_units):
-                _note_input(line, totals)
+                if sources is None:
+                    _note_input(line, totals)
                 yield line
             totals.add(journal.record)
         endings.append(Ending(make_run(totals), job.skipped))
@@ -312,7 +315,8 @@ def _find_older(store: OutputStore, manifest: Manifest, *, overwrite: bool) -> l
     if MANIFEST in names:
         return sorted(names, key=lambda name: name != MANIFEST)
     # Without a manifest, own names are those of shards that were published before a retry.
-    foreign = [name for name in names if name not in {*manifest.files(), SEGMENTS, SKIPPED}]
+    own = {*manifest.files(), SEGMENTS, SKIPPED}
+    foreign = [name for name in names if name not in own]
     if foreign and not overwrite:
         raise _foreign_file(store, foreign[0])
     return foreign

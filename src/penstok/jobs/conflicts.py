@@ -14,7 +14,6 @@ import msgspec
 import xxhash
 
 from penstok.errors import ConflictError, DamageError, LockedError
-from penstok.inputs.streams import STANDARD_INPUT
 from penstok.jobs.tasks import part_of_task
 from penstok.output import layout
 from penstok.output.layout import MANIFEST, SEGMENTS, is_final_name
@@ -176,7 +175,7 @@ def find_finished(
     differing = _settings_differences(manifest.settings, job.settings)
     if not differing:
         _refuse_missing_files(folder, manifest)
-        if STANDARD_INPUT in [source.path for source in plan.sources]:
+        if plan.is_piped:
             differing = ["standard input cannot be compared with what was read before"]
         elif manifest.inputs_digest == digest_inputs(plan.sources):
             return manifest

@@ -15,7 +15,7 @@ from penstok.errors import InputError, UsageError
 from penstok.inputs.compression import MAX_FRAME_BYTES
 from penstok.inputs.feed import feed_needs
 from penstok.inputs.files import open_unit
-from penstok.inputs.streams import read_head
+from penstok.inputs.streams import STANDARD_INPUT, read_head
 from penstok.output.layout import is_own_name
 from penstok.output.ledger.reader import Start
 from penstok.readers.formats import FORMATS, format_needs
@@ -79,6 +79,11 @@ class Plan:
     def estimate_tokens(self, num_bytes: int, num_tokens: int) -> int:
         """Estimate the largest number of tokens, given that `num_bytes` gave `num_tokens`."""
         return round(self.input_bytes * num_tokens / max(num_bytes, 1) * _ROOM_MARGIN)
+
+    @property
+    def is_piped(self) -> bool:
+        """Whether the input is standard input, which can be neither read again nor compared."""
+        return any(source.path == STANDARD_INPUT for source in self.sources)
 
     @property
     def has_streams(self) -> bool:

@@ -108,7 +108,7 @@ class _Run:
         tasks: All tasks of this run.
         done: The tasks that earlier runs had finished, with the names of their journals.
         resume: Where the only task was resumed; None if each task writes its own shards.
-        records: The record of the last task that was run.
+        last: The record of the last task that was run; of a job of one task, all the commit needs.
     """
 
     job: JobFile
@@ -117,7 +117,7 @@ class _Run:
     resume: ResumeState | None
     watch: Watch
     executor: TaskExecutor
-    records: list[TaskRecord]
+    last: TaskRecord | None
 
 
 def run_job(settings: JobSettings, progress: Progress) -> Outcome:
@@ -157,6 +157,7 @@ def run_job(settings: JobSettings, progress: Progress) -> Outcome:
             _journals(store, run, chosen),
             lambda totals: _describe_run(job, run, totals, started),
             overwrite=settings.overwrite,
+            sources=job.plan.sources,
             digests=None if run.resume is None else run.resume.digests,
         )
     return _outcome(job, manifest, is_new=True, hints=_hints(job, run))
@@ -256,8 +257,7 @@ def _open(job: Job) -> OutputStore:
     """Refuse jobs that cannot be divided into tasks; then open the output."""
     if job.settings.executor == "ray":
         load_ray()
-    is_piped = STANDARD_INPUT in [source.path for source in job.plan.sources]
-    if is_piped and job.settings.is_by_task:
+    if job.plan.is_piped and job.settings.is_by_task:
         raise UsageError(
             "distributed jobs cannot read standard input",
             where=f"INPUT `{STANDARD_INPUT}`",
@@ -295,7 +295,7 @@ def _run_tasks(
         resume = _find_resume_state(store, job, is_extended=extended is not None)
     watch = Watch(progress, plan, tasks, done, resume)
     executor = _make_executor(job, job_file, lock, watch)
-    run = _Run(job_file, tasks, done, resume, watch, executor, [])
+    last: TaskRecord | None = None
     todo = [task for task in tasks if task.number not in done]
     if todo:
         works = (TaskWork(task, plan_of_task(plan, task), resume) for task in todo)
@@ -308,12 +308,10 @@ def _run_tasks(
             if extended is not None:
                 reopen_job(store, extended)
             watch.start()
-            for task_record in executor.run(works, lambda: watch.tick(executor)):
-                watch.add_task(task_record)
-                # The commit reads the journals of many tasks again; of a single task it needs this.
-                run.records[:] = [task_record]
+            for last in executor.run(works, lambda: watch.tick(executor)):
+                watch.add_task(last)
             watch.tick(executor, now=True)
-    return run
+    return _Run(job_file, tasks, done, resume, watch, executor, last)
 
 
 def _make_check(plan: Plan, *, is_one: bool) -> Check:
@@ -376,12 +374,10 @@ def _journals(
     store: OutputStore, run: _Run, chosen: dict[int, str]
 ) -> Callable[[], Iterable[FinishedJournal]]:
     """Return a function that opens the journals of all tasks, in order."""
-    if run.job.is_by_task:
+    if run.job.is_by_task or run.last is None:
         return lambda: iter_journals(store, chosen, run.job.digest)
     name = journal_name(0, None)
-    journal = FinishedJournal(
-        run.records[0], f"{store.name}/{name}", lambda: store.iter_lines(name)
-    )
+    journal = FinishedJournal(run.last, f"{store.name}/{name}", lambda: store.iter_lines(name))
     return lambda: [journal]
 
 
@@ -415,8 +411,7 @@ def _was_finished_by_others(store: OutputStore, job: Job) -> bool:
 
 def _is_of(job: Job, manifest: Manifest) -> bool:
     """Return whether a job that was just committed is this one; piped text cannot be compared."""
-    is_piped = STANDARD_INPUT in [source.path for source in job.plan.sources]
-    return not is_piped and JobFile.of_plan(job.record, job.plan, 0).has_made(manifest)
+    return not job.plan.is_piped and JobFile.of_plan(job.record, job.plan, 0).has_made(manifest)
 
 
 def _outcome(job: Job, manifest: Manifest, *, is_new: bool, hints: Sequence[str] = ()) -> Outcome:

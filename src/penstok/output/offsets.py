@@ -106,7 +106,9 @@ class Offsets:
 
     def _add_counts(self, source_idx: int, counts: Counts) -> None:
         self.counts += counts
-        self._source_counts[source_idx] = self.of_source(source_idx) + counts
+        known = self._source_counts.get(source_idx)
+        # Most inputs are in one task: their counts are shared with its record, not copied.
+        self._source_counts[source_idx] = counts if known is None else known + counts
 
     def add_task(self, totals: TaskTotals) -> None:
         """Add the totals of a task; tasks must come in order."""
