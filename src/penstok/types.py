@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from penstok.choices import EotPosition, InputFormat, InvalidUtf8, OnError, Priority, Split
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -50,13 +52,7 @@ __all__ = [
     "WrittenUnit",
 ]
 
-Split = Literal["train", "val"]
-EotPosition = Literal["append", "prepend", "none"]
-InvalidUtf8 = Literal["replace", "ignore", "stop"]
-InputFormat = Literal["text", "jsonl", "csv", "tsv", "parquet", "arrow"]
 Compression = Literal["gzip", "zstd", "bzip2", "xz", "lz4"]
-OnError = Literal["stop", "skip"]
-Priority = Literal["low", "normal"]
 SPLITS: tuple[Split, Split] = ("train", "val")
 MAX_SEPARATOR_BYTES = 1 << 14
 # Incremented when a rule in `readers` that affects token bytes changes.

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from penstok.errors import InputError, UsageError
 from penstok.inputs.compression import MAX_FRAME_BYTES
+from penstok.inputs.discovery import read_list
 from penstok.inputs.feed import feed_needs
 from penstok.inputs.files import open_unit
 from penstok.inputs.streams import STANDARD_INPUT, read_head
@@ -221,8 +222,10 @@ def make_plan(settings: JobSettings) -> Plan:
             raise error
         skipped[path] = error.what
 
+    listed = read_list(settings.files_from) if settings.files_from is not None else []
+    inputs = (*settings.inputs, *listed)
     sources = find_sources(
-        settings.inputs,
+        inputs,
         is_output=lambda path: _is_own(path, settings.output),
         on_unusable=on_unusable,
         input_format=None if settings.input_format == "auto" else settings.input_format,
@@ -231,7 +234,7 @@ def make_plan(settings: JobSettings) -> Plan:
     if all(source.is_empty for source in sources):
         raise InputError(
             f"no text in the input: {len(sources)} files, all empty, {len(skipped)} skipped",
-            where=" ".join(settings.inputs[:3]),
+            where=" ".join(inputs[:3]),
             next_step="check the files with `ls -l`",
         )
     rule, found = _choose_rule(settings, sources)

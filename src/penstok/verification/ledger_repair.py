@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from penstok.output.store.base import HeldLock
     from penstok.output.store.folder import FolderStore
     from penstok.types import FinishedUnit, Source
-    from penstok.verification.verify import VerifySettings
+    from penstok.verification.settings import VerifySettings
 
 __all__ = ["repair_ledger"]
 
