@@ -28,6 +28,5 @@ def run(*, output: str, as_json: bool, quiet: bool) -> int:
         manifest, is_new = finish_job(output)
         if as_json:
             print_data(json.dumps(finished_json(manifest, output, is_new=is_new)))
-        if not quiet:
-            say("\n".join(finished_lines(manifest, output, is_new=is_new)))
+        say("\n".join(finished_lines(manifest, output, is_new=is_new)), is_quiet=quiet)
         return _EXIT_SKIPPED if manifest.counts["skipped_records"] else 0

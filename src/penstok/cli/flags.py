@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 __all__ = [
+    "CONFIG",
     "GROUPS",
     "JSON",
+    "LOG",
     "NO_PROGRESS",
     "QUIET",
     "RUN",
@@ -46,7 +48,7 @@ class Flag(click.Option):
             text = rf"{text} \n, \t, \r and \\ are escapes."
         if default is not None and not is_switch:
             text = f"{text.removesuffix('.')} (default: {default})."
-        # Eager: read first, so that an error in another flag is written as JSON, too.
+        # Eager: read first, so that an error in another flag is written as JSON and logged, too.
         super().__init__(
             [*setting.flags, setting.field],
             **({"is_flag": True} if is_switch else {"type": _Value(setting)}),
@@ -55,7 +57,9 @@ class Flag(click.Option):
             default=[default] if setting.kind is TEXTS else default,
             multiple=setting.kind is TEXTS,
             envvar="PENSTOK_" + setting.name.upper(),
-            is_eager=setting.name == "json",
+            is_eager=setting.name in ("json", *_CALLBACKS),
+            callback=_CALLBACKS.get(setting.name),
+            expose_value=setting.name not in _CALLBACKS,
         )
         self.setting = setting
 
@@ -111,6 +115,27 @@ class _Value(click.ParamType[Any]):
         return [CompletionItem(incomplete, type="file")] if is_path else []
 
 
+def _read_config(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    if value is not None and not ctx.resilient_parsing:
+        from penstok.cli.config import read_config
+
+        ctx.default_map = read_config(value, str(ctx.info_name))
+
+
+def _open_log(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    if value is not None and not ctx.resilient_parsing:
+        import shlex
+        import sys
+
+        from penstok.cli.log import open_log
+
+        open_log(value, shlex.join(["penstok", *sys.argv[1:]]))
+
+
+# What is done as soon as the flag is read.
+_CALLBACKS = {"config": _read_config, "log": _open_log}
+
+
 def make_flags(settings: Iterable[Setting]) -> tuple[Flag | Argument, ...]:
     """Make the flags and arguments of settings, in their order."""
     return tuple(
@@ -133,4 +158,19 @@ JSON = _switch("--json", "Write JSON lines to standard output.", "as_json")
 QUIET = _switch("-q --quiet", "Print errors only.")
 VERBOSE = _switch("-v --verbose", "Print a traceback with errors.")
 NO_PROGRESS = _switch("--no-progress", "Don't show progress.")
-RUN = (JSON, QUIET, VERBOSE, NO_PROGRESS)
+LOG = define(
+    "Run",
+    "--log FILE",
+    "Append messages and progress to a file, with the time, beside showing them.",
+    kind=PATH,
+    in_python=False,
+)
+CONFIG = define(
+    "Run",
+    "--config FILE",
+    "Read flags from a TOML file, or from [tool.penstok] in a pyproject.toml. Flags and variables "
+    "override it.",
+    kind=PATH,
+    in_python=False,
+)
+RUN = (JSON, QUIET, VERBOSE, NO_PROGRESS, LOG, CONFIG)

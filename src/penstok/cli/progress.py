@@ -13,6 +13,8 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, TextIO
 
+from penstok.cli import log
+from penstok.cli.log import LoggedProgress
 from penstok.jobs.progress import SilentProgress
 from penstok.jobs.progress_line import LineProgress
 
@@ -26,7 +28,12 @@ _JSON_SECONDS = 1.0
 
 
 def choose_progress(*, as_json: bool, silent: bool, title: str) -> Progress:
-    """Choose how to show progress."""
+    """Choose how to show progress; it also goes to the log if there is one."""
+    shown = _choose_shown(as_json=as_json, silent=silent, title=title)
+    return LoggedProgress(shown) if log.is_open() else shown
+
+
+def _choose_shown(*, as_json: bool, silent: bool, title: str) -> Progress:
     if silent:
         return SilentProgress()
     if as_json:

@@ -54,8 +54,7 @@ def run(
         record, lines, num_skipped = run_it(settings, progress)
         if as_json:
             print_data(json.dumps(record))
-        if not quiet:
-            say("\n".join(lines))
+        say("\n".join(lines), is_quiet=quiet)
         return _EXIT_SKIPPED if num_skipped else 0
 
 

@@ -43,8 +43,7 @@ def run(*, as_json: bool, quiet: bool, verbose: bool, no_progress: bool, **field
         warnings = _warnings(settings, trained)
         if as_json:
             print_data(json.dumps(_as_json(trained, warnings)))
-        if not quiet:
-            say("\n".join(_lines(settings, trained, warnings)))
+        say("\n".join(_lines(settings, trained, warnings)), is_quiet=quiet)
         return _EXIT_SKIPPED if trained.counts.skipped_records or trained.num_skipped else 0
 
 

@@ -53,8 +53,8 @@ def run(
         report = (repair_output if repair else verify_output)(settings, progress)
         if as_json:
             print_data("\n".join(json.dumps(line) for line in _json_lines(report)))
-        if not quiet or not report.is_whole:
-            say("\n".join(_lines(report, full=settings.full, source=settings.source)))
+        lines = _lines(report, full=settings.full, source=settings.source)
+        say("\n".join(lines), is_quiet=quiet and report.is_whole)
         return 0 if report.is_whole else _EXIT_DAMAGED
 
 

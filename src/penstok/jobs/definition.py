@@ -136,6 +136,8 @@ class Setting(NamedTuple):
         is_switch = isinstance(value, bool)
         if is_switch != (kind is SWITCH) or not isinstance(value, kind.types):
             raise self._wrong_kind(value, where)
+        if is_switch:
+            return value
         if isinstance(value, os.PathLike):
             value = os.fspath(value)
         if kind is TOKEN:
@@ -145,6 +147,20 @@ class Setting(NamedTuple):
         if kind in (SIZE, COUNT) and int(value) == value:
             return int(value)
         return int(value) if isinstance(value, Integral) else value
+
+    def check(self, value: Any, where: str) -> Any:
+        """Return a value, unless it is a word that the setting does not know.
+
+        Raises:
+            UsageError: If it is.
+        """
+        if self.choices and value is not None and value not in self.choices:
+            raise UsageError(
+                f"unknown value `{value}`; known: {', '.join(self.choices)}",
+                where=where,
+                next_step=f"pass `{self.flag} {self.choices[0]}`",
+            )
+        return value
 
     def _convert_texts(self, value: Any, where: str) -> tuple[str, ...]:
         several = [value] if isinstance(value, PATH.types) else value

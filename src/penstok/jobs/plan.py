@@ -229,7 +229,8 @@ def make_plan(settings: JobSettings) -> Plan:
             raise error
         skipped[path] = error.what
 
-    listed = read_list(settings.files_from) if settings.files_from is not None else []
+    path = settings.files_from
+    listed = [] if path is None else read_list(path, is_null=settings.null)
     inputs = (*settings.inputs, *listed)
     sources, ignored = find_sources(
         inputs,

@@ -99,6 +99,13 @@ class JobSettings:
         "Read the list of inputs from a file, one per line; - is standard input.",
         kind=PATH,
     )
+    null: bool = setting(
+        "Input",
+        "-0 --null",
+        "The names in --files-from are separated by NUL bytes, as `find -print0` writes them.",
+        kind=SWITCH,
+        default=False,
+    )
     input_format: FormatChoice = setting(
         "Input",
         "--input-format FORMAT",
@@ -291,6 +298,12 @@ class JobSettings:
             raise UsageError(
                 "no input", where="INPUT", next_step="name a file, folder, glob or URL"
             )
+        if self.null and self.files_from is None:
+            raise UsageError(
+                "there is no list of inputs",
+                where="--null",
+                next_step="also pass `--files-from FILE`",
+            )
         check_choices(self)
         if not 0 <= self.val_fraction <= 1:
             raise UsageError(
@@ -433,13 +446,7 @@ def check_choices(record: Any) -> None:
         UsageError: If there is one.
     """
     for each in settings_of(type(record)):
-        value = getattr(record, each.field)
-        if each.choices and value is not None and value not in each.choices:
-            raise UsageError(
-                f"unknown value `{value}`; known: {', '.join(each.choices)}",
-                where=each.flag,
-                next_step=f"pass `{each.flag} {each.choices[0]}`",
-            )
+        each.check(getattr(record, each.field), each.flag)
 
 
 def _check_positive(record: JobSettings, *names: str) -> None:
