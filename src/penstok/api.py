@@ -47,8 +47,11 @@ def tokenize(
     output: str | os.PathLike[str] = "tokens",
     *,
     files_from: str | os.PathLike[str] | None = None,
+    null: bool = False,
     input_format: Literal["auto", "text", "jsonl", "csv", "tsv", "parquet", "arrow"] = "auto",
     text_key: str = "text",
+    csv_delimiter: str | None = None,
+    no_header: bool = False,
     doc_separator: str | None = None,
     docs_by: Literal["auto", "separator", "line", "file"] = "auto",
     strip: bool = False,
@@ -86,8 +89,13 @@ def tokenize(
         inputs: Files, folders, globs or URLs (https, s3, gs, hf); - is standard input.
         output: Folder to write to, or s3://BUCKET/NAME.
         files_from: Read the list of inputs from a file, one per line; - is standard input.
+        null: The names in `files_from` are separated by NUL bytes, as `find -print0` writes them.
         input_format: Input format: auto (by file name), text, jsonl, csv, tsv, parquet or arrow.
         text_key: Field or column that holds the text; a.b is field b of field a.
+        csv_delimiter: What separates the fields of CSV, such as ; or | (default: a comma, in TSV a
+            tab).
+        no_header: CSV begins with a record instead of column names: `text_key` is a column number,
+            from 1.
         doc_separator: Separator between documents in text files (default: `<|endoftext|>` if it
             occurs near the start of the input, else one document per file).
         docs_by: How text files are divided into documents: auto, separator, line or file.
@@ -134,8 +142,11 @@ def tokenize(
         "inputs": inputs,
         "output": output,
         "files_from": files_from,
+        "null": null,
         "input_format": input_format,
         "text_key": text_key,
+        "csv_delimiter": csv_delimiter,
+        "no_header": no_header,
         "doc_separator": doc_separator,
         "docs_by": docs_by,
         "strip": strip,
@@ -170,8 +181,11 @@ def plan(
     output: str | os.PathLike[str] = "tokens",
     *,
     files_from: str | os.PathLike[str] | None = None,
+    null: bool = False,
     input_format: Literal["auto", "text", "jsonl", "csv", "tsv", "parquet", "arrow"] = "auto",
     text_key: str = "text",
+    csv_delimiter: str | None = None,
+    no_header: bool = False,
     doc_separator: str | None = None,
     docs_by: Literal["auto", "separator", "line", "file"] = "auto",
     strip: bool = False,
@@ -208,8 +222,13 @@ def plan(
         inputs: Files, folders, globs or URLs (https, s3, gs, hf); - is standard input.
         output: Folder to write to, or s3://BUCKET/NAME.
         files_from: Read the list of inputs from a file, one per line; - is standard input.
+        null: The names in `files_from` are separated by NUL bytes, as `find -print0` writes them.
         input_format: Input format: auto (by file name), text, jsonl, csv, tsv, parquet or arrow.
         text_key: Field or column that holds the text; a.b is field b of field a.
+        csv_delimiter: What separates the fields of CSV, such as ; or | (default: a comma, in TSV a
+            tab).
+        no_header: CSV begins with a record instead of column names: `text_key` is a column number,
+            from 1.
         doc_separator: Separator between documents in text files (default: `<|endoftext|>` if it
             occurs near the start of the input, else one document per file).
         docs_by: How text files are divided into documents: auto, separator, line or file.
@@ -253,8 +272,11 @@ def plan(
         "inputs": inputs,
         "output": output,
         "files_from": files_from,
+        "null": null,
         "input_format": input_format,
         "text_key": text_key,
+        "csv_delimiter": csv_delimiter,
+        "no_header": no_header,
         "doc_separator": doc_separator,
         "docs_by": docs_by,
         "strip": strip,
@@ -291,8 +313,11 @@ def tokenize_part(
     num_parts: int,
     *,
     files_from: str | os.PathLike[str] | None = None,
+    null: bool = False,
     input_format: Literal["auto", "text", "jsonl", "csv", "tsv", "parquet", "arrow"] = "auto",
     text_key: str = "text",
+    csv_delimiter: str | None = None,
+    no_header: bool = False,
     doc_separator: str | None = None,
     docs_by: Literal["auto", "separator", "line", "file"] = "auto",
     strip: bool = False,
@@ -332,8 +357,13 @@ def tokenize_part(
         part: The number of this part, from 1.
         num_parts: The number of parts.
         files_from: Read the list of inputs from a file, one per line; - is standard input.
+        null: The names in `files_from` are separated by NUL bytes, as `find -print0` writes them.
         input_format: Input format: auto (by file name), text, jsonl, csv, tsv, parquet or arrow.
         text_key: Field or column that holds the text; a.b is field b of field a.
+        csv_delimiter: What separates the fields of CSV, such as ; or | (default: a comma, in TSV a
+            tab).
+        no_header: CSV begins with a record instead of column names: `text_key` is a column number,
+            from 1.
         doc_separator: Separator between documents in text files (default: `<|endoftext|>` if it
             occurs near the start of the input, else one document per file).
         docs_by: How text files are divided into documents: auto, separator, line or file.
@@ -378,8 +408,11 @@ def tokenize_part(
         "inputs": inputs,
         "output": output,
         "files_from": files_from,
+        "null": null,
         "input_format": input_format,
         "text_key": text_key,
+        "csv_delimiter": csv_delimiter,
+        "no_header": no_header,
         "doc_separator": doc_separator,
         "docs_by": docs_by,
         "strip": strip,
@@ -516,8 +549,11 @@ def train_tokenizer(
     output: str | os.PathLike[str] = "tokenizer.json",
     *,
     files_from: str | os.PathLike[str] | None = None,
+    null: bool = False,
     input_format: Literal["auto", "text", "jsonl", "csv", "tsv", "parquet", "arrow"] = "auto",
     text_key: str = "text",
+    csv_delimiter: str | None = None,
+    no_header: bool = False,
     doc_separator: str | None = None,
     docs_by: Literal["auto", "separator", "line", "file"] = "auto",
     strip: bool = False,
@@ -540,8 +576,13 @@ def train_tokenizer(
         inputs: Files, folders, globs or URLs (https, s3, gs, hf); - is standard input.
         output: File to write.
         files_from: Read the list of inputs from a file, one per line; - is standard input.
+        null: The names in `files_from` are separated by NUL bytes, as `find -print0` writes them.
         input_format: Input format: auto (by file name), text, jsonl, csv, tsv, parquet or arrow.
         text_key: Field or column that holds the text; a.b is field b of field a.
+        csv_delimiter: What separates the fields of CSV, such as ; or | (default: a comma, in TSV a
+            tab).
+        no_header: CSV begins with a record instead of column names: `text_key` is a column number,
+            from 1.
         doc_separator: Separator between documents in text files (default: `<|endoftext|>` if it
             occurs near the start of the input, else one document per file).
         docs_by: How text files are divided into documents: auto, separator, line or file.
@@ -567,8 +608,11 @@ def train_tokenizer(
         "inputs": inputs,
         "output": output,
         "files_from": files_from,
+        "null": null,
         "input_format": input_format,
         "text_key": text_key,
+        "csv_delimiter": csv_delimiter,
+        "no_header": no_header,
         "doc_separator": doc_separator,
         "docs_by": docs_by,
         "strip": strip,

@@ -119,6 +119,19 @@ class JobSettings:
         "Field or column that holds the text; a.b is field b of field a.",
         default="text",
     )
+    csv_delimiter: str | None = setting(
+        "Input",
+        "--csv-delimiter CHARACTER",
+        "What separates the fields of CSV, such as ; or | (default: a comma, in TSV a tab).",
+        kind=ESCAPED,
+    )
+    no_header: bool = setting(
+        "Input",
+        "--no-header",
+        "CSV begins with a record instead of column names: --text-key is a column number, from 1.",
+        kind=SWITCH,
+        default=False,
+    )
     doc_separator: str | None = setting(
         "Input",
         "--doc-separator TEXT",
@@ -323,6 +336,7 @@ class JobSettings:
         )
         self._check_tasks()
         self._check_separator()
+        self._check_csv()
         if not self.text_key:
             raise UsageError(
                 "the text key is empty",
@@ -409,6 +423,23 @@ class JobSettings:
                 next_step=f"pass 1 to {MAX_SEPARATOR_BYTES} bytes, or `--docs-by file`",
             )
 
+    def _check_csv(self) -> None:
+        delimiter = self.csv_delimiter
+        if delimiter is not None and (
+            len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0'
+        ):
+            raise UsageError(
+                f"`{delimiter}` is not one ASCII character that can separate fields",
+                where="--csv-delimiter",
+                next_step="pass one character, such as `--csv-delimiter ';'`",
+            )
+        if self.no_header and not (self.text_key.isdecimal() and int(self.text_key) > 0):
+            raise UsageError(
+                f"without a header, columns have numbers, and `{self.text_key}` is not one",
+                where="--text-key, --no-header",
+                next_step="pass the number of the column, from 1, such as `--text-key 2`",
+            )
+
     def text_rules(
         self, rule: DocumentRule, tokenizer: str, dtype: Literal["uint16", "uint32"]
     ) -> TextRules:
@@ -436,6 +467,8 @@ class JobSettings:
             invalid_utf8=self.invalid_utf8,
             limit_bytes=self.limit_bytes,
             task_bytes=self.task_bytes,
+            csv_delimiter=self.csv_delimiter,
+            no_header=self.no_header,
         )
 
 
