@@ -15,7 +15,8 @@ import click
 
 from penstok.cli.commands import COMMANDS
 from penstok.cli.flags import GROUPS, Argument, Flag
-from penstok.cli.messages import print_data, print_error, say
+from penstok.cli.messages import ErrorReporter, print_data, print_error, say
+from penstok.cli.streams import guard_streams
 from penstok.errors import PenstokError, UsageError
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class Command(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the arguments; a mistake in them is a usage error."""
-        is_json = "--json" in args
+        is_json = _wants_json(args)
         try:
             return super().parse_args(ctx, args)
         except (click.UsageError, PenstokError) as error:
@@ -94,6 +95,15 @@ class Command(click.Command):
 class CommandGroup(click.Group):
     """All commands; each is imported only when it is named."""
 
+    def main(self, args: Sequence[str] | None = None, *more: Any, **extra: Any) -> NoReturn:
+        """Run what was typed, and exit with its code; no error leaves it as a traceback alone."""
+        words = sys.argv[1:] if args is None else list(args)
+        with ErrorReporter(
+            as_json=_wants_json(words), verbose=not {"-v", "--verbose"}.isdisjoint(words)
+        ):
+            code = super().main(words, *more, **{**extra, "standalone_mode": False})
+        sys.exit(code)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return their names."""
         return [row.name for row in COMMANDS]
@@ -110,7 +120,7 @@ class CommandGroup(click.Group):
         try:
             return super().parse_args(ctx, args)
         except (click.UsageError, PenstokError) as error:
-            _exit_with(error, ctx, as_json="--json" in args)
+            _exit_with(error, ctx, as_json=_wants_json(args))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -125,7 +135,7 @@ class CommandGroup(click.Group):
                 where="penstok",
                 next_step="run `penstok --help`",
             )
-            _exit_with(error, ctx, as_json="--json" in args)
+            _exit_with(error, ctx, as_json=_wants_json(args))
         return name, self.get_command(ctx, name), args[1:]
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -148,6 +158,15 @@ def _help_row(flag: click.Option, ctx: click.Context) -> tuple[str, str]:
     names = ", ".join(flag.opts)
     value = "" if flag.is_flag else f" {flag.make_metavar(ctx)}"
     return names + value, flag.help or ""
+
+
+def _wants_json(args: Sequence[str]) -> bool:
+    """Guess whether `--json` is asked for, where the arguments cannot be parsed."""
+    known = click.BOOL.convert
+    try:
+        return "--json" in args or known(os.environ.get("PENSTOK_JSON") or "false", None, None)
+    except click.BadParameter:
+        return False
 
 
 def _exit_with(
@@ -233,9 +252,7 @@ app = CommandGroup(
 
 def main() -> None:
     """Run the command line."""
-    # A file name that is not valid UTF-8 must not break a message.
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    guard_streams()
     # Without this numpy starts a thread per core, and they spin while they wait for work.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     app.main(prog_name="penstok")
