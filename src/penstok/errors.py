@@ -37,6 +37,7 @@ __all__ = [
     "expected_error",
     "is_refused",
     "limit_error",
+    "own_version",
     "read_error",
 ]
 
@@ -194,6 +195,16 @@ def expected_error(error: BaseException, *, reads_only: bool) -> PenstokError | 
         where=where,
         next_step=f"check the disk and the permissions, {_AGAIN}: it continues",
     )
+
+
+def own_version() -> str:
+    """Return the version of this package, also where only its files were copied."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("penstok")
+    except PackageNotFoundError:
+        return "unknown"
 
 
 def _is_adrift() -> bool:

@@ -7,6 +7,7 @@ the rows of `commands`; `flags` makes their flags, `messages` prints their error
 from __future__ import annotations
 
 import os
+import resource
 import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
@@ -17,7 +18,7 @@ from penstok.cli.commands import COMMANDS
 from penstok.cli.flags import GROUPS, Argument, Flag
 from penstok.cli.messages import ErrorReporter, print_data, print_error, say
 from penstok.cli.streams import guard_streams
-from penstok.errors import PenstokError, UsageError
+from penstok.errors import PenstokError, UsageError, own_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Command", "app", "main"]
 
+_LEAST_ADDRESS_SPACE = 192 << 20
 _SHELLS = ("bash", "zsh", "fish")
 _COMPLETION = (
     'bash  eval "$(penstok --show-completion bash)"   # add this to ~/.bashrc',
@@ -68,6 +70,7 @@ class Command(click.Command):
 
     def invoke(self, ctx: click.Context) -> None:
         """Run the command, and exit with its code."""
+        _refuse_small_address_space()
         ctx.exit(super().invoke(ctx))
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -154,6 +157,18 @@ class CommandGroup(click.Group):
         formatter.write("\n`penstok COMMAND --help` shows the flags and exit codes of a command.\n")
 
 
+def _refuse_small_address_space() -> None:
+    """Refuse a limit under which numpy's library would end the program with words of its own."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if 0 <= limit < _LEAST_ADDRESS_SPACE:
+        raise UsageError(
+            f"the shell allows only {limit >> 20} MiB of address space; the least is "
+            f"{_LEAST_ADDRESS_SPACE >> 20} MiB",
+            where="`ulimit -v`",
+            next_step="raise the limit with `ulimit -v unlimited`, then run the same command again",
+        )
+
+
 def _help_row(flag: click.Option, ctx: click.Context) -> tuple[str, str]:
     names = ", ".join(flag.opts)
     value = "" if flag.is_flag else f" {flag.make_metavar(ctx)}"
@@ -202,9 +217,7 @@ def _did_you_mean(names: Sequence[str]) -> str:
 
 def _print_version(ctx: click.Context, param: click.Parameter, value: Any) -> None:
     if value and not ctx.resilient_parsing:
-        from importlib.metadata import version
-
-        print_data(f"penstok {version('penstok')}")
+        print_data(f"penstok {own_version()}")
         ctx.exit()
 
 
@@ -255,4 +268,7 @@ def main() -> None:
     guard_streams()
     # Without this numpy starts a thread per core, and they spin while they wait for work.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # What a library fails to clean up is nobody's business but that of `python -X dev`.
+    if not sys.flags.dev_mode:
+        sys.unraisablehook = lambda _: None
     app.main(prog_name="penstok")

@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from penstok.cli.streams import failure_of
-from penstok.errors import InterruptedRunError, PenstokError, WriteError, expected_error
+from penstok.errors import (
+    InterruptedRunError,
+    PenstokError,
+    WriteError,
+    expected_error,
+    own_version,
+)
 
 if TYPE_CHECKING:
     from types import FrameType, TracebackType
@@ -121,8 +127,8 @@ class ErrorReporter:
 def _bug(error: Exception) -> PenstokError:
     return PenstokError(
         f"unexpected {type(error).__name__}: {error}",
-        where="a bug in penstok; the traceback is on standard error",
-        next_step="report this, with the traceback and what `penstok --version` prints",
+        where=f"a bug in penstok {own_version()}",
+        next_step="report this, with the traceback above",
     )
 
 

@@ -66,11 +66,11 @@ def failure_of(stream: TextIO) -> OSError | None:
     failure = file.failure
     if failure is not None:
         # Reported once; what follows is dropped all the same.
-        file.failure = _Reported()
-    return None if isinstance(failure, _Reported) else failure
+        file.failure = _ReportedError()
+    return None if isinstance(failure, _ReportedError) else failure
 
 
-class _Reported(OSError):
+class _ReportedError(OSError):
     """A failure that was reported."""
 
 

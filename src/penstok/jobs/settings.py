@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from penstok.engines import EngineChoice
 from penstok.errors import UsageError
 from penstok.storage import is_url
+from penstok.storage.object_paths import output_path
 from penstok.types import (
     MAX_SEPARATOR_BYTES,
     TEXT_RULES_VERSION,
@@ -233,7 +234,7 @@ class JobSettings:
 
 def parse_output(text: str) -> Path | str:
     """Return a folder as a path, a URL as text."""
-    return text if is_url(text) else Path(text)
+    return text if is_url(text) else Path(str(output_path(text)))
 
 
 def parse_part(text: str) -> tuple[int, int]:
