@@ -11,7 +11,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from penstok.cli.flags import OUT, switch
-from penstok.cli.messages import ErrorReporter, escape, plural, print_data
+from penstok.cli.messages import ErrorReporter, escape, print_data
+from penstok.quantities import plural
 
 if TYPE_CHECKING:
     from penstok.data.dataset import Dataset

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from penstok.cli.messages import one_line, plural
-from penstok.quantities import format_bytes, format_count, format_seconds
+from penstok.cli.messages import one_line
+from penstok.quantities import format_bytes, format_count, format_seconds, plural
 from penstok.types import SPLITS
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from penstok.cli.job_flags import JOB_FLAGS, make_job_settings
 from penstok.cli.job_summary import document_rule
-from penstok.cli.messages import ErrorReporter, one_line, plural, print_data
-from penstok.quantities import format_bytes, format_count, format_seconds
+from penstok.cli.messages import ErrorReporter, one_line, print_data
+from penstok.quantities import format_bytes, format_count, format_seconds, plural
 
 if TYPE_CHECKING:
     from penstok.jobs.job import Job
@@ -112,7 +112,7 @@ def _free_disk(preview: Preview) -> str:
     from penstok.jobs.tasks import divide_tasks
 
     num_tasks = len(divide_tasks(preview.job.plan, task_bytes))
-    return f"{free}; {num_tasks:,} tasks of at most {format_bytes(task_bytes)}, one shard per task"
+    return f"{free}; {plural(num_tasks, 'task')} of at most {format_bytes(task_bytes)}, a shard each"
 
 
 def _special_tokens(job: Job) -> str:
@@ -149,7 +149,7 @@ def _show(number: int, document: ShownDocument) -> list[str]:
     head, tail = document.head[:_SHOWN_CHARACTERS], document.tail[-_SHOWN_CHARACTERS:]
     is_short = document.num_tokens <= len(document.first_ids)
     return [
-        f"  {number}. {document.num_bytes:,} bytes, {document.num_tokens:,} tokens",
+        f"  {number}. {plural(document.num_bytes, 'byte')}, {plural(document.num_tokens, 'token')}",
         f"     {_quoted(head)}" + ("" if is_short else f" ... {_quoted(tail)}"),
         f"     {ids[0]}" + ("" if is_short else f"  ...  {ids[1]}"),
     ]
@@ -164,8 +164,8 @@ def _estimate(preview: Preview) -> list[str]:
     if estimate is None:
         return [f"estimate:   none, since the size of the input is unknown; {rate}"]
     return [
-        f"estimate:   about {format_count(estimate.documents)} documents, "
-        f"{format_count(estimate.tokens)} tokens, {format_bytes(estimate.output_bytes)} of output",
+        f"estimate:   about {plural(estimate.documents, 'document', is_short=True)}, "
+        f"{plural(estimate.tokens, 'token', is_short=True)}, {format_bytes(estimate.output_bytes)} of output",
         f"            in {format_seconds(estimate.seconds)} with {job.num_workers} x {job.engine}; "
         f"{rate}",
     ]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from penstok.cli.flags import OUT, flag, switch
 from penstok.cli.messages import ErrorReporter, escape, print_data
-from penstok.quantities import parse_integer
+from penstok.quantities import parse_integer, plural
 
 if TYPE_CHECKING:
     from penstok.types import Split
@@ -57,7 +57,7 @@ def run(*, output: str, split: Split, at: int, tokens: int, ids: bool) -> int:
         total = dataset.manifest.splits[split].tokens
         if at >= total:
             raise UsageError(
-                f"the {split} split has only {total:,} tokens",
+                f"the {split} split has only {plural(total, 'token')}",
                 where=f"--at {at}",
                 next_step=f"pass `--at` from 0 to {max(total - 1, 0)}, or another `--split`",
             )

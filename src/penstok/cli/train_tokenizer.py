@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from penstok.cli.flags import flag, switch
 from penstok.cli.job_flags import INPUT_FLAGS, PATTERNS, PRIORITY, RUN_FLAGS, make_job_settings
-from penstok.cli.messages import ErrorReporter, escape, plural, print_data, say
-from penstok.quantities import format_bytes, format_seconds, parse_bytes, parse_count
+from penstok.cli.messages import ErrorReporter, escape, print_data, say
+from penstok.quantities import format_bytes, format_seconds, parse_bytes, parse_count, plural
 
 if TYPE_CHECKING:
     from penstok.training.train import TrainingResult, TrainingSettings

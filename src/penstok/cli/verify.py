@@ -11,8 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstok.cli.flags import JSON, NO_PROGRESS, OUT, QUIET, VERBOSE, flag, switch
-from penstok.cli.messages import ErrorReporter, escape, plural, print_data, say
-from penstok.quantities import format_bytes, parse_bytes, parse_integer
+from penstok.cli.messages import ErrorReporter, escape, print_data, say
+from penstok.quantities import format_bytes, parse_bytes, parse_integer, plural
 
 if TYPE_CHECKING:
     from penstok.verification.findings import Finding, Report

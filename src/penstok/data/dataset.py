@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from penstok.data.remote_tokens import RemoteTokens
 from penstok.errors import DamageError, UsageError
 from penstok.output.manifest import Manifest
+from penstok.quantities import plural
 from penstok.storage.object_paths import ObjectPath, output_path, repair_step
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ def _missing(path: OutputPath) -> DamageError:
 
 
 def _wrong_size(path: OutputPath, size: int | None, file: FileRecord) -> DamageError:
-    return _damage(f"`{path.name}` has {size} bytes instead of {file.bytes}", path)
+    return _damage(f"`{path.name}` has {plural(size, 'byte')} instead of {file.bytes:,}", path)
 
 
 def _damage(what: str, path: OutputPath) -> DamageError:

@@ -231,7 +231,7 @@ class RayExecutor(Resource):
         if not self.num_cores and not self._running:
             raise UsageError(
                 f"no node of the cluster has a core and {self._memory_bytes >> 20} MiB of memory: "
-                f"{len(nodes)} nodes have at most "
+                f"{plural(len(nodes), 'node')} with at most "
                 f"{max((int(each.get('memory', 0)) for each in nodes), default=0) >> 20} MiB",
                 where="--executor ray, --memory",
                 next_step="pass a smaller `--memory` (with Ray: per task), or add nodes",

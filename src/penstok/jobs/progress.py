@@ -15,7 +15,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Protocol
 
 from penstok.output.ledger.journal import NodeTotals
-from penstok.quantities import format_bytes, format_count, format_seconds
+from penstok.quantities import format_bytes, format_count, format_seconds, plural
 from penstok.types import Counts
 from penstok.worker.memory import tree_bytes
 
@@ -82,7 +82,7 @@ class Status:
         is_one_task = self.num_tasks == 1
         parts = [f"{self.fraction:4.0%}" if is_known else format_bytes(self.text_bytes)]
         if self.nodes_alive is not None:
-            parts.append(f"{self.nodes_alive} node{'' if self.nodes_alive == 1 else 's'}")
+            parts.append(plural(self.nodes_alive, "node"))
         if not is_one_task or self.nodes_alive is not None:
             parts.append(f"{self.num_tasks_done}/{self.num_tasks} tasks")
         parts.append(f"{format_bytes((self.text_bytes - self.kept_text_bytes) / seconds)}/s")

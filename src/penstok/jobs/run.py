@@ -23,6 +23,7 @@ from penstok.jobs.conflicts import (
     claim_output,
     find_finished,
     find_manifest,
+    is_recorded,
     note_part,
     read_job_file,
     refuse_lost_lock,
@@ -44,6 +45,7 @@ from penstok.output.ledger.reader import LedgerReader
 from penstok.output.manifest import host_facts
 from penstok.output.store import open_store
 from penstok.output.store.base import REPAIRING, TASKS, LostShardError, journal_name
+from penstok.quantities import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -129,8 +131,7 @@ def run_job(settings: JobSettings, progress: Progress) -> Outcome:
             where="part",
             next_step="use `penstok.tokenize_part`, then `penstok.finish`",
         )
-    job = prepare(settings)
-    store = _open(job)
+    job, store = _open(prepare(settings))
     finished = None if settings.overwrite else find_finished(store, job.record, job.plan)
     if finished is not None:
         tidy_finished(store, finished)
@@ -166,9 +167,8 @@ def run_job(settings: JobSettings, progress: Progress) -> Outcome:
 def run_part(settings: JobSettings, progress: Progress) -> PartOutcome:
     """Run the tasks of one part of a job; other parts may run at the same time."""
     started = time.monotonic()
-    job = prepare(settings)
+    job, store = _open(prepare(settings))
     part = settings.part or (1, 1)
-    store = _open(job)
     tasks = divide_tasks(job.plan, job.rules.task_bytes)
     own = [tasks[number] for number in tasks_of_part(len(tasks), *part)]
     nothing_done = PartOutcome(part, len(own), len(own), 0, 0, 0.0, job.hints)
@@ -253,8 +253,12 @@ def finish_job(output: str) -> tuple[Manifest, bool]:
         return manifest, True
 
 
-def _open(job: Job) -> OutputStore:
-    """Refuse jobs that cannot be divided into tasks; then open the output."""
+def _open(job: Job) -> tuple[Job, OutputStore]:
+    """Refuse jobs that cannot be divided into tasks; then open the output.
+
+    Returns the job too: an output that an older version began has no document chosen for val, and
+    stays as it is.
+    """
     if job.settings.executor == "ray":
         load_ray()
     if job.plan.is_piped and job.settings.is_by_task:
@@ -263,7 +267,11 @@ def _open(job: Job) -> OutputStore:
             where=f"INPUT `{STANDARD_INPUT}`",
             next_step="write it to a file first, or choose a local folder as `-o`",
         )
-    return open_store(str(job.settings.output))
+    store, older = open_store(str(job.settings.output)), job.with_val(None)
+    if job.rules.val_hash is not None and not job.settings.overwrite:
+        if is_recorded(store, JobFile.of_plan(older.record, older.plan, 0)):
+            return older, store
+    return job, store
 
 
 def _run_tasks(
@@ -478,6 +486,6 @@ def _hints(job: Job, run: _Run) -> list[str]:
         size = job.plan.input_bytes // cores // job.plan.unit_bytes * job.plan.unit_bytes >> 20
         if size:
             hints.append(
-                f"{num_tasks} tasks for {cores} cores: `--task-size {size}MiB` uses them all"
+                f"{plural(num_tasks, 'task')} for {cores:,} cores: `--task-size {size}MiB` uses them all"
             )
     return hints
