@@ -112,7 +112,9 @@ def _free_disk(preview: Preview) -> str:
     from penstok.jobs.tasks import divide_tasks
 
     num_tasks = len(divide_tasks(preview.job.plan, task_bytes))
-    return f"{free}; {plural(num_tasks, 'task')} of at most {format_bytes(task_bytes)}, a shard each"
+    return (
+        f"{free}; {plural(num_tasks, 'task')} of at most {format_bytes(task_bytes)}, a shard each"
+    )
 
 
 def _special_tokens(job: Job) -> str:

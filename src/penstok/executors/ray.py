@@ -18,6 +18,7 @@ from penstok.errors import EngineError, InputError, PenstokError, UsageError, Wr
 from penstok.executors.ray_nodes import Probe, load_ray, name_nodes, probe_node, run_task
 from penstok.output.ledger.journal import new_attempt
 from penstok.output.store import open_store
+from penstok.quantities import plural
 from penstok.resources import Resource
 
 if TYPE_CHECKING:

@@ -129,7 +129,9 @@ class JobFile:
         """List how another job (`here`) differs from this one, which is in the output (`there`)."""
         found = _settings_differences(self.job.settings, other.job.settings)
         if self.job.unit_bytes != other.job.unit_bytes:
-            found.append(f"units of {plural(self.job.unit_bytes, 'byte')} there, {other.job.unit_bytes:,} here")
+            found.append(
+                f"units of {plural(self.job.unit_bytes, 'byte')} there, {other.job.unit_bytes:,} here"
+            )
         if self.num_inputs != other.num_inputs:
             found.append(f"{plural(self.num_inputs, 'input')} there, {other.num_inputs:,} here")
         elif self.inputs_digest != other.inputs_digest:
@@ -394,7 +396,9 @@ def _input_differences(there: Sequence[Source], here: Sequence[Source]) -> list[
                 return [f"input `{new.path}` is new, but sorts before `{old.path}`, which is done"]
             return [f"input `{old.path}` is missing"]
         if old.num_bytes != new.num_bytes:
-            return [f"input `{old.path}`: {plural(old.num_bytes, 'byte')} there, {new.num_bytes:,} here"]
+            return [
+                f"input `{old.path}`: {plural(old.num_bytes, 'byte')} there, {new.num_bytes:,} here"
+            ]
         if old.format != new.format:
             return [f"input `{old.path}`: read as {old.format} there, as {new.format} here"]
         if old.compression != new.compression:

@@ -189,7 +189,8 @@ class FinishedJournal:
                 yield line
         if number != first_unit + self.record.num_units:
             raise _damaged(
-                self.where, f"it has {number - first_unit:,} of {plural(self.record.num_units, 'unit')}"
+                self.where,
+                f"it has {number - first_unit:,} of {plural(self.record.num_units, 'unit')}",
             )
 
 
