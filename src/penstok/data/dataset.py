@@ -127,7 +127,8 @@ def _missing(path: OutputPath) -> DamageError:
 
 
 def _wrong_size(path: OutputPath, size: int | None, file: FileRecord) -> DamageError:
-    return _damage(f"`{path.name}` has {plural(size, 'byte')} instead of {file.bytes:,}", path)
+    found = "an unknown size" if size is None else plural(size, "byte")
+    return _damage(f"`{path.name}` has {found} instead of {plural(file.bytes, 'byte')}", path)
 
 
 def _damage(what: str, path: OutputPath) -> DamageError:

@@ -199,7 +199,8 @@ class SourceFile(_SeekableInput):
     def _changed(self) -> InputError:
         return InputError(
             "the file changed while it was read",
-            where=f"{self.source.path}, {plural(self.source.num_bytes, 'byte')} when the job was planned",
+            where=f"{self.source.path}, {plural(self.source.num_bytes, 'byte')} when the job was "
+            "planned",
             next_step="wait until nothing writes to it, then pass `--overwrite` to start again",
         )
 

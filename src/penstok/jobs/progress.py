@@ -282,8 +282,9 @@ class Watch:
                 done_bytes=min(stored_bytes, self._total_bytes or stored_bytes),
                 kept_bytes=self._resumed.stored_bytes,
                 total_bytes=self._total_bytes,
-                text_bytes=counts.input_bytes,
-                kept_text_bytes=self._resumed.counts.input_bytes,
+                # Not `counts.text_bytes`: that is unknown if an older version began the job.
+                text_bytes=sum(part.counts.text_bytes for part in parts),
+                kept_text_bytes=self._resumed.counts.text_bytes,
                 num_units_done=num_units,
                 num_units=self._num_units,
                 num_tokens=counts.tokens,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from penstok.errors import InputError, UsageError
+from penstok.errors import InputError, NotTextError, UsageError
 from penstok.inputs.compression import content_suffix
 from penstok.inputs.streams import STANDARD_INPUT
 from penstok.readers import columnar, csv, jsonl
@@ -49,6 +49,7 @@ class Format:
     Attributes:
         name: What `--input-format` and the manifest call it.
         display_name: What messages call it.
+        content_name: What a size is of, as in "3 GB of JSON Lines".
         make_reader: Makes its reader.
         suffixes: Names that end in one of these have this format.
         magic: Content that begins with it has this format, whatever the name says.
@@ -65,6 +66,7 @@ class Format:
 
     name: InputFormat
     display_name: str
+    content_name: str
     make_reader: MakeReader
     suffixes: tuple[str, ...] = ()
     magic: bytes = b""
@@ -83,13 +85,14 @@ class Format:
         return self.divide is not None
 
 
-_TEXT = Format("text", "UTF-8 text", TextReader, has_records=False)
+_TEXT = Format("text", "UTF-8 text", "text", TextReader, has_records=False)
 FORMATS: dict[InputFormat, Format] = {
     row.name: row
     for row in (
         _TEXT,
         Format(
             "jsonl",
+            "JSON Lines",
             "JSON Lines",
             jsonl.JsonlReader,
             suffixes=(".jsonl", ".ndjson", ".json"),
@@ -99,6 +102,7 @@ FORMATS: dict[InputFormat, Format] = {
         ),
         Format(
             "csv",
+            "CSV",
             "CSV",
             partial(csv.CsvReader, csv.CSV),
             suffixes=(".csv",),
@@ -110,6 +114,7 @@ FORMATS: dict[InputFormat, Format] = {
         Format(
             "tsv",
             "TSV",
+            "TSV",
             partial(csv.CsvReader, csv.TSV),
             suffixes=(".tsv",),
             check_head=csv.check_head,
@@ -120,6 +125,7 @@ FORMATS: dict[InputFormat, Format] = {
         Format(
             "parquet",
             "a parquet file",
+            "parquet",
             partial(columnar.ColumnarReader, columnar.open_parquet),
             suffixes=(".parquet",),
             magic=columnar.PARQUET_MAGIC,
@@ -131,6 +137,7 @@ FORMATS: dict[InputFormat, Format] = {
         Format(
             "arrow",
             "an Arrow file",
+            "Arrow",
             partial(columnar.ColumnarReader, columnar.open_arrow),
             suffixes=(".arrow", ".feather"),
             magic=columnar.ARROW_MAGIC,
@@ -155,6 +162,9 @@ _FOREIGN = {
     b"\x7fELF": ("a program", ""),
     b"\x89PNG": ("a picture", ""),
     b"\xff\xd8\xff": ("a picture", ""),
+}
+# First bytes of text in another encoding.
+_OTHER_ENCODINGS = {
     b"\xff\xfe": ("UTF-16 or UTF-32 text", "iconv -f UTF-16 -t UTF-8"),
     b"\xfe\xff": ("UTF-16 text", "iconv -f UTF-16 -t UTF-8"),
 }
@@ -191,10 +201,11 @@ def find_format(path: str, head: bytes, wanted: InputFormat | None) -> Format:
 
 
 def _refuse_foreign(path: str, head: bytes) -> None:
-    for magic, (what, remedy) in _FOREIGN.items():
+    for magic, (what, remedy) in (_FOREIGN | _OTHER_ENCODINGS).items():
         if head.startswith(magic):
+            kind = NotTextError if magic in _FOREIGN else InputError
             step = f"convert it to text first: `{remedy}`" if remedy else "pass plain text"
-            raise InputError(
+            raise kind(
                 f"this is {what}, not UTF-8 text",
                 where=path,
                 next_step=f"{step}, or leave such files out with `--on-error skip`",

@@ -108,7 +108,8 @@ class RemoteFile(Resource):
         end = start + len(buffer)
         if end > self.num_bytes:
             raise InputError(
-                f"byte {end} is beyond the end of the file, which has {plural(self.num_bytes, 'byte')}",
+                f"byte {end} is beyond the end of the file, which has "
+                f"{plural(self.num_bytes, 'byte')}",
                 where=f"{self.url}, bytes {start} to {end}",
                 next_step="report this: a range was planned that lies outside the file",
             )

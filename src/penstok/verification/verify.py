@@ -167,7 +167,8 @@ def _compare_documents(records: Records, report: Report, num_eot: dict[Split, in
     for split in SPLITS:
         expected = records.manifest.splits[split].documents if has_eot else 0
         if num_eot[split] != expected:
-            what = f"{split} has {plural(num_eot[split], 'end-of-text id')} for {plural(expected, 'document')}"
+            found = plural(num_eot[split], "end-of-text id")
+            what = f"{split} has {found} for {plural(expected, 'document')}"
             name = records.layout.file_name(split, 0)
             report.add(Finding("ids", what, name, is_repairable=False))
 

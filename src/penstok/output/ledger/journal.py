@@ -124,7 +124,7 @@ class NodeTotals:
         """Add a task."""
         counts = record.totals.counts
         self.tasks += 1
-        self.text_bytes += counts.input_bytes
+        self.text_bytes += counts.text_bytes
         self.tokens += counts.tokens
         self.seconds = round(self.seconds + record.seconds, 3)
 

@@ -81,8 +81,8 @@ class ColumnarReader(RecordReader):
         rows = self._open[2]
         if unit.end > rows.num_rows:
             raise InputError(
-                f"the file has {plural(rows.num_rows, 'row')} now, {unit.end:,} or more when it was "
-                "planned",
+                f"the file has {plural(rows.num_rows, 'row')} now, {unit.end:,} or more when "
+                "it was planned",
                 where=unit.source.path,
                 next_step="restore the file, or pass `--overwrite` to start again",
             )
