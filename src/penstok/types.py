@@ -68,6 +68,8 @@ MAX_LISTED_RECORDS = 1000
 # Settings that most jobs do not have.
 _LEFT_OUT_IF_NONE = ("task_bytes", "val_hash")
 _HASH = re.compile("[0-9a-f]{16}")
+# Tokens that a unit without text can have: the end of one document, the beginning of another.
+_MAX_TEXTLESS_TOKENS = 3
 # The end of an input whose length is not known yet.
 UNKNOWN_END = 1 << 62
 
@@ -444,7 +446,7 @@ class Counts:
 
     @property
     def _has_uncounted_text(self) -> bool:
-        return self.documents > 0 and not self.text_bytes
+        return not self.text_bytes and self.tokens > _MAX_TEXTLESS_TOKENS
 
 
 # Built once: the ledger of a terabyte corpus adds hundreds of thousands of `Counts`.

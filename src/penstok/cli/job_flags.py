@@ -127,7 +127,7 @@ JOB_FLAGS = (
     flag(
         "Output",
         "--val-fraction FRACTION",
-        "Fraction of the text that goes to the val split.",
+        "Fraction of the documents that goes to the val split; at least one of few.",
         default=0.0005,
         parse=parse_number,
     ),
