@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from penstok.choices import EotPosition, InputFormat, InvalidUtf8, OnError, Priority, Split
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -51,13 +53,7 @@ __all__ = [
     "WrittenUnit",
 ]
 
-Split = Literal["train", "val"]
-EotPosition = Literal["append", "prepend", "none"]
-InvalidUtf8 = Literal["replace", "ignore", "stop"]
-InputFormat = Literal["text", "jsonl", "csv", "tsv", "parquet", "arrow"]
 Compression = Literal["gzip", "zstd", "bzip2", "xz", "lz4"]
-OnError = Literal["stop", "skip"]
-Priority = Literal["low", "normal"]
 SPLITS: tuple[Split, Split] = ("train", "val")
 MAX_SEPARATOR_BYTES = 1 << 14
 # Incremented when a rule in `readers` that affects token bytes changes.
@@ -65,8 +61,6 @@ TEXT_RULES_VERSION = 2
 # How many bad records of a unit are listed; all are counted. Without a limit, a file of nothing but
 # bad records would fill the memory with reasons.
 MAX_LISTED_RECORDS = 1000
-# Settings that most jobs do not have.
-_LEFT_OUT_IF_NONE = ("task_bytes", "val_hash")
 _HASH = re.compile("[0-9a-f]{16}")
 # Tokens that a unit without text can have: the end of one document, the beginning of another.
 _MAX_TEXTLESS_TOKENS = 3
@@ -114,6 +108,8 @@ class Source:
         content_bytes: The uncompressed size of a seekable compressed file; otherwise 0.
         version: The version of a remote file as reported by its server; changes with the content.
         index_bytes: The size of its list of row groups, held in memory while it is open.
+        delimiter: What separates the fields of CSV; empty if it is that of the format.
+        num_columns: The number of columns of CSV that has no header; otherwise 0.
     """
 
     path: str
@@ -129,6 +125,8 @@ class Source:
     content_bytes: int = 0
     version: str = ""
     index_bytes: int = 0
+    delimiter: str = ""
+    num_columns: int = 0
 
     @property
     def is_rows(self) -> bool:
@@ -205,6 +203,8 @@ class TextRules:
         invalid_utf8: What happens to invalid UTF-8.
         limit_bytes: How much of the input is used; None for all of it.
         task_bytes: Input bytes per task, if each task writes its own shards; otherwise None.
+        csv_delimiter: What separates the fields of CSV; None if the format says it.
+        no_header: The columns of CSV have numbers instead of names.
         val_hash: The hash of the document that goes to val because `val_fraction` gives none; None
             if the fraction decides.
     """
@@ -223,6 +223,8 @@ class TextRules:
     invalid_utf8: InvalidUtf8
     limit_bytes: int | None
     task_bytes: int | None = None
+    csv_delimiter: str | None = None
+    no_header: bool = False
     val_hash: str | None = None
 
     def __post_init__(self) -> None:
@@ -258,8 +260,9 @@ class TextRules:
     def to_settings(self) -> dict[str, Any]:
         """Return the settings as the ledger and the manifest record them."""
         settings = asdict(self)
-        for name in _LEFT_OUT_IF_NONE:
-            if settings[name] is None:
+        for name in ("task_bytes", "csv_delimiter", "no_header", "val_hash"):
+            # Left out by default, so that outputs of older versions are still the same job.
+            if not settings[name]:
                 del settings[name]
         return settings
 

@@ -65,7 +65,7 @@ def test_one_document_goes_to_val_in_one_run_and_in_parts(tmp_path: Path) -> Non
     assert (manifest.splits["train"].documents, manifest.splits["val"].documents) == (6, 1)
     assert penstok.verify(tmp_path / "one", source=True, full=True).is_whole
     for part in (2, 1):
-        penstok.tokenize_part(corpus, tmp_path / "parts", part, 2, task_bytes=1000, **SMALL)
+        penstok.tokenize_part(corpus, tmp_path / "parts", part, 2, task_size=1000, **SMALL)
     parts = penstok.finish(tmp_path / "parts")
     assert parts.settings["val_hash"] == manifest.settings["val_hash"]
     for split in ("train", "val"):

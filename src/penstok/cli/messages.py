@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from penstok.cli import log
 from penstok.errors import InterruptedRunError, PenstokError
 
 if TYPE_CHECKING:
@@ -30,9 +31,11 @@ def print_data(text: str) -> None:
     click.echo(text)
 
 
-def say(message: str) -> None:
-    """Print on standard error."""
-    click.echo(message, err=True)
+def say(message: str, *, is_quiet: bool = False) -> None:
+    """Print on standard error, and write to the log; if `is_quiet`, only to the log."""
+    log.write(message)
+    if not is_quiet:
+        click.echo(message, err=True)
 
 
 def escape(text: str) -> str:

@@ -116,6 +116,8 @@ class _InputLine:
     content: _Number = 0
     version: str = ""
     index: _Number = 0
+    delimiter: Annotated[str, msgspec.Meta(pattern="^[\x01-\x7f]?$")] = ""
+    columns: _Number = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +204,8 @@ def format_input(idx: int, source: Source, end: int) -> bytes:
         "content": source.content_bytes,
         "version": source.version,
         "index": source.index_bytes,
+        "delimiter": source.delimiter,
+        "columns": source.num_columns,
     }
     return format_line(
         {
@@ -358,6 +362,8 @@ def read_input(body: bytes) -> tuple[int, Source, int]:
         content_bytes=line.content,
         version=line.version,
         index_bytes=line.index,
+        delimiter=line.delimiter,
+        num_columns=line.columns,
     )
     if end > source.size or "\0" in line.path:
         raise ValueError(f"input {line.input} has an invalid end or path")
