@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstok.data.remote_tokens import RemoteTokens
-from penstok.errors import DamageError, UsageError
+from penstok.errors import DamageError, UsageError, read_error
 from penstok.output.manifest import Manifest
 from penstok.quantities import plural
 from penstok.storage.object_paths import ObjectPath, output_path, repair_step
@@ -129,8 +129,10 @@ class Dataset:
     def _map(self, path: Path, file: FileRecord) -> NDArray[np.unsignedinteger[Any]]:
         try:
             size = path.stat().st_size
-        except OSError as error:
+        except FileNotFoundError as error:
             raise _missing(path) from error
+        except OSError as error:
+            raise read_error(error, str(path)) from error
         if size != file.bytes:
             raise _wrong_size(path, size, file)
         if file.tokens == 0:
@@ -138,7 +140,10 @@ class Dataset:
             empty = np.empty(0, self.dtype)
             empty.flags.writeable = False
             return empty
-        return np.memmap(path, self.dtype, "r")
+        try:
+            return np.memmap(path, self.dtype, "r")
+        except OSError as error:
+            raise read_error(error, str(path)) from error
 
 
 def open_dataset(folder: str | os.PathLike[str] | ObjectPath) -> Dataset:
@@ -146,7 +151,7 @@ def open_dataset(folder: str | os.PathLike[str] | ObjectPath) -> Dataset:
 
     Raises:
         DamageError: If there is no finished job.
-        InputError: If the object store cannot be read.
+        InputError: If the folder or the object store cannot be read.
     """
     path = output_path(folder)
     return Dataset(path, Manifest.load(path))
