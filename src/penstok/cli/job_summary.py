@@ -10,6 +10,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from penstok.cli.messages import one_line, plural
+from penstok.jobs.warnings import find_warnings
 from penstok.quantities import format_bytes, format_count, format_seconds
 from penstok.types import SPLITS
 
@@ -33,7 +34,6 @@ __all__ = [
 ]
 
 _MAX_LISTED = 5
-_FEW_DOCUMENTS = 10
 
 
 def summary_lines(outcome: Outcome, settings: JobSettings) -> list[str]:
@@ -59,7 +59,7 @@ def summary_lines(outcome: Outcome, settings: JobSettings) -> list[str]:
         f"  documents: {document_rule(manifest.settings, _formats(manifest))}",
         *(f"  {note}" for note in _notes(counts, manifest.settings)),
         *skipped,
-        *(f"  warning: {warning}" for warning in _warnings(outcome)),
+        *(f"  warning: {warning}" for warning in find_warnings(outcome.manifest, outcome)),
         *(f"  hint: {hint}" for hint in outcome.hints),
         next_line,
     ]
@@ -81,7 +81,7 @@ def summary_json(outcome: Outcome, settings: JobSettings) -> dict[str, Any]:
     return {
         **finished_json(outcome.manifest, str(settings.output), is_new=outcome.is_new),
         "skipped": outcome.skipped,
-        "warnings": _warnings(outcome),
+        "warnings": find_warnings(outcome.manifest, outcome),
         "hints": outcome.hints,
     }
 
@@ -215,45 +215,3 @@ def _notes(counts: dict[str, int], settings: dict[str, Any]) -> list[str]:
         for name, (noun, what) in notes.items()
         if counts[name]
     ]
-
-
-def _warnings(outcome: Outcome) -> list[str]:
-    manifest = outcome.manifest
-    warnings = []
-    counts, settings = manifest.counts, manifest.settings
-    if counts["special_text_documents"]:
-        warnings.append(
-            f"the text `{outcome.eot_text}` occurs in "
-            f"{plural(counts['special_text_documents'], 'document')} and was encoded as ordinary "
-            f"text; if it separates documents, pass `--doc-separator '{outcome.eot_text}' "
-            "--overwrite`"
-        )
-    num_texts = sum(record.bytes > 0 for record in manifest.inputs)
-    was_given = settings["docs_by"] == "separator" and not outcome.found_separator
-    if was_given and counts["documents"] + counts["empty_documents"] <= num_texts:
-        warnings.append(
-            f"the separator {settings['doc_separator']!r} does not occur in the input: each file "
-            "is one document"
-        )
-    if manifest.splits["val"].tokens == 0 and settings["val_fraction"] > 0:
-        warnings.append(f"val is empty: {_way_to_val(counts['documents'], settings)}")
-    if manifest.splits["train"].tokens == 0:
-        warnings.append("train is empty: pass a smaller `--val-fraction`")
-    return warnings
-
-
-def _way_to_val(num_documents: int, settings: dict[str, Any]) -> str:
-    """Name flags that would give a val split: a larger fraction, or more and smaller documents."""
-    if num_documents < _FEW_DOCUMENTS and settings["docs_by"] == "record":
-        return f"the input has only {plural(num_documents, 'record')}"
-    if num_documents < _FEW_DOCUMENTS:
-        other = "file" if settings["docs_by"] == "line" else "line"
-        return (
-            f"the input has only {plural(num_documents, 'document')}; pass `--docs-by {other}` or "
-            "`--doc-separator` to divide it differently"
-        )
-    fraction = min(max(round(20 / num_documents, 4), 0.001), 0.5)
-    return (
-        f"{num_documents:,} documents are too few for `--val-fraction {settings['val_fraction']}`; "
-        f"pass `--val-fraction {fraction} --overwrite`"
-    )

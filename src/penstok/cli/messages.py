@@ -15,6 +15,7 @@ import click
 
 from penstok.cli import log
 from penstok.errors import InterruptedRunError, PenstokError
+from penstok.quantities import plural
 
 if TYPE_CHECKING:
     from types import FrameType, TracebackType
@@ -53,11 +54,6 @@ def _escaped(character: str) -> str:
 def one_line(text: str) -> str:
     """Make text safe to print within a line."""
     return escape(text).replace("\n", "\\n")
-
-
-def plural(number: int, noun: str) -> str:
-    """Write a count with its noun: 1 document, 2,000 documents."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 class ErrorReporter:
