@@ -605,8 +605,8 @@ def train_tokenizer(
 
     Example:
         >>> trained = penstok.train_tokenizer("corpus/*.txt", "my.json", vocab_size=300)
-        >>> trained.special
-        {'<|endoftext|>': 256}
+        >>> trained.output.name
+        'my.json'
     """
     values = {
         "inputs": inputs,

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from python_source import SOURCE, python_source
+from python_source import SOURCE, python_reference, python_source
 from support import ROOT
 
 from penstok.cli.app import Command
@@ -15,6 +15,7 @@ from penstok.cli.flags import GROUPS, Argument, Flag
 
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.md")])
 CLI_PAGE = ROOT / "docs" / "reference" / "cli.md"
+PYTHON_PAGE = ROOT / "docs" / "reference" / "python.md"
 
 
 def cli_reference() -> str:
@@ -63,6 +64,12 @@ def test_the_python_functions_are_what_the_settings_say(request: pytest.FixtureR
     if request.config.getoption("--update-golden"):
         SOURCE.write_text(python_source(), encoding="utf-8")
     assert SOURCE.read_text(encoding="utf-8") == python_source()
+
+
+def test_the_python_reference_is_what_the_docstrings_say(request: pytest.FixtureRequest) -> None:
+    if request.config.getoption("--update-golden"):
+        PYTHON_PAGE.write_text(python_reference(), encoding="utf-8")
+    assert PYTHON_PAGE.read_text(encoding="utf-8") == python_reference()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
