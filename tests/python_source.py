@@ -336,8 +336,8 @@ def python_reference() -> str:
     lines += [
         "",
         "Every error is a `PenstokError` and has `what`, `where` and `next_step`. What the caller",
-        "of a finished job should know is issued as a `PenstokWarning`, which the module `warnings`",
-        "can filter or turn into an error.",
+        "of a finished job should know is issued as a `PenstokWarning`, which `warnings`",
+        "filters can hide or turn into an error.",
     ]
     return "\n".join(lines) + "\n"
 
