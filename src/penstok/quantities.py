@@ -78,6 +78,12 @@ def format_count(number: float) -> str:
     return _scaled(number, 1000, ("", "K", "M", "G", "T"))
 
 
+def plural(number: int, noun: str, *, is_short: bool = False) -> str:
+    """Write a count with its noun: 1 document, 2,000 documents; in short form 2K documents."""
+    count = format_count(number) if is_short else f"{number:,}"
+    return f"{count} {noun}{'' if number == 1 else 's'}"
+
+
 def format_bytes(number: float) -> str:
     """Write a size in short form, in powers of ten: 412 B, 1.5 GB."""
     return _scaled(number, 1000, (" B", " kB", " MB", " GB", " TB"))
@@ -90,11 +96,6 @@ def format_seconds(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
-def plural(number: int, noun: str) -> str:
-    """Write a count with its noun: 1 document, 2,000 documents."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _scaled(number: float, step: int, names: tuple[str, ...]) -> str:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from penstok.cli.messages import one_line, plural
+from penstok.cli.messages import one_line
 from penstok.jobs.warnings import find_warnings
-from penstok.quantities import format_bytes, format_count, format_seconds
+from penstok.quantities import format_bytes, format_seconds, plural
 from penstok.types import SPLITS
 
 if TYPE_CHECKING:
@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     from penstok.types import Split
 
 __all__ = [
+    "bytes_per_token",
     "document_rule",
     "finished_json",
     "finished_lines",
+    "input_sizes",
     "part_json",
     "part_lines",
     "skipped_lines",
@@ -50,10 +52,11 @@ def summary_lines(outcome: Outcome, settings: JobSettings) -> list[str]:
     run, counts = manifest.run, manifest.counts
     return [
         f"wrote {_split(manifest, 'train')} and {_split(manifest, 'val')} to {settings.output}/",
-        f"  {format_bytes(run['work_bytes'])} of text in {format_seconds(run['seconds'])} "
-        f"({format_bytes(run['work_bytes'] / max(run['work_seconds'], 1e-3))}/s, plus "
-        f"{format_seconds(run['seconds'] - run['work_seconds'])} for startup and finishing), "
-        f"{_bytes_per_token(counts)}; {run['workers']} x {run['engine']}, {_peak_memory(run)}",
+        f"  {', '.join(_read(manifest))}",
+        f"  {format_seconds(run['seconds'])} "
+        f"({_rate(run['work_text_bytes'], run['work_seconds'])}, plus "
+        f"{format_seconds(run['seconds'] - run['work_seconds'])} for startup and finishing); "
+        f"{run['workers']} x {run['engine']}, {_peak_memory(run)}",
         *_node_lines(run),
         *_resumed(run, counts),
         f"  documents: {document_rule(manifest.settings, _formats(manifest))}",
@@ -94,14 +97,15 @@ def finished_lines(manifest: Manifest, output: str, *, is_new: bool) -> list[str
         return [f"nothing to do: this job is already finished in {output}", next_line]
     return [
         f"wrote {_split(manifest, 'train')} and {_split(manifest, 'val')} to {output}",
-        f"  {format_bytes(run['work_bytes'])} of text in {plural(run['tasks'], 'task')}, "
-        f"{format_seconds(run['seconds'])} of work in total, {_bytes_per_token(counts)}; "
+        f"  {', '.join(_read(manifest))}",
+        f"  {plural(run['tasks'], 'task')}, {format_seconds(run['seconds'])} of work in total; "
         f"{run['engine']}, peak memory {format_bytes(run['peak_memory_bytes'])} per task",
         *_node_lines(run),
         *(f"  {note}" for note in _notes(counts, manifest.settings)),
         *skipped_lines(
             "  skipped:", {each.path: each.reason for each in manifest.inputs if each.reason}
         ),
+        *(f"  warning: {warning}" for warning in find_warnings(manifest)),
         next_line,
     ]
 
@@ -115,6 +119,7 @@ def finished_json(manifest: Manifest, output: str, *, is_new: bool) -> dict[str,
         "splits": {split: asdict(manifest.splits[split]) for split in SPLITS},
         "counts": manifest.counts,
         "run": manifest.run,
+        "warnings": find_warnings(manifest),
     }
 
 
@@ -125,7 +130,8 @@ def part_lines(outcome: PartOutcome, settings: JobSettings) -> list[str]:
     skipped = f"  {plural(outcome.num_skipped, 'record')} skipped"
     return [
         f"part {part}/{num_parts} is done: {plural(outcome.num_tasks, 'task')}{earlier}, "
-        f"{format_bytes(outcome.text_bytes)} of text, {format_count(outcome.num_tokens)} tokens "
+        f"{format_bytes(outcome.text_bytes)} of text, "
+        f"{plural(outcome.num_tokens, 'token', is_short=True)} "
         f"in {format_seconds(outcome.seconds)}",
         *([skipped] if outcome.num_skipped else []),
         *(f"  hint: {hint}" for hint in outcome.hints),
@@ -155,12 +161,48 @@ def document_rule(settings: dict[str, Any], formats: Iterable[str | None]) -> st
 
 def _split(manifest: Manifest, split: Split) -> str:
     record = manifest.splits[split]
-    name = record.files[0].path if len(record.files) == 1 else f"{len(record.files)} {split} shards"
-    return f"{name} ({format_count(record.tokens)} tokens, {plural(record.documents, 'document')})"
+    is_one = len(record.files) == 1
+    name = record.files[0].path if is_one else plural(len(record.files), f"{split} shard")
+    tokens = plural(record.tokens, "token", is_short=True)
+    return f"{name} ({tokens}, {plural(record.documents, 'document')})"
 
 
-def _bytes_per_token(counts: dict[str, int]) -> str:
-    return f"{counts['input_bytes'] / max(counts['tokens'], 1):.2f} bytes per token"
+def _read(manifest: Manifest) -> list[str]:
+    """Say what was read, and how many bytes of text became a token, if that is known."""
+    counts = manifest.counts
+    figures = [bytes_per_token(counts)] if counts.get("text_bytes") else []
+    return [input_sizes(manifest), *figures]
+
+
+def input_sizes(manifest: Manifest) -> str:
+    """Say how large the inputs are as they are stored, and how much text was in them."""
+    from penstok.readers.formats import FORMATS
+
+    names = {row.name: row.content_name for row in FORMATS.values()}
+    sizes: dict[str, int] = {}
+    for record in manifest.inputs:
+        if record.reason is None and record.format in names:
+            name = names[record.format] + (f" ({record.compression})" if record.compression else "")
+            sizes[name] = sizes.get(name, 0) + record.bytes
+    if not all(sizes.values()) and len(sizes) == 1:
+        # Of standard input, only the content was measured.
+        sizes = dict.fromkeys(sizes, manifest.counts["input_bytes"])
+    stored = " and ".join(f"{format_bytes(size)} of {name}" for name, size in sizes.items())
+    limit, text_bytes = manifest.settings.get("limit_bytes"), manifest.counts.get("text_bytes")
+    if limit is not None and limit < sum(sizes.values()):
+        stored = f"the first {format_bytes(limit)} of {stored}"
+    if not text_bytes or list(sizes) == [names["text"]]:
+        return stored
+    return f"{stored}, which held {format_bytes(text_bytes)} of text"
+
+
+def bytes_per_token(counts: dict[str, int]) -> str:
+    """Say how many bytes of text became a token."""
+    return f"{counts['text_bytes'] / max(counts['tokens'], 1):.2f} bytes of text per token"
+
+
+def _rate(text_bytes: int, seconds: float) -> str:
+    return f"{format_bytes(text_bytes / max(seconds, 1e-3))}/s of text"
 
 
 def _peak_memory(run: dict[str, Any]) -> str:
@@ -171,19 +213,20 @@ def _peak_memory(run: dict[str, Any]) -> str:
 def _resumed(run: dict[str, Any], counts: dict[str, int]) -> list[str]:
     if not run["resumed"]:
         return []
-    done = f"{run['units_kept']} units"
+    done = plural(run["units_kept"], "unit")
     if "tasks" in run:
-        done = f"{run['tasks_kept']} of {run['tasks']} tasks"
+        done = f"{run['tasks_kept']:,} of {plural(run['tasks'], 'task')}"
     done_bytes = counts["input_bytes"] - run["work_bytes"]
-    return [f"  resumed: {format_bytes(done_bytes)} ({done}) were done by an earlier run"]
+    return [f"  resumed: an earlier run had done {format_bytes(done_bytes)} of input ({done})"]
 
 
 def _node_lines(run: dict[str, Any]) -> list[str]:
     """Say what each node did, and how many tasks were retried."""
     lines = [
         f"  node {node['name']}: {plural(node['tasks'], 'task')}, "
-        f"{format_bytes(node['text_bytes'])}, {format_count(node['tokens'])} tokens, "
-        f"{format_bytes(node['text_bytes'] / max(node['seconds'], 1e-3))}/s per core"
+        f"{format_bytes(node['text_bytes'])} of text, "
+        f"{plural(node['tokens'], 'token', is_short=True)}, "
+        f"{_rate(node['text_bytes'], node['seconds'])} per core"
         for node in run.get("nodes", ())
     ]
     if run.get("tasks_retried"):

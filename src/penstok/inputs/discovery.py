@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstok.errors import InputError, NotTextError, UsageError
-from penstok.inputs.streams import STANDARD_INPUT
+from penstok.inputs.streams import STANDARD_INPUT, closed_input
 from penstok.storage import expand_url, is_url
 
 if TYPE_CHECKING:
@@ -331,6 +331,8 @@ def read_list(path: str, *, is_null: bool = False) -> list[str]:
     Raises:
         InputError: If it cannot be read, or names nothing.
     """
+    if path == STANDARD_INPUT and sys.stdin is None:
+        raise closed_input()
     try:
         data = sys.stdin.buffer.read() if path == STANDARD_INPUT else Path(path).read_bytes()
     except OSError as error:

@@ -66,8 +66,9 @@ def parse_output(text: str, _flag: str = "") -> Path | str:
     if "://" not in text:
         return Path(text)
     from penstok.storage import is_url
+    from penstok.storage.object_paths import output_path
 
-    return text if is_url(text) else Path(text)
+    return text if is_url(text) else Path(str(output_path(text)))
 
 
 def _parse_part(text: str, flag: str) -> tuple[int, int]:
@@ -227,7 +228,7 @@ class JobSettings:
     val_fraction: float = setting(
         "Output",
         "--val-fraction FRACTION",
-        "Fraction of the text that goes to the val split.",
+        "Fraction of the documents that goes to the val split; at least one of few.",
         kind=NUMBER,
         default=0.0005,
     )
