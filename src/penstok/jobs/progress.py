@@ -204,9 +204,9 @@ class Watch:
         resume: ResumeState | None,
     ) -> None:
         """Start with what earlier runs finished: tasks, or units of the only task."""
-        self.peak_bytes = 0
-        self.work_seconds = 0.0
-        self.done = _Done()
+        self.peak_bytes: int = 0
+        self.work_seconds: float = 0.0
+        self.done: _Done = _Done()
         self._progress = progress
         self._num_units = plan.num_units if resume is not None else None
         self._sizes = [0, *accumulate(source.num_bytes for source in plan.sources)]
