@@ -24,6 +24,7 @@ __all__ = [
     "SPLITS",
     "TEXT_RULES_VERSION",
     "UNKNOWN_END",
+    "UTF_8",
     "Block",
     "Compression",
     "Counts",
@@ -66,6 +67,8 @@ TEXT_RULES_VERSION = 2
 MAX_LISTED_RECORDS = 1000
 # The end of an input whose length is not known yet.
 UNKNOWN_END = 1 << 62
+# The encoding of an input unless another was chosen or detected, as Python names it.
+UTF_8 = "utf-8"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +111,8 @@ class Source:
         content_bytes: The uncompressed size of a seekable compressed file; otherwise 0.
         version: The version of a remote file as reported by its server; changes with the content.
         index_bytes: The size of its list of row groups, held in memory while it is open.
+        encoding: The encoding of its text; if it is not UTF-8, the input is a stream, and positions
+            in it count bytes of UTF-8.
     """
 
     path: str
@@ -123,6 +128,7 @@ class Source:
     content_bytes: int = 0
     version: str = ""
     index_bytes: int = 0
+    encoding: str = UTF_8
 
     @property
     def is_rows(self) -> bool:
