@@ -6,6 +6,7 @@ into its message and exit code.
     PenstokError            exit 1   a bug, or an engine that disagrees with the reference
     ├── UsageError                2   a flag or setting that cannot work
     ├── InputError                4   an input that cannot be read
+    │   └── NotTextError          4   an input that is not text by its kind
     ├── ConflictError             5   the output conflicts with this job
     ├── DamageError               6   the output is damaged, or there is nothing to verify
     ├── LockedError               7   the output is locked by another run
@@ -25,6 +26,7 @@ __all__ = [
     "InputError",
     "InterruptedRunError",
     "LockedError",
+    "NotTextError",
     "PenstokError",
     "UsageError",
     "WriteError",
@@ -72,6 +74,13 @@ class InputError(PenstokError):
     """An input that is missing, unreadable, not text, or changed while it was read."""
 
     exit_code = 4
+
+
+class NotTextError(InputError):
+    """An input that is not text by its kind: a picture, a pipe, an output of Penstok.
+
+    It is an error if the user named it; where it was found in a folder, it is ignored and listed.
+    """
 
 
 class ConflictError(PenstokError):

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from penstok.cli.job_flags import JOB_FLAGS, make_job_settings
-from penstok.cli.job_summary import document_rule
+from penstok.cli.job_summary import document_rule, skipped_lines
 from penstok.cli.messages import ErrorReporter, one_line, plural, print_data
 from penstok.quantities import format_bytes, format_count, format_seconds
 
@@ -69,7 +69,7 @@ def _as_json(preview: Preview) -> dict[str, Any]:
         "tokenizer": asdict(job.record.tokenizer),
         "memory_bytes": job.settings.memory_bytes,
         "share_bytes": job.share.limit_bytes,
-        "skipped": job.plan.skipped,
+        "skipped": job.plan.skipped | job.plan.ignored,
         "warnings": preview.warnings,
         "hints": job.hints,
     }
@@ -97,7 +97,7 @@ def _lines(preview: Preview) -> list[str]:
         f"val fraction {settings.val_fraction}{_free_disk(preview)}",
         f"memory:     {format_bytes(settings.memory_bytes)} in total, "
         f"{format_bytes(job.share.limit_bytes)} for each of {job.num_workers} x {job.engine}",
-        *(f"skipped:    {one_line(path)}: {why}" for path, why in job.plan.skipped.items()),
+        *skipped_lines("skipped:   ", job.plan.skipped | job.plan.ignored),
         *(f"warning:    {warning}" for warning in preview.warnings),
         *(f"hint:       {hint}" for hint in job.hints),
     ]

@@ -107,7 +107,7 @@ def run(
             print_data(json.dumps(_as_json(trained, warnings)))
         if not quiet:
             say("\n".join(_lines(settings, trained, warnings)))
-        return _EXIT_SKIPPED if trained.counts.skipped_records or trained.skipped else 0
+        return _EXIT_SKIPPED if trained.counts.skipped_records or trained.num_skipped else 0
 
 
 def _as_json(trained: TrainingResult, warnings: list[str]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ It compares records, and deletes an unfinished job if the user asked for that; i
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -57,6 +57,7 @@ class _Inputs:
     num_inputs: int
     num_tasks: int
     skipped: dict[str, str]
+    ignored: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,7 @@ class JobFile:
         num_inputs: The number of inputs.
         num_tasks: The number of tasks.
         skipped: The inputs that are skipped, and why.
+        ignored: What was found in folders and is not text, and why.
     """
 
     job: JobRecord
@@ -76,11 +78,13 @@ class JobFile:
     num_inputs: int
     num_tasks: int
     skipped: dict[str, str]
+    ignored: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def of_plan(cls, job: JobRecord, plan: Plan, num_tasks: int) -> JobFile:
         """Create the record of a job."""
-        return cls(job, digest_inputs(plan.sources), len(plan.sources), num_tasks, plan.skipped)
+        digest = digest_inputs(plan.sources)
+        return cls(job, digest, len(plan.sources), num_tasks, plan.skipped, plan.ignored)
 
     @property
     def is_by_task(self) -> bool:
@@ -94,8 +98,12 @@ class JobFile:
 
     def to_bytes(self) -> bytes:
         """Format the job file."""
-        inputs = _Inputs(self.inputs_digest, self.num_inputs, self.num_tasks, self.skipped)
-        return format_job(self.job) + format_line(asdict(inputs))
+        inputs = asdict(
+            _Inputs(self.inputs_digest, self.num_inputs, self.num_tasks, self.skipped, self.ignored)
+        )
+        if not self.ignored:
+            del inputs["ignored"]
+        return format_job(self.job) + format_line(inputs)
 
     @classmethod
     def from_bytes(cls, data: bytes, where: str) -> JobFile:
@@ -114,7 +122,14 @@ class JobFile:
                 where=where,
                 next_step="choose another `-o`, or pass `--overwrite` to start again",
             ) from error
-        return cls(job, inputs.inputs, inputs.num_inputs, inputs.num_tasks, inputs.skipped)
+        return cls(
+            job,
+            inputs.inputs,
+            inputs.num_inputs,
+            inputs.num_tasks,
+            inputs.skipped,
+            inputs.ignored,
+        )
 
     def has_made(self, manifest: Manifest) -> bool:
         """Return whether a finished job is this one."""

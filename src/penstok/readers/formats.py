@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from penstok.errors import InputError, UsageError
+from penstok.errors import InputError, NotTextError, UsageError
 from penstok.inputs.compression import content_suffix
 from penstok.inputs.streams import STANDARD_INPUT
 from penstok.readers import columnar, csv, jsonl
@@ -155,6 +155,9 @@ _FOREIGN = {
     b"\x7fELF": ("a program", ""),
     b"\x89PNG": ("a picture", ""),
     b"\xff\xd8\xff": ("a picture", ""),
+}
+# First bytes of text in another encoding.
+_OTHER_ENCODINGS = {
     b"\xff\xfe": ("UTF-16 or UTF-32 text", "iconv -f UTF-16 -t UTF-8"),
     b"\xfe\xff": ("UTF-16 text", "iconv -f UTF-16 -t UTF-8"),
 }
@@ -191,10 +194,11 @@ def find_format(path: str, head: bytes, wanted: InputFormat | None) -> Format:
 
 
 def _refuse_foreign(path: str, head: bytes) -> None:
-    for magic, (what, remedy) in _FOREIGN.items():
+    for magic, (what, remedy) in (_FOREIGN | _OTHER_ENCODINGS).items():
         if head.startswith(magic):
+            kind = NotTextError if magic in _FOREIGN else InputError
             step = f"convert it to text first: `{remedy}`" if remedy else "pass plain text"
-            raise InputError(
+            raise kind(
                 f"this is {what}, not UTF-8 text",
                 where=path,
                 next_step=f"{step}, or leave such files out with `--on-error skip`",

@@ -85,7 +85,7 @@ class TrainingResult:
         special: The ids of the special tokens.
         bytes_per_token: Measured on about a megabyte of the sample.
         counts: What the sample contained.
-        skipped: Inputs that were skipped, and why.
+        skipped: Inputs that were skipped or ignored, and why.
         is_head: The size of the input was not known, so the sample is its beginning.
     """
 
@@ -98,6 +98,7 @@ class TrainingResult:
     peak_memory_bytes: int
     counts: Counts
     skipped: dict[str, str]
+    num_skipped: int
     is_head: bool
 
 
@@ -131,7 +132,8 @@ def train_tokenizer(settings: TrainingSettings, progress: Progress) -> TrainingR
         seconds=monitor.elapsed_seconds,
         peak_memory_bytes=monitor.peak_bytes,
         counts=sample.counts,
-        skipped=plan.skipped,
+        skipped=plan.skipped | plan.ignored,
+        num_skipped=len(plan.skipped),
         is_head=not sample.total_bytes,
     )
 

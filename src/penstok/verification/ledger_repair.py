@@ -59,7 +59,9 @@ def repair_ledger(
     reader = _read_valid_lines(folder, manifest)
     job, start, sources = reader.job, reader.start(), _find_sources(reader, manifest, folder)
     # Not by their number of skipped records: an input that is used may have some.
-    skipped = {each.path: each.reason for each in manifest.inputs if each.reason is not None}
+    unused = {each.path: each for each in manifest.inputs if each.reason is not None}
+    skipped = {path: each.reason or "" for path, each in unused.items() if each.skipped}
+    ignored = {path: each.reason or "" for path, each in unused.items() if not each.skipped}
     plan = Plan(
         sources,
         skipped,
@@ -86,7 +88,7 @@ def repair_ledger(
             [format_job(job)],
             _take_bytes(store.iter_lines(SEGMENTS), reader.valid_bytes),
             _iter_lines(reader, plan, units, meter),
-            [format_ending(Ending(manifest.run, skipped))],
+            [format_ending(Ending(manifest.run, skipped, ignored))],
         )
         store.write_lines(SEGMENTS, lines, lambda path: _compare_with_manifest(path, folder))
     return meter.num_units_done

@@ -225,9 +225,7 @@ def _check_input_bytes(reader: LedgerReader, report: Report) -> None:
 
 
 def _compare_skipped(folder: OutputPath, manifest: Manifest, report: Report) -> None:
-    if manifest.counts["skipped_records"] and not lists_skipped(
-        folder / SKIPPED, folder / SEGMENTS
-    ):
+    if manifest.has_skipped() and not lists_skipped(folder / SKIPPED, folder / SEGMENTS):
         what = "the list of skipped records is missing or was changed"
         report.add(Finding("skipped", what, SKIPPED))
 

@@ -90,10 +90,16 @@ _segment_values: Callable[[Segment], tuple[Any, ...]] = attrgetter(
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """The last line of a finished job: how it ran, and which inputs were skipped."""
+    """The last line of a finished job: how it ran, and which inputs were skipped or ignored."""
 
     run: dict[str, Any]
     skipped: dict[str, str]
+    ignored: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def unused(self) -> dict[str, str]:
+        """The inputs that were not used, and why."""
+        return self.skipped | self.ignored
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,7 +285,10 @@ def format_unit(finished: FinishedUnit) -> bytes:
 
 def format_ending(ending: Ending) -> bytes:
     """Format the last line of a finished job."""
-    return format_line(asdict(ending))
+    content = asdict(ending)
+    if not ending.ignored:
+        del content["ignored"]
+    return format_line(content)
 
 
 def format_task(number: int) -> bytes:

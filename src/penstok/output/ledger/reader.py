@@ -286,7 +286,7 @@ def iter_skipped(path: OutputPath) -> Iterator[str]:
     reader = LedgerReader(path)
     for finished in reader.iter_units():
         yield from list_skipped(finished.unit.source.path, finished.unit.end, finished.encoded)
-    yield from list_skipped_inputs(reader.ending.skipped if reader.ending else {})
+    yield from list_skipped_inputs(reader.ending.unused if reader.ending else {})
 
 
 def list_skipped(path: str, end: int, encoded: EncodedUnit) -> list[str]:
@@ -300,7 +300,7 @@ def list_skipped(path: str, end: int, encoded: EncodedUnit) -> list[str]:
 
 
 def list_skipped_inputs(skipped: dict[str, str]) -> list[str]:
-    """List the skipped inputs, as lines of JSON."""
+    """List the inputs that were not used, as lines of JSON."""
     return [_skipped_line(name, None, reason) for name, reason in skipped.items()]
 
 
