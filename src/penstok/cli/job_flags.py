@@ -38,6 +38,13 @@ INPUT_FLAGS = (
     ),
     flag(
         "Input",
+        "--encoding NAME",
+        "Encoding of the text: utf-8, gb18030, shift_jis, cp1252, ... or auto (detect that of each "
+        "input).",
+        default="utf-8",
+    ),
+    flag(
+        "Input",
         "--text-key NAME",
         "Field or column that holds the text; a.b is field b of field a.",
         default="text",

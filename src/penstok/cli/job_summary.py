@@ -6,12 +6,13 @@ print what it returns; the JSON keys are listed in `docs/reference/json.md` and 
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from penstok.cli.messages import one_line, plural
 from penstok.quantities import format_bytes, format_count, format_seconds
-from penstok.types import SPLITS
+from penstok.types import SPLITS, UTF_8
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -57,6 +58,7 @@ def summary_lines(outcome: Outcome, settings: JobSettings) -> list[str]:
         *_node_lines(run),
         *_resumed(run, counts),
         f"  documents: {document_rule(manifest.settings, _formats(manifest))}",
+        *_encodings(manifest),
         *(f"  {note}" for note in _notes(counts, manifest.settings)),
         *skipped,
         *(f"  warning: {warning}" for warning in _warnings(outcome)),
@@ -99,6 +101,7 @@ def finished_lines(manifest: Manifest, output: str, *, is_new: bool) -> list[str
         f"{run['engine']}, peak memory {format_bytes(run['peak_memory_bytes'])} per task",
         *_node_lines(run),
         *(f"  {note}" for note in _notes(counts, manifest.settings)),
+        *(f"  warning: {warning}" for warning in _invalid_text(manifest)),
         *skipped_lines(
             "  skipped:", {each.path: each.reason for each in manifest.inputs if each.reason}
         ),
@@ -115,6 +118,7 @@ def finished_json(manifest: Manifest, output: str, *, is_new: bool) -> dict[str,
         "splits": {split: asdict(manifest.splits[split]) for split in SPLITS},
         "counts": manifest.counts,
         "run": manifest.run,
+        "warnings": _invalid_text(manifest),
     }
 
 
@@ -217,9 +221,37 @@ def _notes(counts: dict[str, int], settings: dict[str, Any]) -> list[str]:
     ]
 
 
+def _encodings(manifest: Manifest) -> list[str]:
+    """Say how many inputs were read in each encoding, unless all were UTF-8."""
+    counts = Counter(record.encoding for record in manifest.inputs if record.reason is None)
+    if counts.keys() <= {UTF_8}:
+        return []
+    named = ", ".join(f"{name} ({number:,})" for name, number in counts.most_common())
+    return [f"  encodings: {named}"]
+
+
+def _invalid_text(manifest: Manifest) -> list[str]:
+    """Name the inputs with the most invalid sequences."""
+    records = [record for record in manifest.inputs if record.invalid_utf8]
+    if not records:
+        return []
+    records.sort(key=lambda record: -record.invalid_utf8)
+    named = ", ".join(
+        f"{one_line(record.path)} ({record.invalid_utf8:,}"
+        + (")" if record.encoding == UTF_8 else f", read as {record.encoding})")
+        for record in records[:_MAX_LISTED]
+    )
+    more = f" and {len(records) - _MAX_LISTED:,} more" if len(records) > _MAX_LISTED else ""
+    which = "this input" if len(records) == 1 else "these inputs, the worst first"
+    return [
+        f"invalid sequences were found in {which}: {named}{more}; if their encoding is another "
+        "one, pass it with `--encoding`"
+    ]
+
+
 def _warnings(outcome: Outcome) -> list[str]:
     manifest = outcome.manifest
-    warnings = []
+    warnings = _invalid_text(manifest)
     counts, settings = manifest.counts, manifest.settings
     if counts["special_text_documents"]:
         warnings.append(

@@ -107,7 +107,7 @@ class _Decoder:
         for length in range(len(block), max(len(block) - _LONGEST_ESCAPE_BYTES, 0) - 1, -1):
             try:
                 text = self._decoder.decode(block[:length], is_last)
-            except UnicodeError:
+            except UnicodeError:  # noqa: PERF203 the loop has one pass unless text is malformed
                 # What is cut off at the end is longer than the decoder can hold.
                 self._decoder.setstate(before)
             else:

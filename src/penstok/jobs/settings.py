@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from penstok.engines import EngineChoice
 from penstok.errors import UsageError
+from penstok.inputs.encodings import resolve_encoding
 from penstok.storage import is_url
 from penstok.types import (
     MAX_SEPARATOR_BYTES,
     TEXT_RULES_VERSION,
+    UTF_8,
     EotPosition,
     InputFormat,
     InvalidUtf8,
@@ -71,6 +73,7 @@ class JobSettings:
     pattern: str | None = None
     engine: EngineChoice = "auto"
     input_format: FormatChoice = "auto"
+    encoding: str = UTF_8
     text_key: str = "text"
     doc_separator: str | None = None
     docs_by: DocsBy = "auto"
@@ -101,6 +104,7 @@ class JobSettings:
             )
         for name, choices in _CHOICES.items():
             _check_choice(name, getattr(self, name), get_args(choices))
+        object.__setattr__(self, "encoding", resolve_encoding(self.encoding))
         if not 0 <= self.val_fraction <= 1:
             raise UsageError(
                 f"the val fraction must be between 0 and 1, not `{self.val_fraction}`",

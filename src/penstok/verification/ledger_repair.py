@@ -125,7 +125,8 @@ def _find_sources(reader: LedgerReader, manifest: Manifest, folder: Path) -> lis
     lost = used[len(reader.sources) :]
     text_key = manifest.settings.get("text_key", "")
     sources = reader.sources + [
-        probe_recorded_source(record.path, format_of(record), text_key) for record in lost
+        probe_recorded_source(record.path, format_of(record), text_key, record.encoding)
+        for record in lost
     ]
     if digest_inputs(sources) != manifest.inputs_digest:
         raise ConflictError(
