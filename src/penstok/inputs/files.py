@@ -10,9 +10,10 @@ import os
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from penstok.errors import InputError
+from penstok.errors import InputError, read_error
 from penstok.inputs.compression import FramedContent, find_frames
 from penstok.inputs.streams import count_lines
+from penstok.quantities import plural
 from penstok.resources import Resource
 from penstok.storage import ObjectInfo, RemoteFile, is_url
 
@@ -162,7 +163,7 @@ class SourceFile(_SeekableInput):
         try:
             self._fd = os.open(source.path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
         except OSError as error:
-            raise self._unreadable(error) from error
+            raise read_error(error, self.source.path) from error
         if os.fstat(self._fd).st_size != source.num_bytes:
             os.close(self._fd)
             raise self._changed()
@@ -178,7 +179,7 @@ class SourceFile(_SeekableInput):
             try:
                 count = os.preadv(self._fd, [buffer[done:]], start + done)
             except OSError as error:
-                raise self._unreadable(error) from error
+                raise read_error(error, self.source.path) from error
             if count == 0:
                 raise self._changed()
             done += count
@@ -188,17 +189,11 @@ class SourceFile(_SeekableInput):
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(self._fd, start, end - start, os.POSIX_FADV_DONTNEED)
 
-    def _unreadable(self, error: OSError) -> InputError:
-        return InputError(
-            f"cannot be read: {error.strerror}",
-            where=self.source.path,
-            next_step="check the disk and the file's permissions, then run the same command again",
-        )
-
     def _changed(self) -> InputError:
         return InputError(
             "the file changed while it was read",
-            where=f"{self.source.path}, {self.source.num_bytes} bytes when the job was planned",
+            where=f"{self.source.path}, {plural(self.source.num_bytes, 'byte')} when the job was "
+            "planned",
             next_step="wait until nothing writes to it, then pass `--overwrite` to start again",
         )
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from penstok.errors import InputError, UsageError
 from penstok.inputs.compression import MAX_FRAME_BYTES
 from penstok.inputs.content import NotUtf8Error, name_encoding
-from penstok.inputs.discovery import OutputRules
+from penstok.inputs.discovery import OutputRules, read_list
 from penstok.inputs.encodings import AUTO
 from penstok.inputs.feed import feed_needs
 from penstok.inputs.files import open_unit
@@ -24,8 +24,9 @@ from penstok.inputs.streams import STANDARD_INPUT, read_head
 from penstok.output.layout import MANIFEST, WORK, is_own_name
 from penstok.output.ledger.reader import Start
 from penstok.output.manifest import is_manifest
+from penstok.quantities import plural
 from penstok.readers.formats import FORMATS, format_needs
-from penstok.readers.probe import find_sources
+from penstok.readers.probe import CsvOptions, find_sources
 from penstok.storage import REMOTE_BYTES, is_url
 from penstok.storage.object_paths import output_path
 from penstok.types import UNKNOWN_END, UTF_8, DocumentRule, MemoryNeeds, Unit
@@ -201,10 +202,14 @@ def _sample_starts(source: Source, size: int) -> list[int]:
 def nothing_found(sources: Sequence[Source], num_empty: int) -> InputError:
     """Return the error for inputs without documents; `num_empty` were found empty and dropped."""
     num_empty += sum(1 for source in sources if source.is_empty)
+    more = f" and {plural(len(sources) - 1, 'other input')}" if len(sources) > 1 else ""
+    has_texts = any(not FORMATS[source.format].has_records for source in sources)
     return InputError(
-        f"no document in the input: {num_empty} empty ones were dropped",
-        where=f"{len(sources)} files, starting with {sources[0].path}",
-        next_step="check the text and `--doc-separator`",
+        f"no document in the input: {plural(num_empty, 'empty one')} dropped",
+        where=f"{sources[0].path}{more}",
+        next_step="check the text and `--doc-separator`"
+        if has_texts
+        else "check the records, and pass the field that holds the text as `--text-key`",
     )
 
 
@@ -224,6 +229,18 @@ def input_needs(sources: Sequence[Source], unit_bytes: int) -> list[MemoryNeeds]
     ]
 
 
+def _refuse_csv_flags(settings: JobSettings, sources: Sequence[Source]) -> None:
+    """Refuse flags for CSV if no input is CSV: the user expected another format."""
+    flags = {"--csv-delimiter": settings.csv_delimiter, "--no-header": settings.no_header}
+    given = [flag for flag, value in flags.items() if value]
+    if given and not any(FORMATS[source.format].has_delimiter for source in sources):
+        raise UsageError(
+            "no input is CSV",
+            where=", ".join(given),
+            next_step=f"pass `--input-format csv`, or leave out `{given[0]}`",
+        )
+
+
 def make_plan(settings: JobSettings) -> Plan:
     """Find the inputs and decide how they are divided into documents."""
     skipped: dict[str, str] = {}
@@ -239,22 +256,32 @@ def make_plan(settings: JobSettings) -> Plan:
         else:
             raise error
 
+    path = settings.files_from
+    listed = [] if path is None else read_list(path, is_null=settings.null)
+    inputs = (*settings.inputs, *listed)
     sources, ignored = find_sources(
-        settings.inputs,
+        inputs,
         outputs=output_rules(settings.output),
         on_unusable=on_unusable,
         input_format=None if settings.input_format == "auto" else settings.input_format,
         text_key=settings.text_key,
+        csv=CsvOptions(settings.csv_delimiter or "", settings.no_header),
         encoding=settings.encoding,
     )
     if not_utf8:
         raise _join_not_utf8(not_utf8, has_others=bool(sources))
+    _refuse_csv_flags(settings, sources)
     if all(source.is_empty for source in sources):
         reasons = "".join(f"; `{path}`: {why}" for path, why in list(skipped.items())[:_LISTED])
         raise InputError(
-            f"no text in the input: {len(sources)} files, all empty, {len(skipped)} skipped"
+            "no text in the input: "
+            + ", ".join(
+                f"{plural(number, 'file')} {what}"
+                for number, what in ((len(sources), "empty"), (len(skipped), "skipped"))
+                if number
+            )
             + reasons,
-            where=" ".join(settings.inputs[:3]),
+            where=" ".join(inputs[:3]),
             next_step="check the files with `ls -l`",
         )
     _refuse_useless_encoding(settings.encoding, sources)

@@ -57,6 +57,7 @@ class Format:
     Attributes:
         name: What `--input-format` and the manifest call it.
         display_name: What messages call it.
+        content_name: What a size is of, as in "3 GB of JSON Lines".
         make_reader: Makes its reader.
         suffixes: Names that end in one of these have this format.
         magic: Content that begins with it has this format, whatever the name says.
@@ -64,6 +65,7 @@ class Format:
         check_head: Refuses first bytes that this format cannot have.
         probe: Completes a source that is not empty, or refuses it if it lacks the text key.
         has_records: Each record is a document; else `--docs-by` and `--doc-separator` apply.
+        has_delimiter: `--csv-delimiter` and `--no-header` apply.
         is_sequential: It can only be read from front to back, compressed or not.
         open_scanner: Makes what finds records in a stream; it makes None if the reader does that.
         divide: Divides a source into ranges of rows with about so much text; None if units are
@@ -73,6 +75,7 @@ class Format:
 
     name: InputFormat
     display_name: str
+    content_name: str
     make_reader: MakeReader
     suffixes: tuple[str, ...] = ()
     magic: bytes = b""
@@ -80,6 +83,7 @@ class Format:
     check_head: Callable[[str, bytes], None] = _accept
     probe: Callable[[Source, str], Source] = _as_it_is
     has_records: bool = True
+    has_delimiter: bool = False
     is_sequential: bool = False
     open_scanner: OpenScanner = _no_scanner
     divide: _Divide | None = None
@@ -91,13 +95,14 @@ class Format:
         return self.divide is not None
 
 
-_TEXT = Format("text", "text", TextReader, has_records=False)
+_TEXT = Format("text", "text", "text", TextReader, has_records=False)
 FORMATS: dict[InputFormat, Format] = {
     row.name: row
     for row in (
         _TEXT,
         Format(
             "jsonl",
+            "JSON Lines",
             "JSON Lines",
             jsonl.JsonlReader,
             suffixes=(".jsonl", ".ndjson", ".json"),
@@ -108,26 +113,31 @@ FORMATS: dict[InputFormat, Format] = {
         Format(
             "csv",
             "CSV",
+            "CSV",
             partial(csv.CsvReader, csv.CSV),
             suffixes=(".csv",),
             check_head=csv.check_head,
             probe=partial(csv.check_column, csv.CSV),
+            has_delimiter=True,
             is_sequential=True,
             open_scanner=partial(csv.open_scanner, csv.CSV),
         ),
         Format(
             "tsv",
             "TSV",
+            "TSV",
             partial(csv.CsvReader, csv.TSV),
             suffixes=(".tsv",),
             check_head=csv.check_head,
             probe=partial(csv.check_column, csv.TSV),
+            has_delimiter=True,
             is_sequential=True,
             open_scanner=partial(csv.open_scanner, csv.TSV),
         ),
         Format(
             "parquet",
             "a parquet file",
+            "parquet",
             partial(columnar.ColumnarReader, columnar.open_parquet),
             suffixes=(".parquet",),
             magic=columnar.PARQUET_MAGIC,
@@ -139,6 +149,7 @@ FORMATS: dict[InputFormat, Format] = {
         Format(
             "arrow",
             "an Arrow file",
+            "Arrow",
             partial(columnar.ColumnarReader, columnar.open_arrow),
             suffixes=(".arrow", ".feather"),
             magic=columnar.ARROW_MAGIC,

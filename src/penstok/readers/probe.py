@@ -9,7 +9,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from penstok.errors import InputError, NotTextError, PenstokError
 from penstok.inputs.changes import refuse_missing
@@ -28,11 +28,21 @@ if TYPE_CHECKING:
     from penstok.inputs.discovery import InputPath, OutputRules
     from penstok.types import InputFormat, Source
 
-__all__ = ["find_sources", "probe_recorded_source", "probe_source"]
+__all__ = ["CsvOptions", "find_sources", "probe_recorded_source", "probe_source"]
 
 _NUM_THREADS = 8
 _HEAD_BYTES = 1 << 12
 _MAX_LISTED = 3
+
+
+class CsvOptions(NamedTuple):
+    """How CSV is written, as far as the user said so; an empty delimiter is that of the format."""
+
+    delimiter: str = ""
+    no_header: bool = False
+
+
+_NO_OPTIONS = CsvOptions()
 
 
 def find_sources(
@@ -42,6 +52,7 @@ def find_sources(
     on_unusable: Callable[[str, PenstokError], None],
     input_format: InputFormat | None = None,
     text_key: str = "text",
+    csv: CsvOptions = _NO_OPTIONS,
     encoding: str = UTF_8,
 ) -> tuple[list[Source], dict[str, str]]:
     """List and probe the files behind `inputs`, in order.
@@ -55,16 +66,17 @@ def find_sources(
         on_unusable: Called with a path that cannot be used, and why; it may raise.
         input_format: The format of every file; None to detect each.
         text_key: The column that tables must have.
+        csv: How CSV is written.
         encoding: The encoding of all text, or `auto` to detect that of each file.
     """
     paths = list_inputs(inputs, outputs=outputs, dataset_suffixes=DATASET_SUFFIXES)
     if paths[0].path == STANDARD_INPUT:
-        return [probe_source(STANDARD_INPUT, input_format, text_key, encoding)], {}
+        return [probe_source(STANDARD_INPUT, input_format, text_key, csv, encoding)], {}
     sources: list[Source] = []
     ignored: dict[str, str] = {}
     # By folder, what was ignored in it; None once something in it was not.
     only_ignored: dict[str, dict[str, str] | None] = {}
-    with closing(_iter_probed(paths, input_format, text_key, encoding)) as probed:
+    with closing(_iter_probed(paths, input_format, text_key, csv, encoding)) as probed:
         for found, result in probed:
             if found.folder and isinstance(result, NotTextError):
                 ignored[found.path] = result.what
@@ -96,6 +108,7 @@ def probe_source(
     path: str,
     input_format: InputFormat | None,
     text_key: str,
+    csv: CsvOptions = _NO_OPTIONS,
     encoding: str = UTF_8,
     *,
     is_recorded: bool = False,
@@ -106,6 +119,7 @@ def probe_source(
         path: A file, a URL, or `-` for standard input.
         input_format: Its format; None to detect it.
         text_key: The column that a table must have.
+        csv: How CSV is written.
         encoding: The encoding of its text, or `auto` to detect it.
         is_recorded: An earlier run has read it with this encoding, so nobody needs to be asked.
 
@@ -124,11 +138,13 @@ def probe_source(
     check_start(found, path, head[:_HEAD_BYTES], input_format)
     if found.is_sequential:
         source = replace(source, is_stream=True, content_bytes=0)
+    if found.has_delimiter:
+        source = replace(source, delimiter=csv.delimiter, num_columns=int(csv.no_header))
     return found.probe(source, text_key) if head else source
 
 
 def probe_recorded_source(
-    path: str, input_format: InputFormat, text_key: str, encoding: str
+    path: str, input_format: InputFormat, text_key: str, csv: CsvOptions, encoding: str
 ) -> Source:
     """Probe an input that an earlier run used.
 
@@ -136,11 +152,15 @@ def probe_recorded_source(
         InputError: If it is missing, or not what it should be.
     """
     refuse_missing(path)
-    return probe_source(path, input_format, text_key, encoding, is_recorded=True)
+    return probe_source(path, input_format, text_key, csv, encoding, is_recorded=True)
 
 
 def _iter_probed(
-    paths: Sequence[InputPath], input_format: InputFormat | None, text_key: str, encoding: str
+    paths: Sequence[InputPath],
+    input_format: InputFormat | None,
+    text_key: str,
+    csv: CsvOptions,
+    encoding: str,
 ) -> Generator[tuple[InputPath, Source | InputError]]:
     """Probe inputs in order, several remote ones at once: 10,000 would take half an hour."""
 
@@ -148,7 +168,7 @@ def _iter_probed(
         if found.problem is not None:
             return found.problem
         try:
-            return probe_source(found.path, input_format, text_key, encoding)
+            return probe_source(found.path, input_format, text_key, csv, encoding)
         except InputError as error:
             return error
 

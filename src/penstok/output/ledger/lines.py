@@ -119,6 +119,8 @@ class _InputLine:
     content: _Number = 0
     version: str = ""
     index: _Number = 0
+    delimiter: Annotated[str, msgspec.Meta(pattern="^[\x01-\x7f]?$")] = ""
+    columns: _Number = 0
     encoding: str = UTF_8
 
 
@@ -206,6 +208,8 @@ def format_input(idx: int, source: Source, end: int) -> bytes:
         "content": source.content_bytes,
         "version": source.version,
         "index": source.index_bytes,
+        "delimiter": source.delimiter,
+        "columns": source.num_columns,
         "encoding": "" if source.encoding == UTF_8 else source.encoding,
     }
     return format_line(
@@ -367,6 +371,8 @@ def read_input(body: bytes) -> tuple[int, Source, int]:
         content_bytes=line.content,
         version=line.version,
         index_bytes=line.index,
+        delimiter=line.delimiter,
+        num_columns=line.columns,
         encoding=encoding,
     )
     if end > source.size or "\0" in line.path or not (encoding == UTF_8 or line.stream):

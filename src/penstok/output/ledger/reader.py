@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import xxhash
 
-from penstok.errors import DamageError
+from penstok.errors import DamageError, is_refused, read_error
 from penstok.output.layout import Layout
 from penstok.output.ledger.lines import (
     INPUT_START,
@@ -30,6 +30,7 @@ from penstok.output.ledger.lines import (
     read_unit,
 )
 from penstok.output.offsets import Offsets
+from penstok.quantities import plural
 from penstok.types import SPLITS, UNKNOWN_END, FinishedUnit, Unit
 
 if TYPE_CHECKING:
@@ -121,6 +122,7 @@ class LedgerReader:
 
         Raises:
             DamageError: If there is no ledger, or its first line is damaged.
+            InputError: If there is no permission to read it.
         """
         self._path = path
         self.sources: list[Source] = []
@@ -137,6 +139,8 @@ class LedgerReader:
             with path.open("rb") as file:
                 first = file.readline(MAX_LINE_BYTES)
         except OSError as error:
+            if is_refused(error):
+                raise read_error(error, str(path)) from error
             if job is None:
                 raise self._damage(f"cannot be read: {error.strerror}") from error
         try:
@@ -294,7 +298,7 @@ def list_skipped(path: str, end: int, encoded: EncodedUnit) -> list[str]:
     lines = [_skipped_line(path, record.position, record.reason) for record in encoded.skipped]
     num_more = encoded.counts.skipped_records - len(encoded.skipped)
     if num_more:
-        reason = f"{num_more} more records up to {end} are counted, not listed"
+        reason = f"{plural(num_more, 'more record')} up to {end}, counted but not listed"
         lines.append(_skipped_line(path, None, reason))
     return lines
 
@@ -309,7 +313,11 @@ def lists_skipped(path: OutputPath, ledger: OutputPath) -> bool:
     try:
         with io.TextIOWrapper(path.open("rb"), encoding="utf-8", newline="\n") as found:
             return all(here == there for here, there in zip_longest(found, iter_skipped(ledger)))
-    except (OSError, UnicodeDecodeError):
+    except OSError as error:
+        if is_refused(error):
+            raise read_error(error, str(path)) from error
+        return False
+    except UnicodeDecodeError:
         return False
 
 
