@@ -91,6 +91,16 @@ def test_the_encoding_of_text_is_detected(
     assert f"--encoding {expected}" in raised.value.next_step
 
 
+@pytest.mark.parametrize(
+    ("language", "encoding", "expected"), [case for case in CASES if case[0] in ("zh", "ja", "ko")]
+)
+def test_a_malformed_sequence_does_not_mislead(language: str, encoding: str, expected: str) -> None:
+    half = (TEXTS[language] * 20).encode(encoding)
+    sample = Sample(half + b"\xff\xff \n" + half[2 * encoding.startswith("utf-16") :])
+    if encoding != "hz":
+        assert choose_encoding("a", sample, "auto") == expected
+
+
 def test_text_after_a_long_header_in_english_is_seen() -> None:
     header, text = b"Permission is granted.\n" * 3000, (TEXTS["de"] * 100).encode("latin-1")
     assert choose_encoding("a", Sample(header[: 1 << 16], (text[:9000], text[-9000:])), "auto")

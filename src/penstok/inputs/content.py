@@ -16,7 +16,7 @@ from penstok.inputs.encodings import AUTO, decode_sample
 from penstok.types import UTF_8
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 __all__ = ["NotUtf8Error", "Sample", "choose_encoding", "name_binary", "name_encoding"]
 
@@ -76,6 +76,11 @@ _SUPERSETS = {
     "iso8859-8": ("cp1255",),
     "iso8859-9": ("cp1254",),
 }
+_LONG_ENCODINGS = {
+    *("gb18030", "cp950", "big5hkscs", "cp932", "shift_jis_2004", "euc_jp", "euc_jis_2004"),
+    *("cp949", "hz", "iso2022_jp", "iso2022_kr"),
+}
+_NUM_PIECES, _MIN_PIECE_BYTES = 8, 256
 # Encodings that differ in few characters: the more usual one, if the sample has none of them.
 _ALIKE = {"iso8859-15": "cp1252", "iso8859-7": "cp1253", "iso8859-13": "cp1257"}
 # The rest of a character of UTF-8 whose first bytes precede a sample.
@@ -367,7 +372,34 @@ def _reads_well(data: bytes, encoding: str) -> bool:
 
 
 def _detect(sample: bytes) -> tuple[str, ...]:
-    """Ask the detector for the encoding of a sample; the second answer is nearly as likely."""
+    """Return the likely encodings of a sample, the best first."""
+    likely = _ask_detector(sample)
+    if likely[:1] and likely[0] in _LONG_ENCODINGS:
+        return likely
+    # The detector rules out an encoding of several bytes at the first malformed sequence.
+    votes = Counter(
+        _ask_detector(piece)[:1]
+        for piece in _iter_pieces(sample)
+        if not piece.isascii() or _ESCAPED.search(piece)
+    )
+    winner = votes.most_common(1)[0][0] if votes else ()
+    if not winner or winner[0] not in _LONG_ENCODINGS or 2 * votes[winner] <= votes.total():
+        return likely
+    text = decode_sample(sample, winner[0])
+    return winner if text.count(_INVALID) * _WRONG_SHARE < _count_long(text) else likely
+
+
+def _iter_pieces(sample: bytes) -> Iterator[bytes]:
+    """Divide a sample between lines, which are no parts of characters in any of the encodings."""
+    size, start = max(len(sample) // _NUM_PIECES, _MIN_PIECE_BYTES), 0
+    while start < len(sample):
+        end = (sample.find(b"\n", start + size, start + 4 * size) + 1) or start + size
+        yield sample[start:end]
+        start = end
+
+
+def _ask_detector(sample: bytes) -> tuple[str, ...]:
+    """Return the detector's answer, and a second one if it is nearly as likely."""
     import chardet
 
     answers = chardet.detect_all(
@@ -382,7 +414,7 @@ def _detect(sample: bytes) -> tuple[str, ...]:
     best = answers[0]["confidence"] if answers else 0
     for answer in answers:
         name = answer["encoding"]
-        if name in (None, UTF_8) or answer["confidence"] < _NEARLY_AS_LIKELY * best:
+        if name is None or name == UTF_8 or answer["confidence"] < _NEARLY_AS_LIKELY * best:
             break
         encoding = _find_superset(name, sample)
         text = decode_sample(sample, encoding)
