@@ -10,12 +10,11 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from penstok.cli.job_flags import JOB_FLAGS, make_job_settings
-from penstok.cli.job_summary import document_rule
+from penstok.cli.job_summary import document_rule, tokenizer_line
 from penstok.cli.messages import ErrorReporter, one_line, plural, print_data
 from penstok.quantities import format_bytes, format_count, format_seconds
 
 if TYPE_CHECKING:
-    from penstok.jobs.job import Job
     from penstok.jobs.preview import Preview, ShownDocument
     from penstok.jobs.settings import JobSettings
 
@@ -91,8 +90,7 @@ def _lines(preview: Preview) -> list[str]:
             for line in _show(number, shown)
         ),
         *_estimate(preview),
-        f"tokenizer:  {job.tokenizer.name}, {job.tokenizer.vocab_size:,} ids, "
-        f"{_special_tokens(job)}",
+        f"tokenizer:  {tokenizer_line(job.record.tokenizer, settings.eot)}",
         f"output:     {settings.output}/, {job.record.dtype}, "
         f"val fraction {settings.val_fraction}{_free_disk(preview)}",
         f"memory:     {format_bytes(settings.memory_bytes)} in total, "
@@ -113,18 +111,6 @@ def _free_disk(preview: Preview) -> str:
 
     num_tasks = len(divide_tasks(preview.job.plan, task_bytes))
     return f"{free}; {num_tasks:,} tasks of at most {format_bytes(task_bytes)}, one shard per task"
-
-
-def _special_tokens(job: Job) -> str:
-    """Say which tokens begin and end a document."""
-    tokenizer, eot = job.tokenizer, job.settings.eot
-    names = {token_id: text for text, token_id in tokenizer.special.items()}
-    name = one_line(tokenizer.eot_text)
-    end = f"end-of-text {name} ({tokenizer.eot_id}) {eot}ed" if eot != "none" else "no end-of-text"
-    if tokenizer.bos_id is None:
-        return end
-    begin = one_line(names.get(tokenizer.bos_id, ""))
-    return f"begin-of-text {begin} ({tokenizer.bos_id}), {end}"
 
 
 def _kinds(preview: Preview) -> str:

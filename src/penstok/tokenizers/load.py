@@ -44,19 +44,25 @@ def load_tokenizer(
             own rules say.
         pattern: The pattern for a `.tiktoken` file, which does not contain it.
     """
+    return _load(name, eot_token, bos, pattern, checks_range=True)
+
+
+def _load(
+    name: str, eot_token: str | None, bos: str, pattern: str | None, *, checks_range: bool
+) -> Tokenizer:
     parsed = _parse(name, pattern)
-    eot = choose_eot(name, parsed, eot_token)
-    bos_id = choose_bos(name, parsed, bos, eot[1])
-    ids = (*parsed.special.values(), eot[1], -1 if bos_id is None else bos_id)
+    eot = choose_eot(name, parsed, eot_token, checks_range=checks_range)
+    bos_id = choose_bos(name, parsed, bos, eot.id, checks_range=checks_range)
     return Tokenizer(
         name=name,
         model=parsed.model,
-        eot_text=eot[0],
-        eot_id=eot[1],
-        vocab_size=max(parsed.model.num_ids, 1 + max(ids)),
-        fingerprint=fingerprint(parsed.model, eot, bos_id),
+        eot_text=eot.text,
+        eot_id=eot.id,
+        vocab_size=max(parsed.vocab_size, 1 + eot.id, 0 if bos_id is None else 1 + bos_id),
+        fingerprint=fingerprint(parsed.model, (eot.text, eot.id), bos_id),
         bos_id=bos_id,
         special=parsed.special,
+        eot_note=eot.note,
     )
 
 
@@ -70,9 +76,8 @@ def load_recorded_tokenizer(record: TokenizerRecord) -> Tokenizer:
     bos = "none" if record.bos_id is None else str(record.bos_id)
     for pattern in (None, *reversed(different.values())):
         try:
-            found = load_tokenizer(
-                record.name, eot_token=str(record.eot_id), bos=bos, pattern=pattern
-            )
+            # An output from before ids were checked may have any.
+            found = _load(record.name, str(record.eot_id), bos, pattern, checks_range=False)
         except _PatternError:
             continue
         if found.fingerprint == record.fingerprint:
@@ -152,8 +157,8 @@ def _read_sentencepiece(file: TokenizerFile) -> ParsedTokenizer:
     return ParsedTokenizer(
         LibraryModel(model.library, model.content, num_ids, model.why),
         special,
-        end_text=str(library.IdToPiece(library.eos_id())) if library.eos_id() >= 0 else None,
-        begin_text=str(library.IdToPiece(library.bos_id())) if begins else None,
+        ends=(str(library.IdToPiece(library.eos_id())),) if library.eos_id() >= 0 else (),
+        begins=(str(library.IdToPiece(library.bos_id())),) if begins else (),
     )
 
 
