@@ -231,7 +231,7 @@ def test_unusable_tokenizer_json_is_refused(edit: Edit, why: str, tmp_path: Path
     assert raised.value.where == path
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", "[" * 100_000, '{"model": 3}', '"\ud800"'])
+@pytest.mark.parametrize("text", ["[]", "{", "[" * 100_000, '{"model": 3}', '"\ud800"'])
 def test_other_json_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_bytes(text.encode(errors="surrogatepass"))
     with pytest.raises(UsageError, match=r"not a `tokenizer\.json`"):
@@ -336,7 +336,7 @@ def with_line(line: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (b"", "byte 0 is not a token"),
+        (b"", "the file is empty"),
         (with_line(b"AAA= 300\n")[7:], "byte 0 is not a token"),
         (with_line(b"no-base64! 300\n"), "line 257 is not a base64 token"),
         (with_line(b"YWI= many\n"), "line 257 is not a base64 token"),
@@ -398,28 +398,90 @@ def test_the_pattern_of_a_file_may_be_repeated(tmp_path: Path) -> None:
     ("name", "why"),
     [
         ("gpt", "unknown tokenizer `gpt`; did you mean `gpt2`"),
-        ("missing/tokenizer.json", "unknown tokenizer"),
-        ("empty/mistyped", "unknown tokenizer `empty/mistyped`"),
-        ("empty", "the folder has none of tokenizer.json, tokenizer.model"),
+        ("GPT2", "unknown tokenizer `GPT2`; did you mean `gpt2`"),
+        ("llama3", "unknown tokenizer `llama3`; known: gpt2"),
+        ("", "the name of the tokenizer is empty"),
+        ("a\0b", "NUL byte"),
+        ("/missing.json", "`/missing.json` does not exist\n.*--tokenizer\n.*`ls /`"),
+        ("missing/tokenizer.json", "does not exist: there is no folder `missing`"),
+        ("some/model/x.json", "no folder `some/model`(.|\n)*on the .* hub, pass `-t some/model`"),
+        ("./llama.modle", r"does not exist; did you mean `llama\.model`(.|\n)*`-t llama\.model`"),
+        ("x.model", "the tokenizer `x.model` does not exist"),
+        ("~/none.json", "HOME/none.json` does not exist"),
+        ("empty/mistyped", "the tokenizer `empty/mistyped` does not exist"),
+        ("empty", "the folder has none of tokenizer.json, tokenizer.model; it is empty"),
+        ("one", "it has `a.txt`, `my.tiktoken`(.|\n)*pass the file: `-t one/my.tiktoken`"),
+        ("old", "it has `merges.txt`, `vocab.json`(.|\n)*write a `tokenizer.json` with"),
+        ("many", r"it has `f0`, .*, `f7` and 4 more\n"),
         ("llama.model", "`sentencepiece` cannot read it"),
         ("llama.bin", "cannot be read from a `.bin` file"),
-        ("empty.model", "it is empty"),
+        ("llama", "cannot be read from a file without a suffix"),
+        ("empty.model", "the file is empty"),
+        ("blank.json", "the file is empty"),
+        ("config.json", "not a `tokenizer.json`: it has no `model`; it has `a`, `b`"),
+        ("beside/config.json", "no `model`(.|\n)*pass the file beside it: `-t beside/tokeni"),
+        ("half.json", r"not a `tokenizer.json`: not valid JSON \(.*line 1 column"),
+        ("list.json", "not a `tokenizer.json`: it is not a JSON object"),
         ("zero.json", "not a regular file, or larger than"),
         ("pipe.json", "not a regular file, or larger than"),
+        ("dangling.json", "a link to `nowhere`, which does not exist"),
+        ("loop", "a link to `loop`, which does not exist|a loop of links"),
+        ("x" * 300, "the tokenizer cannot be read: File name too long"),
+        ("hf://a/b", "cannot be read from the URL `hf://a/b`(.|\n)*pass `-t a/b`"),
+        ("https://huggingface.co/a/b/tree/main", "pass `-t a/b`"),
+        ("s3://a/b.json", "download the file and pass its path"),
     ],
 )
 def test_other_files_are_refused_with_the_reason(
     name: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "empty").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for folder in ("empty", "one", "old", "many", "beside"):
+        (tmp_path / folder).mkdir()
+    for file in ("one/my.tiktoken", "one/a.txt", "old/vocab.json", "old/merges.txt", "llama"):
+        (tmp_path / file).write_text("x")
+    for number in range(12):
+        (tmp_path / f"many/f{number if number < 8 else f'9{number}'}").touch()
     (tmp_path / "llama.model").write_bytes(b"no model")
-    (tmp_path / "llama.bin").touch()
+    (tmp_path / "llama.bin").write_bytes(b"x")
     (tmp_path / "empty.model").touch()
+    (tmp_path / "blank.json").write_text(" \n")
+    for file in ("config.json", "beside/config.json", "beside/tokenizer.json"):
+        (tmp_path / file).write_text('{"a": 1, "b": 2}')
+    (tmp_path / "half.json").write_text('{"model": ')
+    (tmp_path / "list.json").write_text("[1]")
     (tmp_path / "zero.json").symlink_to("/dev/zero")
+    (tmp_path / "dangling.json").symlink_to("nowhere")
+    (tmp_path / "loop").symlink_to("loop")
     os.mkfifo(tmp_path / "pipe.json")
-    with pytest.raises(UsageError, match=why):
+    with pytest.raises(UsageError, match=why.replace("HOME", str(tmp_path))) as raised:
         load_tokenizer(name)
+    assert raised.value.next_step
+
+
+def test_a_file_without_permission_is_named_as_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_json(tmp_path, small_json())
+
+    def refuse(self: Path) -> bytes:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    with pytest.raises(UsageError, match="cannot be read: Permission denied") as raised:
+        load_tokenizer(path)
+    assert f"`ls -ld {path}`" in str(raised.value)
+
+
+def test_a_home_folder_is_found_as_the_shell_would(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_json(tmp_path, small_json())
+    monkeypatch.setenv("HOME", str(tmp_path))
+    found = load_tokenizer("~/tokenizer.json")
+    assert found.name == "~/tokenizer.json"
+    assert found.fingerprint == load_tokenizer(str(tmp_path)).fingerprint
 
 
 def test_a_known_name_wins_over_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -440,7 +502,7 @@ def test_a_recorded_tokenizer_must_be_unchanged(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no longer the tokenizer that made this output"):
         load_recorded_tokenizer(record_of(made))
     ranks.unlink()
-    with pytest.raises(UsageError, match="unknown tokenizer"):
+    with pytest.raises(UsageError, match="does not exist"):
         load_recorded_tokenizer(record_of(made))
 
 

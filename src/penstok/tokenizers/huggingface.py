@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 __all__ = ["read_config", "read_huggingface"]
 
 
+_SHOWN_KEYS = 6
+_SHOWN_CHARACTERS = 40
+
+
 class _LibraryOnlyError(Exception):
     """Something in a file that only its own library does."""
 
@@ -39,8 +43,8 @@ def read_huggingface(content: bytes, config: bytes | None) -> ParsedTokenizer:
     Raises:
         UnsupportedError: If it is not one, or its ids are random.
     """
+    settings = _read_object(content)
     try:
-        settings = json.loads(content)
         model = settings["model"]
         added = list(settings.get("added_tokens") or [])
         special = {str(token["content"]): int(token["id"]) for token in added if token["special"]}
@@ -56,6 +60,22 @@ def read_huggingface(content: bytes, config: bytes | None) -> ParsedTokenizer:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UnsupportedError(f"it is not a `tokenizer.json` ({error!r})") from error
     return ParsedTokenizer(found, special, ends=ends, begins=begins)
+
+
+def _read_object(content: bytes) -> dict[str, Any]:
+    """Parse a `tokenizer.json`; say what another file is."""
+    try:
+        settings = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        what = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise UnsupportedError(f"it is not a `tokenizer.json`: not valid JSON ({what})") from error
+    if not isinstance(settings, dict):
+        raise UnsupportedError("it is not a `tokenizer.json`: it is not a JSON object")
+    if "model" not in settings:
+        keys = [f"`{key[:_SHOWN_CHARACTERS]}`" for key in settings][:_SHOWN_KEYS]
+        has = f"it has {', '.join(keys)}" if keys else "it is empty"
+        raise UnsupportedError(f"it is not a `tokenizer.json`: it has no `model`; {has}")
+    return settings
 
 
 def _vocab_of(model: dict[str, Any]) -> dict[str, int]:

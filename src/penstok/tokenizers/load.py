@@ -7,6 +7,7 @@ left to the file's own library. `files`, `encodings` and `huggingface` do the re
 from __future__ import annotations
 
 import difflib
+import shlex
 from typing import TYPE_CHECKING
 
 from penstok.errors import UsageError
@@ -147,8 +148,6 @@ def _read_ranks(file: TokenizerFile, name: str, pattern: str | None) -> ParsedTo
 
 def _read_sentencepiece(file: TokenizerFile) -> ParsedTokenizer:
     """Read a SentencePiece model; only the configuration can say that a token begins a text."""
-    if not file.content:
-        raise UnsupportedError("it is empty")
     model = LibraryModel("sentencepiece", file.content, 0, "SentencePiece has its own rules")
     library = try_library(model.library, model.content)
     num_ids = int(library.GetPieceSize())
@@ -163,19 +162,24 @@ def _read_sentencepiece(file: TokenizerFile) -> ParsedTokenizer:
 
 
 def _refusal(file: TokenizerFile, error: UnsupportedError) -> UsageError:
+    beside = file.path.with_name("tokenizer.json")
+    is_beside = file.path != beside and beside.is_file()
     return UsageError(
         f"this tokenizer cannot be used: {error}",
         where=str(file.path),
-        next_step="pass another file, or a name such as `-t gpt2`",
+        next_step=f"pass the file beside it: `-t {shlex.quote(str(beside))}`"
+        if is_beside
+        else "pass another file, or a name such as `-t gpt2`",
     )
 
 
 def _unknown(name: str) -> UsageError:
-    close = difflib.get_close_matches(name, ENCODINGS, n=1)
-    hint = f"; did you mean `{close[0]}`?" if close else ""
+    close = difflib.get_close_matches(name.strip().lower(), ENCODINGS, n=1)
+    hint = f"; did you mean `{close[0]}`? known:" if close else "; known:"
     return UsageError(
-        f"unknown tokenizer `{name}`{hint}; known: {', '.join(ENCODINGS)}, names of OpenAI "
+        f"unknown tokenizer `{name}`{hint} {', '.join(ENCODINGS)}, names of OpenAI "
         "models, ids of the Hugging Face hub (`owner/name`), files",
         where="--tokenizer",
-        next_step="pass `-t gpt2`, or the path of a `tokenizer.json`, `.tiktoken` or `.model` file",
+        next_step=f"pass `-t {close[0] if close else 'gpt2'}`, or the path of a `tokenizer.json`, "
+        "`.tiktoken` or `.model` file",
     )
