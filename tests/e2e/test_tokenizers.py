@@ -78,7 +78,10 @@ def test_a_name_is_found_in_the_cache_of_tiktoken(
         assert output.train.tolist() == [i for t in example_texts() for i in (*encode(t), 100_257)]
         fingerprints.add(record.fingerprint)
     assert len(fingerprints) == 1
-    assert "end-of-text 100257" in run("info", "out", folder=tmp_path).stdout
+    shown = run("info", "out", folder=tmp_path).stdout
+    assert "end-of-text <|endoftext|> (100257) appended" in shown
+        "end-of-text <|endoftext|> (100257) appended" in run("info", "out", folder=tmp_path).stdout
+    )
 
 
 def test_without_cache_and_network_it_says_which_file_goes_where(
@@ -240,7 +243,7 @@ def test_a_sentencepiece_model_goes_through(tmp_path: Path) -> None:
     assert shown.startswith("<s> " + lines[0][:6])
     # Without one of the flag's own the model says nothing of what begins a text.
     again = tokenize(tmp_path, "-t", path, "--docs-by", "line", "--val-fraction", 0, exit_code=5)
-    assert "tokenizer: sha256:" in again.stderr
+    assert "begin-of-text `<s>` (1) there, none here; `--bos 1`" in again.stderr
 
 
 @pytest.mark.parametrize("name", ["text.txt", "text.jsonl"])

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import xxhash
 
 from penstok.errors import ConflictError, DamageError, LockedError
+from penstok.jobs.differences import find_differences
 from penstok.jobs.tasks import part_of_task
 from penstok.output import layout
 from penstok.output.layout import MANIFEST, SEGMENTS, is_final_name
@@ -123,7 +124,7 @@ class JobFile:
 
     def differences(self, other: JobFile) -> list[str]:
         """List how another job (`here`) differs from this one, which is in the output (`there`)."""
-        found = _settings_differences(self.job.settings, other.job.settings)
+        found = find_differences(self.job, other.job)
         if self.job.unit_bytes != other.job.unit_bytes:
             found.append(f"units of {self.job.unit_bytes} bytes there, {other.job.unit_bytes} here")
         if self.num_inputs != other.num_inputs:
@@ -172,7 +173,7 @@ def find_finished(
             where=error.where,
             next_step=_start_over("to delete what is there", is_part=is_part),
         ) from error
-    differing = _settings_differences(manifest.settings, job.settings)
+    differing = find_differences(manifest, job)
     if not differing:
         _refuse_missing_files(folder, manifest)
         if plan.is_piped:
@@ -263,7 +264,7 @@ def _job_differences(store: OutputStore, there: JobFile, here: JobFile, plan: Pl
     """List how a job differs from the recorded one; inputs may be added to a single task."""
     if there.is_by_task or here.is_by_task:
         return there.differences(here)
-    differing = _settings_differences(there.job.settings, here.job.settings)
+    differing = find_differences(there.job, here.job)
     if differing or there.inputs_digest == here.inputs_digest:
         return differing
     journal = store.path / journal_name(0, None)
@@ -326,15 +327,6 @@ def _missing_parts(store: OutputStore, num_tasks: int, missing: list[int]) -> li
     num_parts = counts.most_common(1)[0][0]
     parts = {part_of_task(num_tasks, task, num_parts) for task in missing}
     return [(part, num_parts) for part in sorted(parts)]
-
-
-def _settings_differences(there: dict[str, Any], here: dict[str, Any]) -> list[str]:
-    """List the settings that differ."""
-    return [
-        f"{name}: {there.get(name)} there, {here.get(name)} here"
-        for name in sorted(there.keys() | here.keys())
-        if there.get(name) != here.get(name)
-    ]
 
 
 def _recorded_sources(folder: OutputPath) -> list[Source]:

@@ -248,15 +248,6 @@ def parse_part(text: str) -> tuple[int, int]:
     return int(words[0]), int(words[1])
 
 
-def settings_differences(there: dict[str, Any], here: dict[str, Any]) -> list[str]:
-    """Say what shapes the bytes and differs."""
-    return [
-        f"{name}: {there.get(name)} there, {here.get(name)} here"
-        for name in sorted(there.keys() | here.keys())
-        if there.get(name) != here.get(name)
-    ]
-
-
 def _flag(name: str) -> str:
     if name == "task_bytes":
         return "--task-size"
