@@ -80,8 +80,6 @@ def test_a_name_is_found_in_the_cache_of_tiktoken(
     assert len(fingerprints) == 1
     shown = run("info", "out", folder=tmp_path).stdout
     assert "end-of-text <|endoftext|> (100257) appended" in shown
-        "end-of-text <|endoftext|> (100257) appended" in run("info", "out", folder=tmp_path).stdout
-    )
 
 
 def test_without_cache_and_network_it_says_which_file_goes_where(

@@ -70,7 +70,7 @@ def _as_json(preview: Preview) -> dict[str, Any]:
         "share_bytes": job.share.limit_bytes,
         "skipped": job.plan.skipped,
         "warnings": preview.warnings,
-        "hints": job.hints,
+        "hints": preview.hints,
     }
 
 
@@ -97,7 +97,7 @@ def _lines(preview: Preview) -> list[str]:
         f"{format_bytes(job.share.limit_bytes)} for each of {job.num_workers} x {job.engine}",
         *(f"skipped:    {one_line(path)}: {why}" for path, why in job.plan.skipped.items()),
         *(f"warning:    {warning}" for warning in preview.warnings),
-        *(f"hint:       {hint}" for hint in job.hints),
+        *(f"hint:       {hint}" for hint in preview.hints),
     ]
 
 
