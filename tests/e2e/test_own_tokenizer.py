@@ -63,7 +63,8 @@ def test_info_and_show_read_it_back_and_say_when_they_cannot(tmp_path: Path) -> 
     shown = run("show", "out", "--tokens", 20, folder=tmp_path)
     assert shown.returncode == 0
     assert shown.stdout[:15] == first[:15]
-    assert "end-of-text 0, uint16" in run("info", "out", folder=tmp_path).stdout
+    described = run("info", "out", folder=tmp_path).stdout
+    assert "end-of-text <|endoftext|> (0) appended, uint16" in described
     ids = run("show", "out", "--ids", folder=tmp_path).stdout
     shutil.move(path, tmp_path / "elsewhere.json")
     without = run("info", "out", folder=tmp_path)

@@ -341,8 +341,9 @@ def test_an_output_without_the_names_of_its_tokens_is_the_same_job(tmp_path: Pat
 def test_the_summary_says_where_another_tokenizer_may_be_better(tmp_path: Path) -> None:
     text = "\u0939\u093f\u0928\u094d\u0926\u0940 \u092e\u0947\u0902 " * 1000
     (tmp_path / "text.txt").write_text(text, encoding="utf-8")
-    empty = {"TIKTOKEN_CACHE_DIR": str(tmp_path)}
-    done = run("tokenize", "text.txt", "-o", "out", folder=tmp_path, **empty)
+    done = run(
+        *("tokenize", "text.txt", "-o", "out"), folder=tmp_path, TIKTOKEN_CACHE_DIR=str(tmp_path)
+    )
     assert "compare with `penstok plan -t o200k_base INPUT`" in done.stderr
     assert "bytes of text per token is low" in done.stderr
 

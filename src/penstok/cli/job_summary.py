@@ -27,6 +27,7 @@ __all__ = [
     "finished_lines",
     "part_json",
     "part_lines",
+    "skipped_lines",
     "summary_json",
     "summary_lines",
     "tokenizer_line",
@@ -39,10 +40,7 @@ _FEW_DOCUMENTS = 10
 def summary_lines(outcome: Outcome, settings: JobSettings) -> list[str]:
     """Say what exists now, what was repaired or skipped, and what to type next."""
     manifest = outcome.manifest
-    skipped = [
-        f"  skipped: {one_line(path)}: {why}"
-        for path, why in list(outcome.skipped.items())[:_MAX_LISTED]
-    ]
+    skipped = skipped_lines("  skipped:", outcome.skipped)
     next_line = f"next: penstok verify {settings.output}/"
     if not outcome.is_new:
         return [
@@ -69,6 +67,17 @@ def summary_lines(outcome: Outcome, settings: JobSettings) -> list[str]:
     ]
 
 
+def skipped_lines(label: str, skipped: dict[str, str]) -> list[str]:
+    """Name the first inputs that were not used, and why; count the others."""
+    lines = [
+        f"{label} {one_line(path)}: {one_line(why)}"
+        for path, why in list(skipped.items())[:_MAX_LISTED]
+    ]
+    if len(skipped) > _MAX_LISTED:
+        lines.append(f"{label} {plural(len(skipped) - _MAX_LISTED, 'more input')}")
+    return lines
+
+
 def summary_json(outcome: Outcome, settings: JobSettings) -> dict[str, Any]:
     """Return the same as an object."""
     return {
@@ -93,6 +102,9 @@ def finished_lines(manifest: Manifest, output: str, *, is_new: bool) -> list[str
         *_node_lines(run),
         f"  tokenizer: {tokenizer_line(manifest.tokenizer, manifest.settings['eot'])}",
         *(f"  {note}" for note in _notes(counts, manifest.settings)),
+        *skipped_lines(
+            "  skipped:", {each.path: each.reason for each in manifest.inputs if each.reason}
+        ),
         next_line,
     ]
 

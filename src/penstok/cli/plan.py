@@ -9,14 +9,15 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from penstok.cli.job_flags import JOB_FLAGS, make_job_settings
-from penstok.cli.job_summary import document_rule, tokenizer_line
+from penstok.cli.flags import RUN, make_flags
+from penstok.cli.job_summary import document_rule, skipped_lines, tokenizer_line
 from penstok.cli.messages import ErrorReporter, one_line, plural, print_data
+from penstok.jobs.definition import settings_of
+from penstok.jobs.settings import JobSettings
 from penstok.quantities import format_bytes, format_count, format_seconds
 
 if TYPE_CHECKING:
     from penstok.jobs.preview import Preview, ShownDocument
-    from penstok.jobs.settings import JobSettings
 
 __all__ = ["EXAMPLES", "FLAGS", "print_plan", "run"]
 
@@ -24,7 +25,7 @@ EXAMPLES = (
     "penstok plan corpus/",
     "penstok plan 'web/*.parquet' --text-key content --val-fraction 0.01",
 )
-FLAGS = JOB_FLAGS
+FLAGS = make_flags((*settings_of(JobSettings), *RUN))
 _MAX_LISTED = 5
 _SHOWN_CHARACTERS = 60
 
@@ -32,7 +33,7 @@ _SHOWN_CHARACTERS = 60
 def run(*, as_json: bool, quiet: bool, verbose: bool, no_progress: bool, **job: Any) -> int:
     """Print the plan; `quiet` and `no_progress` are those of `tokenize`, and change nothing."""
     with ErrorReporter(as_json=as_json, verbose=verbose, reads_only=True):
-        print_plan(make_job_settings(job), as_json=as_json)
+        print_plan(JobSettings(**job), as_json=as_json)
         return 0
 
 
@@ -68,7 +69,7 @@ def _as_json(preview: Preview) -> dict[str, Any]:
         "tokenizer": asdict(job.record.tokenizer),
         "memory_bytes": job.settings.memory_bytes,
         "share_bytes": job.share.limit_bytes,
-        "skipped": job.plan.skipped,
+        "skipped": job.plan.skipped | job.plan.ignored,
         "warnings": preview.warnings,
         "hints": preview.hints,
     }
@@ -95,7 +96,7 @@ def _lines(preview: Preview) -> list[str]:
         f"val fraction {settings.val_fraction}{_free_disk(preview)}",
         f"memory:     {format_bytes(settings.memory_bytes)} in total, "
         f"{format_bytes(job.share.limit_bytes)} for each of {job.num_workers} x {job.engine}",
-        *(f"skipped:    {one_line(path)}: {why}" for path, why in job.plan.skipped.items()),
+        *skipped_lines("skipped:   ", job.plan.skipped | job.plan.ignored),
         *(f"warning:    {warning}" for warning in preview.warnings),
         *(f"hint:       {hint}" for hint in preview.hints),
     ]

@@ -162,7 +162,7 @@ def commit_job(
                     _note_input(line, totals)
                 yield line
             totals.add(journal.record)
-        endings.append(Ending(make_run(totals), job.skipped))
+        endings.append(Ending(make_run(totals), job.skipped, job.ignored))
         yield format_ending(endings[0])
 
     staged = [store.stage_lines(SEGMENTS, lines())]
@@ -177,7 +177,7 @@ def commit_job(
         ending=endings[0],
         starts=totals.starts if job.is_by_task else None,
     )
-    if manifest.counts["skipped_records"]:
+    if manifest.has_skipped():
         skipped = _iter_skipped(open_journals(), job, totals.sources)
         staged.append(store.stage_lines(SKIPPED, skipped))
     intent = _Intent(manifest.to_json(), staged, _find_older(store, manifest, overwrite=overwrite))
@@ -347,4 +347,4 @@ def _iter_skipped(
                 unit = read_unit(line_body(line) or b"")
                 listed = list_skipped(sources[unit.input].path, unit.end, unit.encoded())
                 yield "".join(listed).encode()
-    yield "".join(list_skipped_inputs(job.skipped)).encode()
+    yield "".join(list_skipped_inputs(job.skipped | job.ignored)).encode()

@@ -7,7 +7,7 @@ It compares records, and deletes an unfinished job if the user asked for that; i
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -21,7 +21,6 @@ from penstok.output.layout import MANIFEST, SEGMENTS, is_final_name
 from penstok.output.ledger.lines import format_job, format_line, line_body, read_job
 from penstok.output.ledger.reader import LedgerReader
 from penstok.output.manifest import Manifest, digest_inputs
-from penstok.output.segments import write_errors
 from penstok.output.store.base import PARTS, TASKS, has_progress, journal_name
 from penstok.storage.object_paths import repair_step
 from penstok.types import SPLITS, JobRecord
@@ -58,6 +57,7 @@ class _Inputs:
     num_inputs: int
     num_tasks: int
     skipped: dict[str, str]
+    ignored: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +70,7 @@ class JobFile:
         num_inputs: The number of inputs.
         num_tasks: The number of tasks.
         skipped: The inputs that are skipped, and why.
+        ignored: What was found in folders and is not text, and why.
     """
 
     job: JobRecord
@@ -77,11 +78,13 @@ class JobFile:
     num_inputs: int
     num_tasks: int
     skipped: dict[str, str]
+    ignored: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def of_plan(cls, job: JobRecord, plan: Plan, num_tasks: int) -> JobFile:
         """Create the record of a job."""
-        return cls(job, digest_inputs(plan.sources), len(plan.sources), num_tasks, plan.skipped)
+        digest = digest_inputs(plan.sources)
+        return cls(job, digest, len(plan.sources), num_tasks, plan.skipped, plan.ignored)
 
     @property
     def is_by_task(self) -> bool:
@@ -95,8 +98,12 @@ class JobFile:
 
     def to_bytes(self) -> bytes:
         """Format the job file."""
-        inputs = _Inputs(self.inputs_digest, self.num_inputs, self.num_tasks, self.skipped)
-        return format_job(self.job) + format_line(asdict(inputs))
+        inputs = asdict(
+            _Inputs(self.inputs_digest, self.num_inputs, self.num_tasks, self.skipped, self.ignored)
+        )
+        if not self.ignored:
+            del inputs["ignored"]
+        return format_job(self.job) + format_line(inputs)
 
     @classmethod
     def from_bytes(cls, data: bytes, where: str) -> JobFile:
@@ -115,7 +122,14 @@ class JobFile:
                 where=where,
                 next_step="choose another `-o`, or pass `--overwrite` to start again",
             ) from error
-        return cls(job, inputs.inputs, inputs.num_inputs, inputs.num_tasks, inputs.skipped)
+        return cls(
+            job,
+            inputs.inputs,
+            inputs.num_inputs,
+            inputs.num_tasks,
+            inputs.skipped,
+            inputs.ignored,
+        )
 
     def has_made(self, manifest: Manifest) -> bool:
         """Return whether a finished job is this one."""
@@ -161,18 +175,16 @@ def find_finished(
         ConflictError: If the output holds another job.
     """
     folder = store.path
-    with write_errors(folder):
-        has_manifest = (folder / MANIFEST).exists()
-    if not has_manifest:
-        return None
     try:
-        manifest = Manifest.load(folder)
+        manifest = find_manifest(store)
     except DamageError as error:
         raise ConflictError(
             f"the output holds something else: {error.what}",
             where=error.where,
             next_step=_start_over("to delete what is there", is_part=is_part),
         ) from error
+    if manifest is None:
+        return None
     differing = find_differences(manifest, job)
     if not differing:
         _refuse_missing_files(folder, manifest)

@@ -330,7 +330,9 @@ def _make_check(plan: Plan, *, is_one: bool) -> Check:
     samples = plan.samples()
     if is_one:
         return Check(samples, plan)
-    return Check(samples, replace(plan, sources=[unit.source for unit in samples], skipped={}))
+    return Check(
+        samples, replace(plan, sources=[unit.source for unit in samples], skipped={}, ignored={})
+    )
 
 
 def _find_extended(store: OutputStore, job: Job) -> Manifest | None:
@@ -431,7 +433,7 @@ def _outcome(job: Job, manifest: Manifest, *, is_new: bool, hints: Sequence[str]
         is_new=is_new,
         eot_text=job.tokenizer.eot_text,
         hints=list(hints),
-        skipped=job.plan.skipped,
+        skipped=job.plan.skipped | job.plan.ignored,
         found_separator=job.plan.found_separator if is_new else True,
     )
 

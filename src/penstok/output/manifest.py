@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 from dataclasses import asdict, dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
@@ -17,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 import xxhash
 
-from penstok.errors import DamageError
-from penstok.output.layout import JOB, MANIFEST, WORK, Layout
+from penstok.errors import DamageError, is_refused, read_error
+from penstok.output.layout import JOB, MANIFEST, SEGMENTS, WORK, Layout
 from penstok.types import SPLITS, Split, TokenizerRecord
 
 if TYPE_CHECKING:
@@ -35,12 +36,15 @@ __all__ = [
     "Manifest",
     "NewerManifestError",
     "SplitRecord",
+    "check_readable",
     "digest_inputs",
     "host_facts",
+    "is_manifest",
     "make_manifest",
 ]
 
 _FORMAT, _VERSION = "penstok", 1
+_START = re.compile(rb'\s*\{\s*"format"\s*:\s*"penstok"')
 
 
 class KnowsDigests(Protocol):
@@ -76,7 +80,11 @@ class SplitRecord:
 
 @dataclass(frozen=True, slots=True)
 class InputRecord:
-    """What one input contributed; `reasons` says why its first skipped records were skipped."""
+    """What one input contributed; `reasons` says why its first skipped records were skipped.
+
+    With a `reason`, it was not used: `skipped` is 1 if it could not be, 0 if it was found in a
+    folder and is not text.
+    """
 
     path: str
     bytes: int
@@ -143,11 +151,12 @@ class Manifest:
 
         Raises:
             DamageError: If there is no finished job in the folder.
+            InputError: If it cannot be read.
         """
         path = folder / MANIFEST
         try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
+            return cls.from_json(path.read_text(encoding="utf-8"), path)
+        except (FileNotFoundError, IsADirectoryError, UnicodeDecodeError) as error:
             is_unfinished = (folder / WORK / JOB).exists()
             raise DamageError(
                 "the job here is not finished"
@@ -158,7 +167,14 @@ class Manifest:
                 if is_unfinished
                 else f"create one: `penstok tokenize INPUT... -o {folder}`",
             ) from error
-        return cls.from_json(text, path)
+        except NotADirectoryError as error:
+            raise DamageError(
+                f"`{folder}` is not a folder, so there is no finished job here",
+                where="OUT",
+                next_step="name the folder that was `-o`, such as `tokens/`",
+            ) from error
+        except OSError as error:
+            raise read_error(error, str(path), _permissions_step(folder)) from error
 
     def shard_starts(self) -> dict[Split, list[int]] | None:
         """Return where the shards of each split start, if each task wrote its own."""
@@ -168,6 +184,10 @@ class Manifest:
             split: list(accumulate((file.tokens for file in record.files[:-1]), initial=0))
             for split, record in self.splits.items()
         }
+
+    def has_skipped(self) -> bool:
+        """Return whether any record or input was left out, so that a file lists them."""
+        return bool(self.counts["skipped_records"]) or any(each.reason for each in self.inputs)
 
     def files(self) -> list[str]:
         """Return the names of all output files."""
@@ -219,12 +239,18 @@ def make_manifest(
         inputs=[
             *(_input_record(source, idx, offsets) for idx, source in enumerate(sources)),
             *(InputRecord(path, 0, 0, 0, 1, 0, why) for path, why in ending.skipped.items()),
+            *(InputRecord(path, 0, 0, 0, 0, 0, why) for path, why in ending.ignored.items()),
         ],
         inputs_digest=digest_inputs(sources),
         counts=counts,
         settings=job.settings,
         run=ending.run,
     )
+
+
+def is_manifest(head: bytes) -> bool:
+    """Return whether a file that begins with `head` is a manifest of Penstok."""
+    return _START.match(head) is not None
 
 
 def digest_inputs(sources: Iterable[Source]) -> str:
@@ -259,6 +285,26 @@ def host_facts() -> dict[str, Any]:
         "machine": platform.machine(),
         "cores": os.cpu_count(),
     }
+
+
+def check_readable(folder: OutputPath) -> None:
+    """Refuse records that cannot be read: they are neither missing nor damaged.
+
+    Raises:
+        InputError: If there is no permission, or too many files are open.
+    """
+    if isinstance(folder, Path):
+        for name in (MANIFEST, SEGMENTS):
+            try:
+                (folder / name).open("rb").close()
+            except OSError as error:
+                if is_refused(error):
+                    step = _permissions_step(folder)
+                    raise read_error(error, str(folder / name), step) from error
+
+
+def _permissions_step(folder: OutputPath) -> str:
+    return f"`ls -la {folder}` shows who may read it; run the same command as a user who may"
 
 
 def _damage(what: str, path: OutputPath) -> DamageError:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import xxhash
 
-from penstok.errors import DamageError
+from penstok.errors import DamageError, is_refused, read_error
 from penstok.output.layout import Layout
 from penstok.output.ledger.lines import (
     INPUT_START,
@@ -121,6 +121,7 @@ class LedgerReader:
 
         Raises:
             DamageError: If there is no ledger, or its first line is damaged.
+            InputError: If there is no permission to read it.
         """
         self._path = path
         self.sources: list[Source] = []
@@ -137,6 +138,8 @@ class LedgerReader:
             with path.open("rb") as file:
                 first = file.readline(MAX_LINE_BYTES)
         except OSError as error:
+            if is_refused(error):
+                raise read_error(error, str(path)) from error
             if job is None:
                 raise self._damage(f"cannot be read: {error.strerror}") from error
         try:
@@ -286,7 +289,7 @@ def iter_skipped(path: OutputPath) -> Iterator[str]:
     reader = LedgerReader(path)
     for finished in reader.iter_units():
         yield from list_skipped(finished.unit.source.path, finished.unit.end, finished.encoded)
-    yield from list_skipped_inputs(reader.ending.skipped if reader.ending else {})
+    yield from list_skipped_inputs(reader.ending.unused if reader.ending else {})
 
 
 def list_skipped(path: str, end: int, encoded: EncodedUnit) -> list[str]:
@@ -300,7 +303,7 @@ def list_skipped(path: str, end: int, encoded: EncodedUnit) -> list[str]:
 
 
 def list_skipped_inputs(skipped: dict[str, str]) -> list[str]:
-    """List the skipped inputs, as lines of JSON."""
+    """List the inputs that were not used, as lines of JSON."""
     return [_skipped_line(name, None, reason) for name, reason in skipped.items()]
 
 
@@ -309,7 +312,11 @@ def lists_skipped(path: OutputPath, ledger: OutputPath) -> bool:
     try:
         with io.TextIOWrapper(path.open("rb"), encoding="utf-8", newline="\n") as found:
             return all(here == there for here, there in zip_longest(found, iter_skipped(ledger)))
-    except (OSError, UnicodeDecodeError):
+    except OSError as error:
+        if is_refused(error):
+            raise read_error(error, str(path)) from error
+        return False
+    except UnicodeDecodeError:
         return False
 
 
