@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstok.engines.tiktoken import TiktokenEngine
 from penstok.errors import PenstokError
 from penstok.quantities import format_bytes
 from penstok.tokenizers import Tokenizer
@@ -83,6 +82,8 @@ def advise(
 
 def _count(name: str, text: bytes) -> int:
     """Return how many tokens a text has with an encoding; 0 if it cannot be used."""
+    from penstok.engines.tiktoken import TiktokenEngine
+
     try:
         parsed = read_encoding(name)
         other = Tokenizer(name, parsed.model, "", 0, parsed.vocab_size, "")

@@ -265,13 +265,20 @@ def _candidates(special: dict[str, int]) -> str:
 
 
 def _free_id_step(parsed: ParsedTokenizer, flag: str) -> str:
-    return f"pass a special token, as text or id, such as `{flag} {_example(parsed)}`"
+    example = _example(parsed, flag)
+    if example == "none":
+        return f"pass `{flag} none`"
+    return f"pass a special token, as text or id, such as `{flag} {example}`"
 
 
-def _example(parsed: ParsedTokenizer) -> int:
-    """Return the id of a token that could be meant, or of the first free one."""
+def _example(parsed: ParsedTokenizer, flag: str = _EOT_FLAG) -> str:
+    """Return the id of a token that could be meant; without any, the first free id, or `none`."""
     special = parsed.special
-    ends = [text for text in special if _ends_text(text)] or list(special)
-    usable = (text for text in ends if not _occurs_in_text(parsed, text, special[text]))
+    ends = [text for text in special if _ends_text(text)]
+    others = [text for text in special if text not in ends]
+    likely = others if flag == _BOS_FLAG else ends or others
+    usable = (text for text in likely if not _occurs_in_text(parsed, text, special[text]))
     found = next(usable, None)
-    return parsed.vocab_size if found is None else special[found]
+    if found is not None:
+        return str(special[found])
+    return "none" if flag == _BOS_FLAG else str(parsed.vocab_size)
