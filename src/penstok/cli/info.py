@@ -11,7 +11,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from penstok.cli.flags import JSON, make_flags, out_argument
-from penstok.cli.messages import ErrorReporter, escape, plural, print_data
+from penstok.cli.messages import ErrorReporter, escape, print_data
+from penstok.quantities import plural
 from penstok.verification.settings import OUT
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def run(*, output: str, as_json: bool) -> int:
 
 
 def _lines(dataset: Dataset) -> list[str]:
-    from penstok.cli.job_summary import tokenizer_line
+    from penstok.cli.job_summary import bytes_per_token, input_sizes, tokenizer_line
     from penstok.quantities import format_bytes
     from penstok.types import SPLITS
 
@@ -49,12 +50,13 @@ def _lines(dataset: Dataset) -> list[str]:
     counts, tokenizer = manifest.counts, manifest.tokenizer
     lines = [
         f"{dataset.folder}/: {plural(counts['tokens'], 'token')} in "
-        f"{plural(counts['documents'], 'document')} from {plural(len(manifest.inputs), 'input')} "
-        f"({format_bytes(counts['input_bytes'])})",
+        f"{plural(counts['documents'], 'document')} from {plural(len(manifest.inputs), 'input')}",
+        f"  inputs  {input_sizes(manifest)}",
         f"  tokenizer  {tokenizer_line(tokenizer, manifest.settings['eot'])}, {manifest.dtype}",
         f"  engine  {manifest.run.get('engine', 'unknown')}",
-        f"  bytes per token  {counts['input_bytes'] / max(counts['tokens'], 1):.3f}",
     ]
+    if counts.get("text_bytes"):
+        lines.append(f"  {bytes_per_token(counts)}")
     for split in SPLITS:
         record = manifest.splits[split]
         size = format_bytes(sum(file.bytes for file in record.files))

@@ -6,17 +6,12 @@ was not measured is not given. `jobs` calls it for `plan` and for the summary, i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from penstok.errors import PenstokError
 from penstok.quantities import format_bytes
 from penstok.tokenizers import Tokenizer
 from penstok.tokenizers.encodings import is_at_hand, read_encoding
 
-if TYPE_CHECKING:
-    from penstok.types import Counts
-
-__all__ = ["SAMPLE_BYTES", "advise", "has_short_tokens", "text_bytes_of"]
+__all__ = ["SAMPLE_BYTES", "advise", "has_short_tokens"]
 
 SAMPLE_BYTES = 64 << 10
 # English text has about 4.5 bytes per token, other languages with a suitable tokenizer 3 to 5, and
@@ -36,11 +31,6 @@ def has_short_tokens(tokenizer: Tokenizer, num_tokens: int, text_bytes: int) -> 
     """Tell whether a text has so many tokens that another tokenizer may be better."""
     is_large = num_tokens >= _MIN_TOKENS and tokenizer.vocab_size >= _MIN_VOCAB
     return is_large and 0 < text_bytes < _SHORT_BYTES * num_tokens
-
-
-def text_bytes_of(counts: Counts) -> int:
-    """Return how many bytes of text were encoded."""
-    return counts.input_bytes
 
 
 def advise(

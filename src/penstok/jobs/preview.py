@@ -16,7 +16,6 @@ from penstok.engines.alternatives import (
     SAMPLE_BYTES,
     advise,
     has_short_tokens,
-    text_bytes_of,
 )
 from penstok.inputs.feed import make_feed
 from penstok.jobs.job import prepare
@@ -93,6 +92,7 @@ class Estimate:
     tokens: int
     output_bytes: int
     seconds: float
+    text_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +188,7 @@ def _show(worker: Worker, job: Job, unit: Unit, most: int) -> list[ShownDocument
 def _advise(worker: Worker, job: Job, unit: Unit, sample: Sample) -> str:
     """Name a tokenizer that needs far fewer tokens for the documents of a unit, if there is one."""
     tokenizer, counts = job.tokenizer, sample.counts
-    if not has_short_tokens(tokenizer, counts.tokens, text_bytes_of(counts)):
+    if not has_short_tokens(tokenizer, counts.tokens, counts.text_bytes):
         return ""
     text, num_tokens = bytearray(), 0
     for document, ids in worker.iter_documents(unit):
@@ -227,6 +227,7 @@ def _estimate(job: Job, sample: Sample) -> Estimate | None:
         tokens=tokens,
         output_bytes=tokens * job.layout.token_bytes,
         seconds=tokens / max(sample.ids_per_second, 1e-6) / job.num_workers,
+        text_bytes=round(sample.counts.text_bytes * times),
     )
 
 
@@ -277,6 +278,11 @@ def _warnings(
     is_full = estimate is not None and free_bytes is not None and estimate.output_bytes > free_bytes
     if is_full:
         warnings.append("too little disk space: the output will not fit; choose another `-o`")
-    if estimate is not None and 0 < settings.val_fraction * estimate.documents < 1:
+    if job.rules.val_hash is not None:
+        warnings.append(
+            f"`--val-fraction {settings.val_fraction}` gives val no document: the one with the "
+            "smallest hash will be taken; pass a larger `--val-fraction` for more"
+        )
+    elif estimate is not None and 0 < settings.val_fraction * estimate.documents < 1:
         warnings.append("val may be empty: there are few documents; pass a larger `--val-fraction`")
     return warnings
