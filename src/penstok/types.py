@@ -151,13 +151,23 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class TokenizerRecord:
-    """Which tokenizer produced the ids."""
+    """Which tokenizer produced the ids.
+
+    `eot_text` and `bos_text` are the names of the tokens that end and begin documents; they are
+    empty if the tokenizer has no name for the id, and in outputs of earlier versions.
+    """
 
     name: str
     vocab_size: int
     eot_id: int
     fingerprint: str
     bos_id: int | None = None
+    eot_text: str = ""
+    bos_text: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what is recorded; names that are empty are left out."""
+        return {name: value for name, value in asdict(self).items() if value != ""}
 
 
 @dataclass(frozen=True, slots=True)

@@ -207,8 +207,8 @@ def test_one_that_is_late_disturbs_nothing(corpus: Path, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"seed": 5}, "seed: 0 there, 5 here"),
-        ({"task_size": 300_000}, "task_bytes: 100000 there, 300000 here"),
+        ({"seed": 5}, "`--seed` 0 there, 5 here"),
+        ({"task_size": 300_000}, "`--task-size` 100000 there, 300000 here"),
         ({"unit_bytes": 100_000}, "units of 200,000 bytes there, 100,000 here"),
     ],
 )
@@ -308,7 +308,7 @@ def test_jobs_of_both_kinds_keep_out_of_each_others_way(corpus: Path, tmp_path: 
     process.communicate()
     exit_code, said = run(*command_of(corpus, output, "1/1"))
     assert exit_code == 5
-    assert "another job is unfinished here (task_bytes: None there" in said
+    assert "another job is unfinished here (`--task-size` not given there" in said
     assert run(*whole)[0] == 3
     exit_code, said = run(*command_of(corpus, output, "1/1"))
     assert exit_code == 5
@@ -319,7 +319,7 @@ def test_jobs_of_both_kinds_keep_out_of_each_others_way(corpus: Path, tmp_path: 
     do_part(corpus, output, 1, 12)
     exit_code, said = run(*whole)
     assert exit_code == 5
-    assert "another job is unfinished here (task_bytes: 100000 there, None here)" in said
+    assert "another job is unfinished here (`--task-size` 100000 there, not given here)" in said
     assert run(*whole, "--overwrite")[0] == 3
     assert (output / "train.bin").read_bytes() == (corpus / "local" / "train.bin").read_bytes()
     assert not (output / ".penstok").exists()

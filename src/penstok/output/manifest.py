@@ -124,6 +124,7 @@ class Manifest:
     def to_json(self) -> str:
         """Format it as JSON, with one input per line."""
         content = {"format": _FORMAT, "version": _VERSION, **asdict(replace(self, inputs=[]))}
+        content["tokenizer"] = self.tokenizer.to_dict()
         inputs = ",\n    ".join(record.to_json() for record in self.inputs)
         text = json.dumps(content, indent=2)
         return text.replace('"inputs": []', f'"inputs": [\n    {inputs}\n  ]', 1) + "\n"

@@ -194,7 +194,8 @@ class UnitLine:
 
 def format_job(job: JobRecord) -> bytes:
     """Format the first line."""
-    return format_line({"format": _FORMAT, "version": _VERSION, **asdict(job)})
+    content = asdict(job) | {"tokenizer": job.tokenizer.to_dict()}
+    return format_line({"format": _FORMAT, "version": _VERSION, **content})
 
 
 def format_input(idx: int, source: Source, end: int) -> bytes:
