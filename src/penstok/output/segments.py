@@ -356,7 +356,7 @@ def write_error(error: OSError, path: OutputPath) -> PenstokError:
         next_step += ", then run the same command again: it continues"
     else:
         next_step = (
-            f"check `ls -ld {path.parent} {path}` and `df {path.parent}`, then run the same command "
-            "again"
+            f"check `ls -ld {path.parent} {path}` and `df {path.parent}`, then run the same "
+            "command again"
         )
     return WriteError(what, where=str(path), next_step=next_step)

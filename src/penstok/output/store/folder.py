@@ -330,7 +330,7 @@ class FolderStore:
     def refuse_not_a_folder(self) -> None:
         """Refuse a file, a device or a dangling link under the name of the output."""
         try:
-            if self.folder.is_dir() or (not self.folder.is_symlink() and not self.folder.exists()):
+            if self.folder.is_dir() or not (self.folder.is_symlink() or self.folder.exists()):
                 return
         except OSError:
             # Its first use says why.
