@@ -236,18 +236,23 @@ def reopen_job(store: OutputStore, manifest: Manifest) -> None:
     _reopen(store, intent)
 
 
-def tidy_finished(store: OutputStore, manifest: Manifest) -> None:
-    """Delete the work files that a run left when it was killed after its commit.
+def tidy_finished(store: OutputStore, manifest: Manifest) -> bool:
+    """Delete the work files that a killed run left; return whether they were of another job.
 
-    The work files of another job, started to overwrite this one, are not touched.
+    That other job was started to overwrite this one and was interrupted. Whoever runs the finished
+    job again has no use for its tokens, which nothing else would ever delete.
     """
     if not any(True for prefix in (f"{WORK}/", TASKS, PARTS) for _ in store.iter_names(prefix)):
-        return
-    # If another run holds the lock, it deletes them itself.
+        return False
+    # If another run holds the lock, it deletes them itself; parts of a job run without it.
     with contextlib.suppress(LockedError), store.lock():
         job = read_job_file(store)
-        if (job is None or job.has_made(manifest)) and store.read(REPAIRING) is None:
+        is_other = job is not None and not job.has_made(manifest)
+        has_parts = any(True for _ in store.iter_names(PARTS))
+        if store.read(REPAIRING) is None and not (is_other and has_parts):
             store.tidy()
+            return is_other
+    return False
 
 
 def _publish(store: OutputStore, job: JobFile, intent: _Intent, manifest: Manifest) -> None:

@@ -59,6 +59,8 @@ if TYPE_CHECKING:
     from penstok.output.manifest import Manifest
     from penstok.output.store.base import HeldLock, OutputStore
 
+_LEFTOVERS = "the files of an interrupted run with `--overwrite` were deleted"
+
 __all__ = ["Outcome", "PartOutcome", "finish_job", "run_job", "run_part"]
 
 
@@ -133,8 +135,8 @@ def run_job(settings: JobSettings, progress: Progress) -> Outcome:
     store = _open(job)
     finished = None if settings.overwrite else find_finished(store, job.record, job.plan)
     if finished is not None:
-        tidy_finished(store, finished)
-        return _outcome(job, finished, is_new=False)
+        had_leftovers = tidy_finished(store, finished)
+        return _outcome(job, finished, is_new=False, hints=[_LEFTOVERS] if had_leftovers else [])
 
     with store.lock() as lock:
         # Another run may have been killed in the middle of a commit, or have finished just now.
