@@ -23,6 +23,7 @@ from penstok.output.layout import MANIFEST, SEGMENTS, SKIPPED, WORK, Layout, is_
 from penstok.output.ledger.journal import NodeTotals, choose_journals
 from penstok.output.ledger.lines import (
     INPUT_START,
+    UNIT_START,
     Ending,
     format_ending,
     format_job,
@@ -52,13 +53,22 @@ if TYPE_CHECKING:
     from penstok.output.store.base import OutputStore
     from penstok.types import Source, Split
 
-__all__ = ["JobTotals", "commit_job", "reopen_job", "roll_forward", "tidy_finished"]
+__all__ = [
+    "JobTotals",
+    "commit_job",
+    "reopen_job",
+    "restore_finished",
+    "roll_forward",
+    "tidy_finished",
+]
 
 # Matches the key only: inside a string, the quotes would be escaped.
 _HAS_SKIPPED = b'"skipped":['
 _COPIED_LINES = 4096
 # The location of a resumable task's files until they are published.
 _RESUMABLE = {"folder": journal_name(0, None).removesuffix(".jsonl")}
+# Where the records of a finished job are while inputs are added to it.
+_FINISHED = {"folder": f"{WORK}/finished"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,11 +239,44 @@ def reopen_job(store: OutputStore, manifest: Manifest) -> None:
     while batch := list(islice(lines, _COPIED_LINES)):
         journal.append(b"".join(batch))
     journal.close()
+    store.write(_finished_name(MANIFEST), store.read(MANIFEST) or b"")
     fault_point("ledger copied")
     intent = _Intent(reopen=manifest.files())
     store.write(INTENT, msgspec.json.encode(intent))
     fault_point("reopening begins")
     _reopen(store, intent)
+
+
+def restore_finished(store: OutputStore) -> None:
+    """Finish a reopened job as it was before, if no unit was added to it.
+
+    A bad input that is added must not cost the user the output that exists. With units that were
+    added, the job stays unfinished, and the next run continues.
+    """
+    text, job = store.read(_finished_name(MANIFEST)), read_job_file(store)
+    if text is None or job is None or store.read(INTENT) is not None:
+        return
+    ledger = _finished_name(SEGMENTS)
+    if _count_units(store, journal_name(0, None)) > _count_units(store, ledger):
+        return
+    manifest = Manifest.from_json(text.decode(), store.path / MANIFEST)
+    files = store.begin_task(Layout.of_job(store.name, job.job), 0, None)
+    files.seal({split: manifest.splits[split].tokens for split in SPLITS})
+    sizes = {
+        name: sum(map(len, store.iter_lines(_finished_name(name)))) for name in (SEGMENTS, SKIPPED)
+    }
+    staged = [(name, _FINISHED, size) for name, size in sizes.items() if size]
+    intent = _Intent(text.decode(), staged)
+    store.write(INTENT, msgspec.json.encode(intent))
+    _publish(store, job, intent, manifest)
+
+
+def _finished_name(name: str) -> str:
+    return f"{_FINISHED['folder']}/{name}.partial"
+
+
+def _count_units(store: OutputStore, name: str) -> int:
+    return sum(line.startswith(UNIT_START) for line in store.iter_lines(name))
 
 
 def tidy_finished(store: OutputStore, manifest: Manifest) -> bool:
@@ -299,7 +342,8 @@ def _reopen(store: OutputStore, intent: _Intent) -> None:
     store.delete([MANIFEST])
     fault_point("manifest withdrawn")
     store.unpublish(intent.reopen, _RESUMABLE)
-    store.delete([SEGMENTS, SKIPPED, INTENT])
+    store.unpublish([SEGMENTS, SKIPPED], _FINISHED)
+    store.delete([INTENT])
 
 
 def _without_last(lines: Iterable[bytes]) -> Iterator[bytes]:

@@ -6,17 +6,24 @@ call `run_job`, `run_part` and `finish_job`.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from penstok.errors import DamageError, UsageError, WriteError
+from penstok.errors import DamageError, PenstokError, UsageError, WriteError
 from penstok.executors.local import LocalExecutor
 from penstok.executors.ray import RayExecutor
 from penstok.executors.ray_nodes import load_ray
 from penstok.inputs.changes import changed_meanwhile, find_changed
 from penstok.inputs.streams import STANDARD_INPUT
-from penstok.jobs.commit import commit_job, reopen_job, roll_forward, tidy_finished
+from penstok.jobs.commit import (
+    commit_job,
+    reopen_job,
+    restore_finished,
+    roll_forward,
+    tidy_finished,
+)
 from penstok.jobs.conflicts import (
     JOB,
     JobFile,
@@ -147,8 +154,13 @@ def run_job(settings: JobSettings, progress: Progress) -> Outcome:
             finished = find_finished(store, job.record, job.plan)
             if finished is not None:
                 return _outcome(job, finished, is_new=False)
-        run = _run_tasks(job, store, lock, progress)
-        _refuse_changed_inputs(store, job, run)
+        try:
+            run = _run_tasks(job, store, lock, progress)
+            _refuse_changed_inputs(store, job, run)
+        except PenstokError:
+            with contextlib.suppress(PenstokError):
+                restore_finished(store)
+            raise
         chosen = choose_journals(store.iter_names(TASKS))
         if run.job.is_by_task:
             refuse_missing_tasks(store, run.job, chosen)
