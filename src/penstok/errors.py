@@ -7,6 +7,7 @@ passes whatever else reaches it through `expected_error`.
     PenstokError            exit 1   a bug, or an engine that disagrees with the reference
     ├── UsageError                2   a flag or setting that cannot work
     ├── InputError                4   an input that cannot be read
+    │   └── NotTextError          4   an input that is not text by its kind
     ├── ConflictError             5   the output conflicts with this job
     ├── DamageError               6   the output is damaged, or there is nothing to verify
     ├── LockedError               7   the output is locked by another run
@@ -31,6 +32,7 @@ __all__ = [
     "InputError",
     "InterruptedRunError",
     "LockedError",
+    "NotTextError",
     "PenstokError",
     "UsageError",
     "WriteError",
@@ -90,6 +92,13 @@ class InputError(PenstokError):
     """An input that is missing, unreadable, not text, or changed while it was read."""
 
     exit_code = 4
+
+
+class NotTextError(InputError):
+    """An input that is not text by its kind: a picture, a pipe, an output of Penstok.
+
+    It is an error if the user named it; where it was found in a folder, it is ignored and listed.
+    """
 
 
 class ConflictError(PenstokError):

@@ -142,7 +142,7 @@ def check(output: Path, local: Path) -> Manifest:
     nodes = found.run["nodes"]
     assert sum(node["tasks"] for node in nodes) == found.run["tasks"]
     assert sum(node["tokens"] for node in nodes) == found.counts["tokens"]
-    assert sum(node["text_bytes"] for node in nodes) == found.counts["input_bytes"]
+    assert sum(node["text_bytes"] for node in nodes) == found.counts["text_bytes"]
     return found
 
 
@@ -173,7 +173,7 @@ def test_a_limit_and_records_only(nodes: Nodes, corpus: Path, tmp_path: Path) ->
     folder.mkdir()
     for name in ("b.jsonl", "c.parquet"):
         shutil.copy(corpus / name, folder)
-    penstok.tokenize(folder, tmp_path / "local", on_error="skip", limit_bytes=900_000, **SMALL)
+    penstok.tokenize(folder, tmp_path / "local", on_error="skip", limit=900_000, **SMALL)
     flags = ("--on-error", "skip", "--limit", "900000", "--task-size", "200K")
     command = command_of(nodes, Path("in"), Path("out"), *flags)
     run(command, 3, folder=tmp_path)

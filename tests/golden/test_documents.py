@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from python_source import SOURCE, python_source
 from support import ROOT
 
 from penstok.cli.app import Command
@@ -31,7 +32,7 @@ def cli_reference() -> str:
         lines += ["```", *(f"$ {example}" for example in command.examples), "```", ""]
         arguments = [each for each in command.flags if isinstance(each, Argument)]
         lines += ["| argument | |", "|---|---|"]
-        lines += [f"| `{each.metavar}` | {each.help} |" for each in arguments]
+        lines += [f"| `{each.metavar}` | {each.text} |" for each in arguments]
         for group in GROUPS:
             flags = [each for each in command.flags if isinstance(each, Flag)]
             members = [each for each in flags if each.group == group]
@@ -56,6 +57,12 @@ def test_the_cli_reference_is_what_the_program_says(request: pytest.FixtureReque
     if request.config.getoption("--update-golden"):
         CLI_PAGE.write_text(cli_reference(), encoding="utf-8")
     assert CLI_PAGE.read_text(encoding="utf-8") == cli_reference()
+
+
+def test_the_python_functions_are_what_the_settings_say(request: pytest.FixtureRequest) -> None:
+    if request.config.getoption("--update-golden"):
+        SOURCE.write_text(python_source(), encoding="utf-8")
+    assert SOURCE.read_text(encoding="utf-8") == python_source()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())

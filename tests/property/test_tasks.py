@@ -13,7 +13,7 @@ from penstok.errors import UsageError
 from penstok.jobs.plan import Plan
 from penstok.jobs.tasks import Task, choose_task_bytes, divide_tasks, plan_of_task, tasks_of_part
 from penstok.output.ledger.reader import Start
-from penstok.readers.probe import find_sources
+from penstok.readers.probe import probe_source
 from penstok.types import DocumentRule, Source
 
 Place = tuple[int, int, int, int]
@@ -27,13 +27,9 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Source:
     path = tmp_path_factory.mktemp("rows") / "rows.parquet"
     texts = [f"row {idx} " * (idx % 11 + 1) for idx in range(90)]
     pq.write_table(pa.table({"text": texts}), path, row_group_size=7)
-    (source,) = find_sources([str(path)], is_output=lambda _: False, on_unusable=_refuse)
+    source = probe_source(str(path), None, "text")
     assert source.num_rows == 90
     return source
-
-
-def _refuse(path: str, error: Exception) -> None:
-    raise error
 
 
 @st.composite

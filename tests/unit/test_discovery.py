@@ -1,14 +1,16 @@
 from __future__ import annotations
 
+import os
+import socket
 from pathlib import Path
 
 import pytest
 
-from penstok.errors import InputError, PenstokError
+from penstok.errors import InputError, NotTextError, PenstokError
 from penstok.inputs.changes import find_changed
 from penstok.inputs.discovery import natural_key
 from penstok.inputs.files import SourceFile
-from penstok.output.layout import is_own_name
+from penstok.jobs.plan import output_rules
 from penstok.readers.probe import find_sources
 from penstok.types import Source
 
@@ -17,13 +19,19 @@ def stop(path: str, error: PenstokError) -> None:
     raise error
 
 
-def names(folder: Path, *inputs: str) -> list[str]:
-    sources = find_sources(
-        inputs or (str(folder),),
-        is_output=lambda path: is_own_name(Path(path), folder / "out"),
-        on_unusable=stop,
+def find(folder: Path, *inputs: str) -> tuple[list[str], dict[str, str]]:
+    """Return the names of the inputs, and what was ignored, for a job that writes to `out`."""
+    sources, ignored = find_sources(
+        inputs or (str(folder),), outputs=output_rules(folder / "out"), on_unusable=stop
     )
-    return [str(Path(source.path).relative_to(folder)) for source in sources]
+    return (
+        [str(Path(source.path).relative_to(folder)) for source in sources],
+        {str(Path(path).relative_to(folder)): why for path, why in ignored.items()},
+    )
+
+
+def names(folder: Path, *inputs: str) -> list[str]:
+    return find(folder, *inputs)[0]
 
 
 def test_numbers_in_names_sort_as_numbers() -> None:
@@ -50,7 +58,9 @@ def test_names_that_are_no_utf8_are_kept(tmp_path: Path) -> None:
     raw = bytes(tmp_path) + b"/bad\xff.txt"
     with open(raw, "wb") as file:  # noqa: PTH123 a Path cannot hold this name as bytes
         file.write(b"text")
-    (source,) = find_sources([str(tmp_path)], is_output=lambda _: False, on_unusable=stop)
+    ((source,), _) = find_sources(
+        [str(tmp_path)], outputs=output_rules(tmp_path / "out"), on_unusable=stop
+    )
     with SourceFile(source) as opened:
         assert opened.read_at(0, 10) == b"text"
 
@@ -86,3 +96,123 @@ def test_links_to_one_file_are_taken_once(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to(tmp_path)
     assert len(names(tmp_path)) == 1
     assert len(names(tmp_path, f"{tmp_path}/**/*.txt")) == 1
+
+
+def make_output(folder: Path, *, is_finished: bool = True) -> None:
+    """Make what a job leaves in its folder: finished, or killed."""
+    (folder / ".penstok").mkdir(parents=True)
+    (folder / "train.bin").write_bytes(b"tokens")
+    if is_finished:
+        (folder / ".penstok").rmdir()
+        (folder / "manifest.json").write_text('{\n  "format": "penstok",\n  "version": 1')
+
+
+@pytest.mark.parametrize("is_finished", [True, False])
+def test_outputs_of_other_jobs_are_ignored_in_folders_and_refused_by_name(
+    tmp_path: Path, is_finished: bool
+) -> None:
+    (tmp_path / "text.txt").write_text("text")
+    make_output(tmp_path / "deep" / "old", is_finished=is_finished)
+    (tmp_path / "deep" / "old" / "notes.txt").write_text("notes")
+    ignored = {"deep/old": "this folder is an output of penstok"}
+    assert find(tmp_path) == (["text.txt"], ignored)
+    old = f"{tmp_path}/deep/old"
+    with pytest.raises(InputError, match="holds tokens, not text") as error:
+        find(tmp_path, old)
+    assert f"penstok show {old}" in error.value.next_step
+    assert names(tmp_path, f"{old}/notes.txt", f"{old}/train.bin") == [
+        "deep/old/notes.txt",
+        "deep/old/train.bin",
+    ]
+
+
+@pytest.mark.parametrize("is_finished", [True, False])
+def test_the_own_output_may_be_in_the_input_or_be_the_input(
+    tmp_path: Path, is_finished: bool
+) -> None:
+    make_output(tmp_path / "out", is_finished=is_finished)
+    (tmp_path / "text.txt").write_text("text")
+    assert find(tmp_path) == (["text.txt"], {})
+    # As a shell expands `*`.
+    assert find(tmp_path, f"{tmp_path}/out", f"{tmp_path}/text.txt") == (["text.txt"], {})
+    with pytest.raises(InputError, match="nothing to read but the output of this job"):
+        find(tmp_path, f"{tmp_path}/out")
+    (tmp_path / "out" / "beside.txt").write_text("text")
+    assert find(tmp_path, f"{tmp_path}/out") == (["out/beside.txt"], {})
+
+
+def test_the_manifest_of_another_program_is_text(tmp_path: Path) -> None:
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "manifest.json").write_text('{"name": "site", "text": "a"}')
+    assert find(tmp_path) == (["site/manifest.json"], {})
+
+
+def test_what_is_no_file_is_ignored_in_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "text.txt").write_text("text")
+    (tmp_path / "self").symlink_to("self")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "null").symlink_to("/dev/null")
+    # The name of a socket may have 107 bytes.
+    monkeypatch.chdir(tmp_path)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind("socket")
+    assert find(tmp_path) == (
+        ["text.txt"],
+        {
+            "null": "this is a device, not a file",
+            "pipe": "this is a named pipe, not a file",
+            "self": "this is a link that leads to itself, not a file",
+            "socket": "this is a socket, not a file",
+        },
+    )
+    for name in ("self", "pipe", "null"):
+        with pytest.raises(InputError):
+            find(tmp_path, f"{tmp_path}/{name}")
+
+
+def test_a_link_to_nothing_is_an_error_in_a_folder_too(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("text")
+    (tmp_path / "gone.txt").symlink_to("elsewhere.txt")
+    with pytest.raises(InputError, match=r"a link to `elsewhere\.txt`, which does not exist"):
+        find(tmp_path)
+
+
+def test_what_is_not_text_is_ignored_in_a_folder_and_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(b"\x89PNG\r\n")
+    with pytest.raises(InputError, match=r"no text in the folder .*a\.png`: this is a picture"):
+        find(tmp_path)
+    (tmp_path / "b.txt").write_text("text")
+    assert find(tmp_path) == (["b.txt"], {"a.png": "this is a picture, not UTF-8 text"})
+    for pattern in ("a.png", "*"):
+        with pytest.raises(NotTextError, match="this is a picture"):
+            find(tmp_path, f"{tmp_path}/{pattern}")
+
+
+def test_a_folder_that_cannot_be_read_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "closed").mkdir()
+    (tmp_path / "text.txt").write_text("text")
+    scandir = os.scandir
+
+    def refuse(path: str) -> object:
+        # As root, permissions are no obstacle.
+        if path.endswith("closed"):
+            raise PermissionError(13, "Permission denied")
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    for inputs in ((), (f"{tmp_path}/closed",)):
+        with pytest.raises(InputError, match="the folder cannot be read: Permission denied"):
+            find(tmp_path, *inputs)
+
+
+def test_odd_names_are_names(tmp_path: Path) -> None:
+    for name in ("line\nfeed.txt", "a" * 251 + ".txt", "-", "é\u202e.txt", "%s{}.txt"):
+        (tmp_path / name).write_text("text")
+    assert len(names(tmp_path)) == 5
+    for name in ("a" * 300, "a/" * 3000, "nul\0byte"):
+        with pytest.raises(InputError):
+            find(tmp_path, f"{tmp_path}/{name}")

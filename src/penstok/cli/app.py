@@ -81,7 +81,7 @@ class Command(click.Command):
             formatter.write("".join(f"  {example}\n" for example in self.examples))
         with formatter.section("Arguments"):
             arguments = [each for each in self.flags if isinstance(each, Argument)]
-            formatter.write_dl([(each.make_metavar(ctx), each.help) for each in arguments])
+            formatter.write_dl([(each.make_metavar(ctx), each.text) for each in arguments])
         flags = [each for each in self.get_params(ctx) if isinstance(each, click.Option)]
         for group in GROUPS:
             members = [each for each in flags if getattr(each, "group", "Run") == group]

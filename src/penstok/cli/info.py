@@ -10,8 +10,10 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from penstok.cli.flags import OUT, switch
-from penstok.cli.messages import ErrorReporter, escape, plural, print_data
+from penstok.cli.flags import JSON, make_flags, out_argument
+from penstok.cli.messages import ErrorReporter, escape, print_data
+from penstok.quantities import plural
+from penstok.verification.settings import OUT
 
 if TYPE_CHECKING:
     from penstok.data.dataset import Dataset
@@ -20,9 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["EXAMPLES", "FLAGS", "run"]
 
 EXAMPLES = ("penstok info tokens/", "penstok info s3://bucket/run --json")
-FLAGS = (
-    OUT,
-    switch("Output", "--json as_json", "Print the manifest as JSON.", is_eager=True),
+FLAGS = make_flags(
+    (out_argument(OUT), JSON._replace(group="Output", text="Print the manifest as JSON."))
 )
 _SHOWN_TOKENS = 12
 
@@ -45,6 +46,7 @@ def run(*, output: str, as_json: bool) -> int:
 
 
 def _lines(dataset: Dataset) -> list[str]:
+    from penstok.cli.job_summary import bytes_per_token, input_sizes
     from penstok.quantities import format_bytes
     from penstok.types import SPLITS
 
@@ -52,14 +54,15 @@ def _lines(dataset: Dataset) -> list[str]:
     counts, tokenizer = manifest.counts, manifest.tokenizer
     lines = [
         f"{dataset.folder}/: {plural(counts['tokens'], 'token')} in "
-        f"{plural(counts['documents'], 'document')} from {plural(len(manifest.inputs), 'input')} "
-        f"({format_bytes(counts['input_bytes'])})",
+        f"{plural(counts['documents'], 'document')} from {plural(len(manifest.inputs), 'input')}",
+        f"  inputs  {input_sizes(manifest)}",
         f"  tokenizer  {tokenizer.name}, {tokenizer.vocab_size:,} ids, "
         + ("" if tokenizer.bos_id is None else f"begin-of-text {tokenizer.bos_id}, ")
         + f"end-of-text {tokenizer.eot_id}, {manifest.dtype}",
         f"  engine  {manifest.run.get('engine', 'unknown')}",
-        f"  bytes per token  {counts['input_bytes'] / max(counts['tokens'], 1):.3f}",
     ]
+    if counts.get("text_bytes"):
+        lines.append(f"  {bytes_per_token(counts)}")
     for split in SPLITS:
         record = manifest.splits[split]
         size = format_bytes(sum(file.bytes for file in record.files))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from penstok.cli import log
 from penstok.cli.streams import failure_of
 from penstok.errors import (
     InterruptedRunError,
@@ -27,7 +28,7 @@ from penstok.errors import (
 if TYPE_CHECKING:
     from types import FrameType, TracebackType
 
-__all__ = ["ErrorReporter", "escape", "one_line", "plural", "print_data", "print_error", "say"]
+__all__ = ["ErrorReporter", "escape", "one_line", "print_data", "print_error", "say"]
 
 
 # Sent by a closing terminal, a scheduler or a shutdown; both stop a job like Ctrl-C.
@@ -41,9 +42,11 @@ def print_data(text: str) -> None:
     click.echo(text)
 
 
-def say(message: str) -> None:
-    """Print on standard error."""
-    click.echo(message, err=True)
+def say(message: str, *, is_quiet: bool = False) -> None:
+    """Print on standard error, and write to the log; if `is_quiet`, only to the log."""
+    log.write(message)
+    if not is_quiet:
+        click.echo(message, err=True)
 
 
 def escape(text: str) -> str:
@@ -61,11 +64,6 @@ def _escaped(character: str) -> str:
 def one_line(text: str) -> str:
     """Make text safe to print within a line."""
     return escape(text).replace("\n", "\\n")
-
-
-def plural(number: int, noun: str) -> str:
-    """Write a count with its noun: 1 document, 2,000 documents."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 class ErrorReporter:

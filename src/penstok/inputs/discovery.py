@@ -5,43 +5,86 @@ It opens no input and ignores what files contain. `readers.probe` probes every p
 
 from __future__ import annotations
 
+import errno
 import glob
 import os
 import re
+import shlex
+import stat
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstok.errors import InputError, UsageError
+from penstok.errors import InputError, NotTextError, UsageError
 from penstok.inputs.streams import STANDARD_INPUT, closed_input
 from penstok.storage import expand_url, is_url
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-__all__ = ["list_inputs", "natural_key", "read_list"]
+__all__ = ["InputPath", "OutputRules", "list_inputs", "natural_key", "read_list"]
 
 _GLOB_CHARACTERS = re.compile(r"[*?\[]")
 _DIGITS = re.compile(r"(\d+)")
+_SPECIAL_FILES = {
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class InputPath:
+    """A path behind an argument.
+
+    Attributes:
+        path: The path or URL.
+        folder: The folder argument below which it was found; empty if the user named it. A glob
+            names its matches, as if the shell had expanded it.
+        problem: Why it cannot be an input, if that is known without opening it.
+    """
+
+    path: str
+    folder: str = ""
+    problem: InputError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OutputRules:
+    """How outputs of Penstok are recognized, so that their tokens are not read as text.
+
+    Attributes:
+        is_own: Tells whether a path is a file that this job writes; folders and globs leave it out.
+        is_own_folder: Tells whether a folder is the output of this job.
+        marks: Every output has an entry with one of these names.
+        is_other: Tells whether a folder with some of these entries is the output of another job.
+    """
+
+    is_own: Callable[[str], bool]
+    is_own_folder: Callable[[str], bool]
+    marks: frozenset[str]
+    is_other: Callable[[str, Iterable[str]], bool]
 
 
 def list_inputs(
     inputs: Sequence[str],
     *,
-    is_output: Callable[[str], bool],
+    outputs: OutputRules,
     dataset_suffixes: tuple[str, ...] = (),
-) -> list[str]:
+) -> list[InputPath]:
     """List the files behind `inputs`: arguments in the given order, each expanded in natural order.
 
     Args:
         inputs: Files, folders, globs and URLs; `-` alone is standard input.
-        is_output: Tells what this job writes; folders and globs leave it out.
+        outputs: Which files are not read because Penstok wrote them.
         dataset_suffixes: Where a folder has such files, the files in which the `datasets` library
             describes them are left out.
 
     Raises:
         UsageError: If an input is named twice, or is an output of this job.
-        InputError: If an argument matches nothing, or a folder cannot be read.
+        InputError: If an argument matches nothing, or is a folder that cannot be read.
     """
     if STANDARD_INPUT in inputs:
         if len(inputs) > 1:
@@ -50,11 +93,13 @@ def list_inputs(
                 where=f"INPUT `{STANDARD_INPUT}`",
                 next_step="pass it alone",
             )
-        return [STANDARD_INPUT]
-    paths: list[str] = []
+        return [InputPath(STANDARD_INPUT)]
+    listed: list[InputPath] = []
     seen: dict[str, str] = {}
+    walk = _Walk(outputs, dataset_suffixes)
     for argument in inputs:
-        for real, path in _iter_once(_expand(argument, dataset_suffixes)):
+        for real, found in _iter_once(_expand(argument, walk)):
+            path = found.path
             if real in seen:
                 raise UsageError(
                     f"the same file is named twice: `{path}` and `{seen[real]}`",
@@ -62,25 +107,31 @@ def list_inputs(
                     next_step="name each input once",
                 )
             seen[real] = path
-            if not is_output(path):
-                paths.append(path)
+            if not outputs.is_own(path):
+                listed.append(found)
             elif path == argument:
                 raise UsageError(
                     f"`{path}` is an input, and a file this job would write",
                     where="INPUT, --output",
                     next_step="choose another `-o`",
                 )
-    return paths
+    if not listed:
+        raise InputError(
+            "there is nothing to read but the output of this job",
+            where=f"INPUT {' '.join(inputs[:3])}",
+            next_step="pass the text that it was made from",
+        )
+    return listed
 
 
-def _iter_once(paths: Iterator[str]) -> Iterator[tuple[str, str]]:
+def _iter_once(paths: Iterable[InputPath]) -> Iterator[tuple[str, InputPath]]:
     """Yield (real path, path), once for each file that several links lead to."""
     seen: set[str] = set()
-    for path in paths:
-        real = path if is_url(path) else os.path.realpath(path)
+    for found in paths:
+        real = found.path if is_url(found.path) else os.path.realpath(found.path)
         if real not in seen:
             seen.add(real)
-            yield real, path
+            yield real, found
 
 
 def natural_key(name: str) -> list[tuple[int, int, str]]:
@@ -93,10 +144,9 @@ def natural_key(name: str) -> list[tuple[int, int, str]]:
     return [*key, (-1, 0, name)]
 
 
-def _expand(argument: str, dataset_suffixes: tuple[str, ...]) -> Iterator[str]:
+def _expand(argument: str, walk: _Walk) -> Iterable[InputPath]:
     if is_url(argument):
-        yield from expand_url(argument, natural_key)
-        return
+        return _expand_url(argument, walk.outputs)
     path = Path(argument)
     try:
         is_folder, is_there = path.is_dir(), path.exists() or path.is_symlink()
@@ -107,24 +157,23 @@ def _expand(argument: str, dataset_suffixes: tuple[str, ...]) -> Iterator[str]:
             next_step="check the name and the permissions with `ls -l`",
         ) from error
     if is_folder:
-        yield from _walk(argument, dataset_suffixes)
-    elif is_there:
-        yield argument
-    elif _GLOB_CHARACTERS.search(argument):
-        yield from _glob(argument)
-    else:
-        raise InputError(
-            f"no such file or folder: `{argument}`",
-            where=f"INPUT, seen from `{Path.cwd()}`",
-            next_step="check the spelling with `ls`",
-        )
+        return walk.list_folder(argument)
+    if is_there:
+        return [InputPath(argument)]
+    if _GLOB_CHARACTERS.search(argument):
+        return _glob(argument)
+    raise InputError(
+        f"no such file or folder: `{argument}`",
+        where=f"INPUT, seen from `{Path.cwd()}`",
+        next_step="check the spelling with `ls`",
+    )
 
 
-def _glob(pattern: str) -> Iterator[str]:
+def _glob(pattern: str) -> list[InputPath]:
     found = [
         path
         for path in glob.iglob(pattern, recursive=True)  # noqa: PTH207 keeps paths as typed
-        if not Path(path).is_dir()
+        if not os.path.isdir(path)  # noqa: PTH112 a Path may raise
     ]
     if not found:
         raise InputError(
@@ -132,44 +181,137 @@ def _glob(pattern: str) -> Iterator[str]:
             where=f"INPUT, seen from `{Path.cwd()}`",
             next_step="check the pattern with `ls`; `**` goes into folders",
         )
-    yield from sorted(found, key=natural_key)
+    return [InputPath(path) for path in sorted(found, key=natural_key)]
 
 
-def _walk(folder: str, dataset_suffixes: tuple[str, ...]) -> Iterator[str]:
-    """List a folder's files except hidden ones; folders behind links are visited once."""
-    found = list(_walk_into(folder, dataset_suffixes, visited=set()))
-    if not found:
-        raise InputError(
-            f"no files in the folder `{folder}`",
-            where="INPUT",
-            next_step="pass a folder with text files (hidden files are left out)",
-        )
-    yield from sorted(found, key=natural_key)
+def _expand_url(argument: str, outputs: OutputRules) -> list[InputPath]:
+    """List the objects that a URL names; in a folder, leave out outputs and hidden names."""
+    urls = expand_url(argument, natural_key, with_hidden=True)
+    if urls == [argument] or _GLOB_CHARACTERS.search(argument):
+        return [InputPath(url) for url in urls]
+    folder = argument.rstrip("/")
+    marks: dict[str, set[str]] = {}
+    for url in urls:
+        for above, name in _iter_above(url, folder):
+            if name in outputs.marks:
+                marks.setdefault(above, set()).add(name)
+    others = {each for each, found in marks.items() if outputs.is_other(each, found)}
+    if folder in others:
+        raise _named_output(argument)
+    listed = [
+        InputPath(url, argument)
+        for url in urls
+        if "/." not in url.removeprefix(folder)
+        and not any(above in others for above, _ in _iter_above(url, folder))
+    ]
+    listed += [InputPath(each, argument, _found_output(each)) for each in others]
+    if not listed and not outputs.is_own_folder(folder):
+        raise _empty_folder(argument)
+    return sorted(listed, key=lambda found: natural_key(found.path))
 
 
-def _walk_into(
-    folder: str, dataset_suffixes: tuple[str, ...], *, visited: set[tuple[int, int]]
-) -> Iterator[str]:
+def _iter_above(url: str, folder: str) -> Iterator[tuple[str, str]]:
+    """Yield the folders above an object, from `folder` down, each with the name that follows."""
+    while url != folder:
+        rest = url.removeprefix(f"{folder}/")
+        name = rest.partition("/")[0]
+        yield folder, name
+        folder = f"{folder}/{name}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Walk:
+    """Lists the files in local folders."""
+
+    outputs: OutputRules
+    dataset_suffixes: tuple[str, ...]
+
+    def list_folder(self, folder: str) -> list[InputPath]:
+        """List a folder's files except hidden ones; folders behind links are visited once."""
+        found = list(self._walk_into(folder, folder, visited=set()))
+        if len(found) == 1 and found[0].path == folder and found[0].problem is not None:
+            raise found[0].problem
+        if not found and not self.outputs.is_own_folder(folder):
+            raise _empty_folder(folder)
+        return sorted(found, key=lambda each: natural_key(each.path))
+
+    def _walk_into(
+        self, folder: str, top: str, *, visited: set[tuple[int, int]]
+    ) -> Iterator[InputPath]:
+        try:
+            status = Path(folder).stat()
+            entries = list(os.scandir(folder))
+        except OSError as error:
+            yield InputPath(folder, top, _unreadable_folder(folder, error))
+            return
+        if (status.st_dev, status.st_ino) in visited:
+            return
+        visited.add((status.st_dev, status.st_ino))
+        names = {entry.name for entry in entries}
+        marks = names & self.outputs.marks
+        if marks and self.outputs.is_other(folder, marks):
+            is_top = folder == top
+            problem = _named_output(folder) if is_top else _found_output(folder)
+            yield InputPath(folder, top, problem)
+            return
+        metadata = _dataset_metadata(names, self.dataset_suffixes)
+        for entry in entries:
+            if entry.name.startswith(".") or entry.name in metadata:
+                continue
+            if _is_folder(entry):
+                yield from self._walk_into(entry.path, top, visited=visited)
+            else:
+                yield InputPath(entry.path, top, _find_problem(entry))
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
     try:
-        status = Path(folder).stat()
-        entries = list(os.scandir(folder))
+        return entry.is_dir()
+    except OSError:
+        return False  # a link that leads nowhere; `_find_problem` or the probe says so
+
+
+def _find_problem(entry: os.DirEntry[str]) -> InputError | None:
+    """Tell what in a folder is no file; what cannot be read is left to the probe."""
+    try:
+        if entry.is_file():
+            return None
+        kind = _SPECIAL_FILES.get(stat.S_IFMT(entry.stat().st_mode))
     except OSError as error:
-        raise InputError(
-            f"the folder cannot be read: {error.strerror}",
-            where=folder,
-            next_step="check its permissions with `ls -ld`",
-        ) from error
-    if (status.st_dev, status.st_ino) in visited:
-        return
-    visited.add((status.st_dev, status.st_ino))
-    metadata = _dataset_metadata({entry.name for entry in entries}, dataset_suffixes)
-    for entry in entries:
-        if entry.name.startswith(".") or entry.name in metadata:
-            continue
-        if entry.is_dir():
-            yield from _walk_into(entry.path, dataset_suffixes, visited=visited)
-        else:
-            yield entry.path
+        kind = "a link that leads to itself" if error.errno == errno.ELOOP else None
+    if kind is None:
+        return None
+    return NotTextError(f"this is {kind}, not a file", where=entry.path)
+
+
+def _named_output(folder: str) -> InputError:
+    return InputError(
+        f"the folder `{folder}` is an output of penstok: it holds tokens, not text",
+        where="INPUT",
+        next_step=f"pass the text it was made from (`penstok show {shlex.quote(folder)}` prints "
+        "it); files beside the tokens can be named one by one",
+    )
+
+
+def _found_output(folder: str) -> NotTextError:
+    return NotTextError("this folder is an output of penstok", where=folder)
+
+
+def _unreadable_folder(folder: str, error: OSError) -> InputError:
+    return InputError(
+        f"the folder cannot be read: {error.strerror}",
+        where=folder,
+        next_step="check its permissions with `ls -ld`, or leave such folders out with "
+        "`--on-error skip`",
+    )
+
+
+def _empty_folder(folder: str) -> InputError:
+    return InputError(
+        f"no files in the folder `{folder}`",
+        where="INPUT",
+        next_step="pass a folder with text files (hidden files are left out)",
+    )
 
 
 def _dataset_metadata(names: set[str], suffixes: tuple[str, ...]) -> set[str]:
@@ -179,11 +321,12 @@ def _dataset_metadata(names: set[str], suffixes: tuple[str, ...]) -> set[str]:
     return (metadata | {"dataset_dict.json"}) & names
 
 
-def read_list(path: str) -> list[str]:
+def read_list(path: str, *, is_null: bool = False) -> list[str]:
     """Read the names of inputs, one per line; blank lines and `#` comments are ignored.
 
     Args:
         path: A file, or `-` for standard input.
+        is_null: The names are separated by NUL bytes instead, and taken as they are.
 
     Raises:
         InputError: If it cannot be read, or names nothing.
@@ -198,12 +341,17 @@ def read_list(path: str) -> list[str]:
             where=f"--files-from {path}",
             next_step="check the name with `ls -l`",
         ) from error
-    lines = [os.fsdecode(line.strip()) for line in data.splitlines()]
-    names = [line for line in lines if line and not line.startswith("#")]
+    if is_null:
+        names = [os.fsdecode(name) for name in data.split(b"\0") if name]
+    else:
+        lines = [os.fsdecode(line.strip()) for line in data.splitlines()]
+        names = [line for line in lines if line and not line.startswith("#")]
     if not names:
         raise InputError(
             "the list names no input",
             where=f"--files-from {path}",
-            next_step="write one file, folder, glob or URL per line",
+            next_step="write one file, folder, glob or URL per line"
+            if not is_null
+            else "write file names, with a NUL byte after each",
         )
     return names

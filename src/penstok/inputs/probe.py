@@ -14,7 +14,7 @@ from pathlib import Path
 
 import xxhash
 
-from penstok.errors import InputError
+from penstok.errors import InputError, NotTextError
 from penstok.inputs.compression import (
     check_compression,
     detect_compression,
@@ -72,7 +72,7 @@ def _probe_file(path: str) -> tuple[Source, bytes]:
     try:
         status = Path(path).stat()
         if not stat.S_ISREG(status.st_mode):
-            raise InputError(
+            raise NotTextError(
                 f"not a regular file: `{path}`",
                 where="INPUT",
                 next_step=f"pipe it in: `cat {path} | penstok tokenize -`",
@@ -81,8 +81,11 @@ def _probe_file(path: str) -> tuple[Source, bytes]:
             head = os.pread(file.fileno(), _EDGE_BYTES, 0)
             tail = os.pread(file.fileno(), _EDGE_BYTES, max(status.st_size - _EDGE_BYTES, 0))
     except OSError as error:
+        is_dangling = isinstance(error, FileNotFoundError) and Path(path).is_symlink()
         raise InputError(
-            f"cannot be read: {error.strerror}",
+            f"this is a link to `{Path(path).readlink()}`, which does not exist"
+            if is_dangling
+            else f"cannot be read: {error.strerror}",
             where=path,
             next_step="check it with `ls -l`, or leave such files out with `--on-error skip`",
         ) from error

@@ -7,32 +7,37 @@ shows it.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstok.errors import InputError, UsageError
 from penstok.inputs.compression import MAX_FRAME_BYTES
+from penstok.inputs.discovery import OutputRules, read_list
 from penstok.inputs.feed import feed_needs
 from penstok.inputs.files import open_unit
+from penstok.inputs.probe import probe_stored
 from penstok.inputs.streams import STANDARD_INPUT, read_head
-from penstok.output.layout import is_own_name
+from penstok.output.layout import MANIFEST, WORK, is_own_name
 from penstok.output.ledger.reader import Start
+from penstok.output.manifest import is_manifest
+from penstok.quantities import plural
 from penstok.readers.formats import FORMATS, format_needs
-from penstok.readers.probe import find_sources
+from penstok.readers.probe import CsvOptions, find_sources
 from penstok.storage import REMOTE_BYTES, is_url
 from penstok.storage.object_paths import output_path
 from penstok.types import UNKNOWN_END, DocumentRule, MemoryNeeds, Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from penstok.errors import PenstokError
     from penstok.jobs.settings import JobSettings
     from penstok.storage.object_paths import OutputPath
     from penstok.types import Source
 
-__all__ = ["Plan", "input_needs", "make_plan", "nothing_found"]
+__all__ = ["Plan", "input_needs", "make_plan", "nothing_found", "output_rules"]
 
 _DEFAULT_SEPARATOR = b"<|endoftext|>"
 _HEAD_BYTES = 4 << 20
@@ -40,6 +45,7 @@ _HEAD_SOURCES = 16
 _SAMPLE_BYTES = 32 << 10
 _SAMPLE_ROWS = 16
 _SAMPLE_SOURCES = 4
+_LISTED = 3
 # Estimates of the output size are increased by this factor: text is not uniform.
 _ROOM_MARGIN = 1.1
 _BEGINNING = Start()
@@ -58,6 +64,8 @@ class Plan:
         limit_bytes: How much of the input is used; None for all of it.
         text_key: The field of a record that holds the text.
         first_source: The number in the job of the first input in `sources`.
+        ignored: What was found in folders and is not text, and why; unlike `skipped`, nothing that
+            was asked for is missing.
         input_bytes: The stored size of the inputs, up to the limit.
     """
 
@@ -69,6 +77,7 @@ class Plan:
     limit_bytes: int | None
     text_key: str = "text"
     first_source: int = 0
+    ignored: dict[str, str] = field(default_factory=dict)
     input_bytes: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -189,10 +198,14 @@ def _sample_starts(source: Source, size: int) -> list[int]:
 def nothing_found(sources: Sequence[Source], num_empty: int) -> InputError:
     """Return the error for inputs without documents; `num_empty` were found empty and dropped."""
     num_empty += sum(1 for source in sources if source.is_empty)
+    more = f" and {plural(len(sources) - 1, 'other input')}" if len(sources) > 1 else ""
+    has_texts = any(not FORMATS[source.format].has_records for source in sources)
     return InputError(
-        f"no document in the input: {num_empty} empty ones were dropped",
-        where=f"{len(sources)} files, starting with {sources[0].path}",
-        next_step="check the text and `--doc-separator`",
+        f"no document in the input: {plural(num_empty, 'empty one')} dropped",
+        where=f"{sources[0].path}{more}",
+        next_step="check the text and `--doc-separator`"
+        if has_texts
+        else "check the records, and pass the field that holds the text as `--text-key`",
     )
 
 
@@ -212,6 +225,18 @@ def input_needs(sources: Sequence[Source], unit_bytes: int) -> list[MemoryNeeds]
     ]
 
 
+def _refuse_csv_flags(settings: JobSettings, sources: Sequence[Source]) -> None:
+    """Refuse flags for CSV if no input is CSV: the user expected another format."""
+    flags = {"--csv-delimiter": settings.csv_delimiter, "--no-header": settings.no_header}
+    given = [flag for flag, value in flags.items() if value]
+    if given and not any(FORMATS[source.format].has_delimiter for source in sources):
+        raise UsageError(
+            "no input is CSV",
+            where=", ".join(given),
+            next_step=f"pass `--input-format csv`, or leave out `{given[0]}`",
+        )
+
+
 def make_plan(settings: JobSettings) -> Plan:
     """Find the inputs and decide how they are divided into documents."""
     skipped: dict[str, str] = {}
@@ -221,17 +246,29 @@ def make_plan(settings: JobSettings) -> Plan:
             raise error
         skipped[path] = error.what
 
-    sources = find_sources(
-        settings.inputs,
-        is_output=lambda path: _is_own(path, settings.output),
+    path = settings.files_from
+    listed = [] if path is None else read_list(path, is_null=settings.null)
+    inputs = (*settings.inputs, *listed)
+    sources, ignored = find_sources(
+        inputs,
+        outputs=output_rules(settings.output),
         on_unusable=on_unusable,
         input_format=None if settings.input_format == "auto" else settings.input_format,
         text_key=settings.text_key,
+        csv=CsvOptions(settings.csv_delimiter or "", settings.no_header),
     )
+    _refuse_csv_flags(settings, sources)
     if all(source.is_empty for source in sources):
+        reasons = "".join(f"; `{path}`: {why}" for path, why in list(skipped.items())[:_LISTED])
         raise InputError(
-            f"no text in the input: {len(sources)} files, all empty, {len(skipped)} skipped",
-            where=" ".join(settings.inputs[:3]),
+            "no text in the input: "
+            + ", ".join(
+                f"{plural(number, 'file')} {what}"
+                for number, what in ((len(sources), "empty"), (len(skipped), "skipped"))
+                if number
+            )
+            + reasons,
+            where=" ".join(inputs[:3]),
             next_step="check the files with `ls -l`",
         )
     rule, found = _choose_rule(settings, sources)
@@ -243,7 +280,27 @@ def make_plan(settings: JobSettings) -> Plan:
         settings.unit_bytes,
         settings.limit_bytes,
         settings.text_key,
+        ignored=ignored,
     )
+
+
+def output_rules(output: Path | str) -> OutputRules:
+    """Return how the output of this job, and outputs of other jobs, are told from text."""
+
+    def is_own_folder(folder: str) -> bool:
+        return _is_own(f"{folder.rstrip('/')}/{MANIFEST}", output)
+
+    def is_other(folder: str, marks: Iterable[str]) -> bool:
+        if is_own_folder(folder):
+            return False
+        if WORK in marks:
+            return True
+        with suppress(InputError):
+            return is_manifest(probe_stored(f"{folder.rstrip('/')}/{MANIFEST}")[1])
+        return False
+
+    marks = frozenset({MANIFEST, WORK})
+    return OutputRules(lambda path: _is_own(path, output), is_own_folder, marks, is_other)
 
 
 def _is_own(path: str, output: Path | str) -> bool:

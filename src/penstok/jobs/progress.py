@@ -15,7 +15,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Protocol
 
 from penstok.output.ledger.journal import NodeTotals
-from penstok.quantities import format_bytes, format_count, format_seconds
+from penstok.quantities import format_bytes, format_count, format_seconds, plural
 from penstok.types import Counts
 from penstok.worker.memory import tree_bytes
 
@@ -74,29 +74,30 @@ class Status:
 
     def line(self) -> str:
         """Format the status as one line."""
+        return "  ".join(self.fields().values())
+
+    def fields(self) -> dict[str, str]:
+        """Format each part of the line, by what it is."""
         seconds = max(self.elapsed_seconds, 1e-6)
         rate = (self.done_bytes - self.kept_bytes) / seconds
         left = max(self.total_bytes - self.done_bytes, 0) / rate if rate else None
         is_known = self.total_bytes > 0
         of_all = "" if self.num_units is None else f"/{self.num_units}"
-        is_one_task = self.num_tasks == 1
-        parts = [f"{self.fraction:4.0%}" if is_known else format_bytes(self.text_bytes)]
-        if self.nodes_alive is not None:
-            parts.append(f"{self.nodes_alive} node{'' if self.nodes_alive == 1 else 's'}")
-        if not is_one_task or self.nodes_alive is not None:
-            parts.append(f"{self.num_tasks_done}/{self.num_tasks} tasks")
-        parts.append(f"{format_bytes((self.text_bytes - self.kept_text_bytes) / seconds)}/s")
-        parts.append(f"{format_count((self.num_tokens - self.kept_tokens) / seconds)} tok/s")
-        if is_one_task and self.nodes_alive is None:
-            parts.append(f"{self.num_units_done}{of_all} units")
-        if self.nodes_alive is None:
-            parts.append(f"memory {format_bytes(self.memory_bytes)}")
-        if self.num_retried:
-            parts.append(f"{self.num_retried} retried")
-        if self.slow:
-            parts.append(f"slow: {self.slow}")
-        parts.append(f"ETA {format_seconds(left) if is_known and left is not None else '?'}")
-        return "  ".join(parts)
+        is_here = self.nodes_alive is None
+        is_one_task = self.num_tasks == 1 and is_here
+        fields = {
+            "done": f"{self.fraction:4.0%}" if is_known else format_bytes(self.text_bytes),
+            "nodes": "" if self.nodes_alive is None else plural(self.nodes_alive, "node"),
+            "tasks": "" if is_one_task else f"{self.num_tasks_done}/{self.num_tasks} tasks",
+            "rate": f"{format_bytes((self.text_bytes - self.kept_text_bytes) / seconds)}/s",
+            "tokens": f"{format_count((self.num_tokens - self.kept_tokens) / seconds)} tok/s",
+            "units": f"{self.num_units_done}{of_all} units" if is_one_task else "",
+            "memory": f"memory {format_bytes(self.memory_bytes)}" if is_here else "",
+            "retried": f"{self.num_retried} retried" if self.num_retried else "",
+            "slow": f"slow: {self.slow}" if self.slow else "",
+            "eta": f"ETA {format_seconds(left) if is_known and left is not None else '?'}",
+        }
+        return {name: text for name, text in fields.items() if text}
 
 
 class Progress(Protocol):
@@ -282,8 +283,9 @@ class Watch:
                 done_bytes=min(stored_bytes, self._total_bytes or stored_bytes),
                 kept_bytes=self._resumed.stored_bytes,
                 total_bytes=self._total_bytes,
-                text_bytes=counts.input_bytes,
-                kept_text_bytes=self._resumed.counts.input_bytes,
+                # Not `counts.text_bytes`: that is unknown if an older version began the job.
+                text_bytes=sum(part.counts.text_bytes for part in parts),
+                kept_text_bytes=self._resumed.counts.text_bytes,
                 num_units_done=num_units,
                 num_units=self._num_units,
                 num_tokens=counts.tokens,

@@ -113,6 +113,7 @@ def plan_of_task(plan: Plan, task: Task) -> Plan:
         sources=plan.sources[task.first_source : task.last_source + 1],
         first_source=task.first_source,
         skipped={},
+        ignored={},
         limit_bytes=None if task.left_bytes == UNKNOWN_END else max(task.left_bytes, 0),
     )
 

@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import platform
+import re
 from dataclasses import asdict, dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
@@ -39,10 +40,12 @@ __all__ = [
     "check_readable",
     "digest_inputs",
     "host_facts",
+    "is_manifest",
     "make_manifest",
 ]
 
 _FORMAT, _VERSION = "penstok", 1
+_START = re.compile(rb'\s*\{\s*"format"\s*:\s*"penstok"')
 
 
 class KnowsDigests(Protocol):
@@ -78,7 +81,11 @@ class SplitRecord:
 
 @dataclass(frozen=True, slots=True)
 class InputRecord:
-    """What one input contributed; `reasons` says why its first skipped records were skipped."""
+    """What one input contributed; `reasons` says why its first skipped records were skipped.
+
+    With a `reason`, it was not used: `skipped` is 1 if it could not be, 0 if it was found in a
+    folder and is not text.
+    """
 
     path: str
     bytes: int
@@ -178,6 +185,10 @@ class Manifest:
             for split, record in self.splits.items()
         }
 
+    def has_skipped(self) -> bool:
+        """Return whether any record or input was left out, so that a file lists them."""
+        return bool(self.counts["skipped_records"]) or any(each.reason for each in self.inputs)
+
     def files(self) -> list[str]:
         """Return the names of all output files."""
         return [file.path for split in SPLITS for file in self.splits[split].files]
@@ -217,6 +228,8 @@ def make_manifest(
         ]
         splits[split] = SplitRecord(offsets.documents[split], total, files)
     counts = asdict(offsets.counts)
+    if not counts["text_bytes"]:
+        del counts["text_bytes"]
     counts["skipped_records"] += len(ending.skipped)
     counts["empty_documents"] += sum(1 for source in sources if source.is_empty)
     return Manifest(
@@ -228,12 +241,18 @@ def make_manifest(
         inputs=[
             *(_input_record(source, idx, offsets) for idx, source in enumerate(sources)),
             *(InputRecord(path, 0, 0, 0, 1, 0, why) for path, why in ending.skipped.items()),
+            *(InputRecord(path, 0, 0, 0, 0, 0, why) for path, why in ending.ignored.items()),
         ],
         inputs_digest=digest_inputs(sources),
         counts=counts,
         settings=job.settings,
         run=ending.run,
     )
+
+
+def is_manifest(head: bytes) -> bool:
+    """Return whether a file that begins with `head` is a manifest of Penstok."""
+    return _START.match(head) is not None
 
 
 def digest_inputs(sources: Iterable[Source]) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from penstok.errors import InputError, UsageError
+from penstok.errors import InputError, NotTextError, UsageError
 from penstok.inputs.compression import content_suffix
 from penstok.inputs.streams import STANDARD_INPUT
 from penstok.readers import columnar, csv, jsonl
@@ -49,6 +49,7 @@ class Format:
     Attributes:
         name: What `--input-format` and the manifest call it.
         display_name: What messages call it.
+        content_name: What a size is of, as in "3 GB of JSON Lines".
         make_reader: Makes its reader.
         suffixes: Names that end in one of these have this format.
         magic: Content that begins with it has this format, whatever the name says.
@@ -56,6 +57,7 @@ class Format:
         check_head: Refuses first bytes that this format cannot have.
         probe: Completes a source that is not empty, or refuses it if it lacks the text key.
         has_records: Each record is a document; else `--docs-by` and `--doc-separator` apply.
+        has_delimiter: `--csv-delimiter` and `--no-header` apply.
         is_sequential: It can only be read from front to back, compressed or not.
         open_scanner: Makes what finds records in a stream; it makes None if the reader does that.
         divide: Divides a source into ranges of rows with about so much text; None if units are
@@ -65,6 +67,7 @@ class Format:
 
     name: InputFormat
     display_name: str
+    content_name: str
     make_reader: MakeReader
     suffixes: tuple[str, ...] = ()
     magic: bytes = b""
@@ -72,6 +75,7 @@ class Format:
     check_head: Callable[[str, bytes], None] = _accept
     probe: Callable[[Source, str], Source] = _as_it_is
     has_records: bool = True
+    has_delimiter: bool = False
     is_sequential: bool = False
     open_scanner: OpenScanner = _no_scanner
     divide: _Divide | None = None
@@ -83,13 +87,14 @@ class Format:
         return self.divide is not None
 
 
-_TEXT = Format("text", "UTF-8 text", TextReader, has_records=False)
+_TEXT = Format("text", "UTF-8 text", "text", TextReader, has_records=False)
 FORMATS: dict[InputFormat, Format] = {
     row.name: row
     for row in (
         _TEXT,
         Format(
             "jsonl",
+            "JSON Lines",
             "JSON Lines",
             jsonl.JsonlReader,
             suffixes=(".jsonl", ".ndjson", ".json"),
@@ -100,26 +105,31 @@ FORMATS: dict[InputFormat, Format] = {
         Format(
             "csv",
             "CSV",
+            "CSV",
             partial(csv.CsvReader, csv.CSV),
             suffixes=(".csv",),
             check_head=csv.check_head,
             probe=partial(csv.check_column, csv.CSV),
+            has_delimiter=True,
             is_sequential=True,
             open_scanner=partial(csv.open_scanner, csv.CSV),
         ),
         Format(
             "tsv",
             "TSV",
+            "TSV",
             partial(csv.CsvReader, csv.TSV),
             suffixes=(".tsv",),
             check_head=csv.check_head,
             probe=partial(csv.check_column, csv.TSV),
+            has_delimiter=True,
             is_sequential=True,
             open_scanner=partial(csv.open_scanner, csv.TSV),
         ),
         Format(
             "parquet",
             "a parquet file",
+            "parquet",
             partial(columnar.ColumnarReader, columnar.open_parquet),
             suffixes=(".parquet",),
             magic=columnar.PARQUET_MAGIC,
@@ -131,6 +141,7 @@ FORMATS: dict[InputFormat, Format] = {
         Format(
             "arrow",
             "an Arrow file",
+            "Arrow",
             partial(columnar.ColumnarReader, columnar.open_arrow),
             suffixes=(".arrow", ".feather"),
             magic=columnar.ARROW_MAGIC,
@@ -155,6 +166,9 @@ _FOREIGN = {
     b"\x7fELF": ("a program", ""),
     b"\x89PNG": ("a picture", ""),
     b"\xff\xd8\xff": ("a picture", ""),
+}
+# First bytes of text in another encoding.
+_OTHER_ENCODINGS = {
     b"\xff\xfe": ("UTF-16 or UTF-32 text", "iconv -f UTF-16 -t UTF-8"),
     b"\xfe\xff": ("UTF-16 text", "iconv -f UTF-16 -t UTF-8"),
 }
@@ -191,10 +205,11 @@ def find_format(path: str, head: bytes, wanted: InputFormat | None) -> Format:
 
 
 def _refuse_foreign(path: str, head: bytes) -> None:
-    for magic, (what, remedy) in _FOREIGN.items():
+    for magic, (what, remedy) in (_FOREIGN | _OTHER_ENCODINGS).items():
         if head.startswith(magic):
+            kind = NotTextError if magic in _FOREIGN else InputError
             step = f"convert it to text first: `{remedy}`" if remedy else "pass plain text"
-            raise InputError(
+            raise kind(
                 f"this is {what}, not UTF-8 text",
                 where=path,
                 next_step=f"{step}, or leave such files out with `--on-error skip`",

@@ -73,13 +73,19 @@ def get_object_info(url: str, retries: RetryPolicy = LOOKUP_RETRIES) -> ObjectIn
     return retries.run(find_object(url).get_info, url)
 
 
-def expand_url(argument: str, sort_key: Callable[[str], list[tuple[int, int, str]]]) -> list[str]:
+def expand_url(
+    argument: str,
+    sort_key: Callable[[str], list[tuple[int, int, str]]],
+    *,
+    with_hidden: bool = False,
+) -> list[str]:
     """List the objects that one argument names, sorted by `sort_key`.
 
     Args:
         argument: An object, a folder (everything below it except hidden names), or a pattern in
             which `**` matches folders at any depth. Web servers have no listing: one object only.
         sort_key: The sort key: `discovery.natural_key`.
+        with_hidden: List hidden names of a folder too.
 
     Raises:
         InputError: If nothing is found.
@@ -94,7 +100,12 @@ def expand_url(argument: str, sort_key: Callable[[str], list[tuple[int, int, str
                 next_step="pass each URL separately",
             )
         return [argument]
-    found = _list_matches(argument, scheme.iter_urls, lists_prefixes=scheme.lists_prefixes)
+    found = _list_matches(
+        argument,
+        scheme.iter_urls,
+        lists_prefixes=scheme.lists_prefixes,
+        with_hidden=with_hidden,
+    )
     if not found:
         what = "no object matches" if _MAGIC.search(argument) else "no such object or folder:"
         raise InputError(
@@ -111,7 +122,11 @@ def _find_scheme(url: str) -> _Scheme:
 
 
 def _list_matches(
-    argument: str, iter_urls: Callable[[str], Iterator[str]], *, lists_prefixes: bool
+    argument: str,
+    iter_urls: Callable[[str], Iterator[str]],
+    *,
+    lists_prefixes: bool,
+    with_hidden: bool,
 ) -> list[str]:
     """List once, by the part of the name before any wildcard, and filter."""
     magic = _MAGIC.search(argument)
@@ -128,7 +143,7 @@ def _list_matches(
     return [
         name
         for name in names
-        if name.startswith(folder) and "/." not in "/" + name.removeprefix(folder)
+        if name.startswith(folder) and (with_hidden or "/." not in "/" + name.removeprefix(folder))
     ]
 
 

@@ -8,6 +8,7 @@ it before it checks any tokens.
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,7 @@ from penstok.output.ledger.lines import (
 )
 from penstok.output.ledger.reader import LedgerReader
 from penstok.output.manifest import Manifest, NewerManifestError, digest_inputs
-from penstok.readers.probe import probe_recorded_source
+from penstok.readers.probe import CsvOptions, probe_recorded_source
 from penstok.verification.manifests import add_up, format_of, job_of_manifest, read_ledger
 from penstok.verification.reencode import make_executor, rules_of_job
 
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from penstok.output.store.base import HeldLock
     from penstok.output.store.folder import FolderStore
     from penstok.types import FinishedUnit, Source
-    from penstok.verification.verify import VerifySettings
+    from penstok.verification.settings import VerifySettings
 
 __all__ = ["repair_ledger"]
 
@@ -59,7 +60,9 @@ def repair_ledger(
     reader = _read_valid_lines(folder, manifest)
     job, start, sources = reader.job, reader.start(), _find_sources(reader, manifest, folder)
     # Not by their number of skipped records: an input that is used may have some.
-    skipped = {each.path: each.reason for each in manifest.inputs if each.reason is not None}
+    unused = {each.path: each for each in manifest.inputs if each.reason is not None}
+    skipped = {path: each.reason or "" for path, each in unused.items() if each.skipped}
+    ignored = {path: each.reason or "" for path, each in unused.items() if not each.skipped}
     plan = Plan(
         sources,
         skipped,
@@ -85,8 +88,8 @@ def repair_ledger(
         lines = chain(
             [format_job(job)],
             _take_bytes(store.iter_lines(SEGMENTS), reader.valid_bytes),
-            _iter_lines(reader, plan, units, meter),
-            [format_ending(Ending(manifest.run, skipped))],
+            _iter_lines(reader, plan, units, meter, has_text_bytes="text_bytes" in manifest.counts),
+            [format_ending(Ending(manifest.run, skipped, ignored))],
         )
         store.write_lines(SEGMENTS, lines, lambda path: _compare_with_manifest(path, folder))
     return meter.num_units_done
@@ -121,9 +124,11 @@ def _find_sources(reader: LedgerReader, manifest: Manifest, folder: Path) -> lis
     """Return the inputs: as recorded, or probed again where their lines are lost."""
     used = [record for record in manifest.inputs if record.reason is None]
     lost = used[len(reader.sources) :]
-    text_key = manifest.settings.get("text_key", "")
+    settings = manifest.settings
+    text_key = settings.get("text_key", "")
+    csv = CsvOptions(settings.get("csv_delimiter", ""), settings.get("no_header", False))
     sources = reader.sources + [
-        probe_recorded_source(record.path, format_of(record), text_key) for record in lost
+        probe_recorded_source(record.path, format_of(record), text_key, csv) for record in lost
     ]
     if digest_inputs(sources) != manifest.inputs_digest:
         raise ConflictError(
@@ -146,7 +151,12 @@ def _take_bytes(lines: Iterator[bytes], num_bytes: int) -> Iterator[bytes]:
 
 
 def _iter_lines(
-    reader: LedgerReader, plan: Plan, units: Iterable[FinishedUnit], meter: Meter
+    reader: LedgerReader,
+    plan: Plan,
+    units: Iterable[FinishedUnit],
+    meter: Meter,
+    *,
+    has_text_bytes: bool,
 ) -> Iterator[bytes]:
     """Yield the lines that a run would write after the valid ones, up to the end."""
     inputs, tasks = InputLines(plan.sources, len(reader.sources)), deque[Task]()
@@ -160,10 +170,16 @@ def _iter_lines(
         while tasks and (tasks[0].first_source, tasks[0].start) <= (unit.source_idx, unit.start):
             yield format_task(tasks.popleft().number)
         yield from inputs.before(unit)
-        yield format_unit(finished)
+        yield format_unit(finished if has_text_bytes else _without_text_bytes(finished))
     for task in tasks:
         yield format_task(task.number)
     yield from inputs.rest()
+
+
+def _without_text_bytes(finished: FinishedUnit) -> FinishedUnit:
+    """Return a unit as older versions recorded it."""
+    counts = replace(finished.encoded.counts, text_bytes=0)
+    return replace(finished, encoded=replace(finished.encoded, counts=counts))
 
 
 def _compare_with_manifest(path: Path, folder: Path) -> None:

@@ -87,10 +87,16 @@ _segment_values: Callable[[Segment], tuple[Any, ...]] = attrgetter(
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """The last line of a finished job: how it ran, and which inputs were skipped."""
+    """The last line of a finished job: how it ran, and which inputs were skipped or ignored."""
 
     run: dict[str, Any]
     skipped: dict[str, str]
+    ignored: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def unused(self) -> dict[str, str]:
+        """The inputs that were not used, and why."""
+        return self.skipped | self.ignored
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +116,8 @@ class _InputLine:
     content: _Number = 0
     version: str = ""
     index: _Number = 0
+    delimiter: Annotated[str, msgspec.Meta(pattern="^[\x01-\x7f]?$")] = ""
+    columns: _Number = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +204,8 @@ def format_input(idx: int, source: Source, end: int) -> bytes:
         "content": source.content_bytes,
         "version": source.version,
         "index": source.index_bytes,
+        "delimiter": source.delimiter,
+        "columns": source.num_columns,
     }
     return format_line(
         {
@@ -274,7 +284,10 @@ def format_unit(finished: FinishedUnit) -> bytes:
 
 def format_ending(ending: Ending) -> bytes:
     """Format the last line of a finished job."""
-    return format_line(asdict(ending))
+    content = asdict(ending)
+    if not ending.ignored:
+        del content["ignored"]
+    return format_line(content)
 
 
 def format_task(number: int) -> bytes:
@@ -349,6 +362,8 @@ def read_input(body: bytes) -> tuple[int, Source, int]:
         content_bytes=line.content,
         version=line.version,
         index_bytes=line.index,
+        delimiter=line.delimiter,
+        num_columns=line.columns,
     )
     if end > source.size or "\0" in line.path:
         raise ValueError(f"input {line.input} has an invalid end or path")

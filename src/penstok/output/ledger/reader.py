@@ -30,6 +30,7 @@ from penstok.output.ledger.lines import (
     read_unit,
 )
 from penstok.output.offsets import Offsets
+from penstok.quantities import plural
 from penstok.types import SPLITS, UNKNOWN_END, FinishedUnit, Unit
 
 if TYPE_CHECKING:
@@ -289,7 +290,7 @@ def iter_skipped(path: OutputPath) -> Iterator[str]:
     reader = LedgerReader(path)
     for finished in reader.iter_units():
         yield from list_skipped(finished.unit.source.path, finished.unit.end, finished.encoded)
-    yield from list_skipped_inputs(reader.ending.skipped if reader.ending else {})
+    yield from list_skipped_inputs(reader.ending.unused if reader.ending else {})
 
 
 def list_skipped(path: str, end: int, encoded: EncodedUnit) -> list[str]:
@@ -297,13 +298,13 @@ def list_skipped(path: str, end: int, encoded: EncodedUnit) -> list[str]:
     lines = [_skipped_line(path, record.position, record.reason) for record in encoded.skipped]
     num_more = encoded.counts.skipped_records - len(encoded.skipped)
     if num_more:
-        reason = f"{num_more} more records up to {end} are counted, not listed"
+        reason = f"{plural(num_more, 'more record')} up to {end}, counted but not listed"
         lines.append(_skipped_line(path, None, reason))
     return lines
 
 
 def list_skipped_inputs(skipped: dict[str, str]) -> list[str]:
-    """List the skipped inputs, as lines of JSON."""
+    """List the inputs that were not used, as lines of JSON."""
     return [_skipped_line(name, None, reason) for name, reason in skipped.items()]
 
 
