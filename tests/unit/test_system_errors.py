@@ -315,7 +315,7 @@ def test_a_bad_input_that_is_added_leaves_the_finished_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    settings: dict[str, Any] = {"engine": "tiktoken", "workers": 1, "unit_bytes": 1000}
+    settings: dict[str, Any] = {"engine": "tiktoken", "workers": 1, "val_fraction": 0}
     Path("a.jsonl").write_text('{"text": "good"}\n' * 100)
     penstok.tokenize("a.jsonl", "out", **settings)
     before = {path.name: path.read_bytes() for path in Path("out").iterdir()}
@@ -326,10 +326,11 @@ def test_a_bad_input_that_is_added_leaves_the_finished_job(
         commit.reopen_job(*arguments)
 
     monkeypatch.setattr("penstok.jobs.run.reopen_job", reopen)
-    # The bad record is in the first unit, but in no sample, which is of what comes first.
+    # The bad record is in the first unit, but after all that is read before the job runs.
     with monkeypatch.context() as patched:
         patched.setattr("penstok.jobs.run._make_check", _check_nothing)
-        Path("b.jsonl").write_text('{"text": "fine"}\n' * 3 + "{bad\n" + '{"text": "x"}\n' * 100)
+        fine = '{"text": "fine"}\n' * 20_000
+        Path("b.jsonl").write_text(f"{fine}{{bad\n{fine}")
         with pytest.raises(InputError):
             penstok.tokenize(["a.jsonl", "b.jsonl"], "out", **settings)
     assert reopened
