@@ -259,7 +259,7 @@ def test_a_job_that_a_later_release_goes_on_with_is_whole(
 
     output = tmp_path / "out"
     with monkeypatch.context() as earlier:
-        earlier.setattr("penstok.jobs.job.version", lambda _: "0.0.9")
+        earlier.setattr("penstok.jobs.job.own_version", lambda: "0.0.9")
         library.tokenize(inputs, output, engine="tiktoken", unit_bytes=100_000)
     write_corpus(inputs / "part-3.txt", 20)
     manifest = library.tokenize(inputs, output, engine="tiktoken")

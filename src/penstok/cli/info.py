@@ -32,12 +32,16 @@ def run(*, output: str, as_json: bool) -> int:
     """Print what an output is."""
     with ErrorReporter(as_json=as_json, reads_only=True):
         from penstok.data.dataset import open_dataset
+        from penstok.output.store.folder import describe_leftovers
 
         dataset = open_dataset(output)
+        notes = describe_leftovers(dataset.folder)
         if as_json:
-            print_data(json.dumps({"type": "summary", **asdict(dataset.manifest)}))
+            summary = {"type": "summary", **asdict(dataset.manifest)}
+            print_data(json.dumps({**summary, "notes": notes} if notes else summary))
         else:
-            print_data("\n".join(_lines(dataset)))
+            notes = [f"  note: {escape(note)}" for note in notes]
+            print_data("\n".join([*_lines(dataset), *notes]))
         return 0
 
 

@@ -49,6 +49,7 @@ def summary_lines(outcome: Outcome, settings: JobSettings) -> list[str]:
         return [
             f"nothing to do: this job is already finished in {settings.output}/",
             *skipped,
+            *(f"  hint: {hint}" for hint in outcome.hints),
             next_line,
         ]
     run, counts = manifest.run, manifest.counts

@@ -6,6 +6,7 @@ call `run_job`, `run_part` and `finish_job`.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from penstok.jobs.commit import (
     TaskFacts,
     commit_job,
     reopen_job,
+    restore_finished,
     roll_forward,
     tidy_finished,
 )
@@ -72,6 +74,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Outcome", "PartOutcome", "finish_job", "run_job", "run_part"]
 
+_LEFTOVERS = "the files of an interrupted run with `--overwrite` were deleted"
 # A job that takes longer than this can spend half a second and 100 MB on advice.
 _SECONDS_FOR_ADVICE = 5.0
 _BYTES_FOR_ADVICE = 256 << 20
@@ -148,8 +151,8 @@ def run_job(settings: JobSettings, progress: Progress) -> Outcome:
     job, store = _open(prepare(settings))
     finished = None if settings.overwrite else find_finished(store, job.record, job.plan)
     if finished is not None:
-        tidy_finished(store, finished)
-        return _outcome(job, finished, is_new=False)
+        had_leftovers = tidy_finished(store, finished)
+        return _outcome(job, finished, is_new=False, hints=[_LEFTOVERS] if had_leftovers else [])
 
     with store.lock() as lock:
         # Another run may have been killed in the middle of a commit, or have finished just now.
@@ -160,8 +163,13 @@ def run_job(settings: JobSettings, progress: Progress) -> Outcome:
             finished = find_finished(store, job.record, job.plan)
             if finished is not None:
                 return _outcome(job, finished, is_new=False)
-        run = _run_tasks(job, store, lock, progress)
-        _refuse_changed_inputs(store, job, run)
+        try:
+            run = _run_tasks(job, store, lock, progress)
+            _refuse_changed_inputs(store, job, run)
+        except PenstokError:
+            with contextlib.suppress(PenstokError):
+                restore_finished(store)
+            raise
         chosen = choose_journals(store.iter_names(TASKS))
         if run.job.is_by_task:
             refuse_missing_tasks(store, run.job, chosen)

@@ -6,6 +6,7 @@ no token. `jobs.commit` writes it last; `verification`, `data` and `training` re
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
@@ -305,14 +306,16 @@ def check_readable(folder: OutputPath) -> None:
     Raises:
         InputError: If there is no permission, or too many files are open.
     """
-    if isinstance(folder, Path):
-        for name in (MANIFEST, SEGMENTS):
-            try:
-                (folder / name).open("rb").close()
-            except OSError as error:
-                if is_refused(error):
-                    step = _permissions_step(folder)
-                    raise read_error(error, str(folder / name), step) from error
+    if not isinstance(folder, Path):
+        return
+    path = folder
+    try:
+        for path in (folder / MANIFEST, folder / SEGMENTS):
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
+                path.open("rb").close()
+    except OSError as error:
+        if is_refused(error):
+            raise read_error(error, str(path), _permissions_step(folder)) from error
 
 
 def _permissions_step(folder: OutputPath) -> str:
