@@ -46,7 +46,7 @@ def run(*, output: str, as_json: bool) -> int:
 
 
 def _lines(dataset: Dataset) -> list[str]:
-    from penstok.cli.job_summary import bytes_per_token, input_sizes
+    from penstok.cli.job_summary import bytes_per_token, input_sizes, tokenizer_line
     from penstok.quantities import format_bytes
     from penstok.types import SPLITS
 
@@ -56,9 +56,7 @@ def _lines(dataset: Dataset) -> list[str]:
         f"{dataset.folder}/: {plural(counts['tokens'], 'token')} in "
         f"{plural(counts['documents'], 'document')} from {plural(len(manifest.inputs), 'input')}",
         f"  inputs  {input_sizes(manifest)}",
-        f"  tokenizer  {tokenizer.name}, {tokenizer.vocab_size:,} ids, "
-        + ("" if tokenizer.bos_id is None else f"begin-of-text {tokenizer.bos_id}, ")
-        + f"end-of-text {tokenizer.eot_id}, {manifest.dtype}",
+        f"  tokenizer  {tokenizer_line(tokenizer, manifest.settings['eot'])}, {manifest.dtype}",
         f"  engine  {manifest.run.get('engine', 'unknown')}",
     ]
     if counts.get("text_bytes"):

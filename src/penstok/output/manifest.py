@@ -21,7 +21,7 @@ import xxhash
 
 from penstok.errors import DamageError, is_refused, read_error
 from penstok.output.layout import JOB, MANIFEST, SEGMENTS, WORK, Layout
-from penstok.types import SPLITS, Split, TokenizerRecord
+from penstok.types import SPLITS, UTF_8, Split, TokenizerRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -97,6 +97,14 @@ class InputRecord:
     format: str | None = None
     compression: str | None = None
     reasons: list[str] = field(default_factory=list)
+    encoding: str = UTF_8
+
+    def to_json(self) -> str:
+        """Format it as JSON; older versions of penstok wrote no encoding, which was UTF-8."""
+        content = asdict(self)
+        if self.encoding == UTF_8:
+            del content["encoding"]
+        return json.dumps(content)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +125,8 @@ class Manifest:
     def to_json(self) -> str:
         """Format it as JSON, with one input per line."""
         content = {"format": _FORMAT, "version": _VERSION, **asdict(replace(self, inputs=[]))}
-        inputs = ",\n    ".join(json.dumps(asdict(record)) for record in self.inputs)
+        content["tokenizer"] = self.tokenizer.to_dict()
+        inputs = ",\n    ".join(record.to_json() for record in self.inputs)
         text = json.dumps(content, indent=2)
         return text.replace('"inputs": []', f'"inputs": [\n    {inputs}\n  ]', 1) + "\n"
 
@@ -256,10 +265,11 @@ def is_manifest(head: bytes) -> bool:
 
 
 def digest_inputs(sources: Iterable[Source]) -> str:
-    """Hash the names, sizes, times and edges of all inputs, to detect changes."""
+    """Hash the names, sizes, times, edges and encodings of all inputs, to detect changes."""
     digest = xxhash.xxh3_128()
     for source in sources:
-        line = f"{source.path}\0{source.num_bytes}\0{source.mtime_ns}\0{source.edges}\n"
+        encoding = "" if source.encoding == UTF_8 else f"\0{source.encoding}"
+        line = f"{source.path}\0{source.num_bytes}\0{source.mtime_ns}\0{source.edges}{encoding}\n"
         digest.update(line.encode("utf-8", "surrogateescape"))
     return digest.hexdigest()
 
@@ -276,6 +286,7 @@ def _input_record(source: Source, idx: int, offsets: Offsets) -> InputRecord:
         format=source.format,
         compression=source.compression,
         reasons=offsets.reasons_of(idx),
+        encoding=source.encoding,
     )
 
 

@@ -1,6 +1,6 @@
-"""From paths to sources: what each input is, which format it has, and whether it can be used.
+"""From paths to sources: what each input is, its format and encoding, and whether it can be used.
 
-It reads the first bytes of an input, the header of a table, the metadata of a file of rows, and no
+It reads a sample of an input, the header of a table, the metadata of a file of rows, and no
 documents. `inputs.discovery` lists the paths; the plan takes the sources.
 """
 
@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from penstok.errors import InputError, NotTextError, PenstokError
 from penstok.inputs.changes import refuse_missing
+from penstok.inputs.content import choose_encoding
 from penstok.inputs.discovery import list_inputs
+from penstok.inputs.encodings import decode_sample
 from penstok.inputs.probe import probe_content
 from penstok.inputs.streams import STANDARD_INPUT
-from penstok.readers.formats import DATASET_SUFFIXES, find_format
+from penstok.readers.formats import DATASET_SUFFIXES, check_start, find_format
 from penstok.storage import is_url
+from penstok.types import UTF_8
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["CsvOptions", "find_sources", "probe_recorded_source", "probe_source"]
 
 _NUM_THREADS = 8
+_HEAD_BYTES = 1 << 12
 _MAX_LISTED = 3
 
 
@@ -49,6 +53,7 @@ def find_sources(
     input_format: InputFormat | None = None,
     text_key: str = "text",
     csv: CsvOptions = _NO_OPTIONS,
+    encoding: str = UTF_8,
 ) -> tuple[list[Source], dict[str, str]]:
     """List and probe the files behind `inputs`, in order.
 
@@ -62,15 +67,16 @@ def find_sources(
         input_format: The format of every file; None to detect each.
         text_key: The column that tables must have.
         csv: How CSV is written.
+        encoding: The encoding of all text, or `auto` to detect that of each file.
     """
     paths = list_inputs(inputs, outputs=outputs, dataset_suffixes=DATASET_SUFFIXES)
     if paths[0].path == STANDARD_INPUT:
-        return [probe_source(STANDARD_INPUT, input_format, text_key, csv)], {}
+        return [probe_source(STANDARD_INPUT, input_format, text_key, csv, encoding)], {}
     sources: list[Source] = []
     ignored: dict[str, str] = {}
     # By folder, what was ignored in it; None once something in it was not.
     only_ignored: dict[str, dict[str, str] | None] = {}
-    with closing(_iter_probed(paths, input_format, text_key, csv)) as probed:
+    with closing(_iter_probed(paths, input_format, text_key, csv, encoding)) as probed:
         for found, result in probed:
             if found.folder and isinstance(result, NotTextError):
                 ignored[found.path] = result.what
@@ -99,7 +105,13 @@ def _no_text(folder: str, reasons: dict[str, str]) -> InputError:
 
 
 def probe_source(
-    path: str, input_format: InputFormat | None, text_key: str, csv: CsvOptions = _NO_OPTIONS
+    path: str,
+    input_format: InputFormat | None,
+    text_key: str,
+    csv: CsvOptions = _NO_OPTIONS,
+    encoding: str = UTF_8,
+    *,
+    is_recorded: bool = False,
 ) -> Source:
     """Probe one input.
 
@@ -108,13 +120,22 @@ def probe_source(
         input_format: Its format; None to detect it.
         text_key: The column that a table must have.
         csv: How CSV is written.
+        encoding: The encoding of its text, or `auto` to detect it.
+        is_recorded: An earlier run has read it with this encoding, so nobody needs to be asked.
 
     Raises:
         InputError: If it cannot be read, or is not what it should be.
     """
-    source, head = probe_content(path)
+    source, sample = probe_content(path)
+    head = sample.head
     found = find_format(path, head, input_format)
     source = replace(source, format=found.name, is_empty=not head)
+    if head and not found.is_rows:
+        chosen = encoding if is_recorded else choose_encoding(path, sample, encoding)
+        if chosen != UTF_8:
+            source = replace(source, encoding=chosen, is_stream=True, content_bytes=0)
+            head = decode_sample(head, chosen)
+    check_start(found, path, head[:_HEAD_BYTES], input_format)
     if found.is_sequential:
         source = replace(source, is_stream=True, content_bytes=0)
     if found.has_delimiter:
@@ -123,7 +144,7 @@ def probe_source(
 
 
 def probe_recorded_source(
-    path: str, input_format: InputFormat, text_key: str, csv: CsvOptions
+    path: str, input_format: InputFormat, text_key: str, csv: CsvOptions, encoding: str
 ) -> Source:
     """Probe an input that an earlier run used.
 
@@ -131,7 +152,7 @@ def probe_recorded_source(
         InputError: If it is missing, or not what it should be.
     """
     refuse_missing(path)
-    return probe_source(path, input_format, text_key, csv)
+    return probe_source(path, input_format, text_key, csv, encoding, is_recorded=True)
 
 
 def _iter_probed(
@@ -139,6 +160,7 @@ def _iter_probed(
     input_format: InputFormat | None,
     text_key: str,
     csv: CsvOptions,
+    encoding: str,
 ) -> Generator[tuple[InputPath, Source | InputError]]:
     """Probe inputs in order, several remote ones at once: 10,000 would take half an hour."""
 
@@ -146,7 +168,7 @@ def _iter_probed(
         if found.problem is not None:
             return found.problem
         try:
-            return probe_source(found.path, input_format, text_key, csv)
+            return probe_source(found.path, input_format, text_key, csv, encoding)
         except InputError as error:
             return error
 

@@ -128,7 +128,8 @@ def _find_sources(reader: LedgerReader, manifest: Manifest, folder: Path) -> lis
     text_key = settings.get("text_key", "")
     csv = CsvOptions(settings.get("csv_delimiter", ""), settings.get("no_header", False))
     sources = reader.sources + [
-        probe_recorded_source(record.path, format_of(record), text_key, csv) for record in lost
+        probe_recorded_source(record.path, format_of(record), text_key, csv, record.encoding)
+        for record in lost
     ]
     if digest_inputs(sources) != manifest.inputs_digest:
         raise ConflictError(

@@ -21,10 +21,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import xxhash
 
+from penstok.errors import UsageError
+from penstok.inputs.encodings import resolve_encoding
 from penstok.types import (
     MAX_LISTED_RECORDS,
     SPLITS,
     UNKNOWN_END,
+    UTF_8,
     Compression,
     Counts,
     EncodedUnit,
@@ -118,6 +121,7 @@ class _InputLine:
     index: _Number = 0
     delimiter: Annotated[str, msgspec.Meta(pattern="^[\x01-\x7f]?$")] = ""
     columns: _Number = 0
+    encoding: str = UTF_8
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +194,8 @@ class UnitLine:
 
 def format_job(job: JobRecord) -> bytes:
     """Format the first line."""
-    return format_line({"format": _FORMAT, "version": _VERSION, **asdict(job)})
+    content = asdict(job) | {"tokenizer": job.tokenizer.to_dict()}
+    return format_line({"format": _FORMAT, "version": _VERSION, **content})
 
 
 def format_input(idx: int, source: Source, end: int) -> bytes:
@@ -206,6 +211,7 @@ def format_input(idx: int, source: Source, end: int) -> bytes:
         "index": source.index_bytes,
         "delimiter": source.delimiter,
         "columns": source.num_columns,
+        "encoding": "" if source.encoding == UTF_8 else source.encoding,
     }
     return format_line(
         {
@@ -348,6 +354,10 @@ def read_input(body: bytes) -> tuple[int, Source, int]:
     line = msgspec.convert(json.loads(body), _InputLine)
     end = UNKNOWN_END if line.end is None else line.end
     os.fsencode(line.path)
+    try:
+        encoding = resolve_encoding(line.encoding)
+    except UsageError as error:
+        raise ValueError(error.what) from error
     source = Source(
         line.path,
         line.bytes,
@@ -364,9 +374,10 @@ def read_input(body: bytes) -> tuple[int, Source, int]:
         index_bytes=line.index,
         delimiter=line.delimiter,
         num_columns=line.columns,
+        encoding=encoding,
     )
-    if end > source.size or "\0" in line.path:
-        raise ValueError(f"input {line.input} has an invalid end or path")
+    if end > source.size or "\0" in line.path or not (encoding == UTF_8 or line.stream):
+        raise ValueError(f"input {line.input} has an invalid end, path or encoding")
     return line.input, source, end
 
 
