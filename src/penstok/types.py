@@ -108,6 +108,9 @@ class Source:
         content_bytes: The uncompressed size of a seekable compressed file; otherwise 0.
         version: The version of a remote file as reported by its server; changes with the content.
         index_bytes: The size of its list of row groups, held in memory while it is open.
+        archive: The archive that it is a member of, if it is one. Size and format are the member's,
+            time, edges and version are the archive's.
+        offset: Where a member begins in the content of its archive.
     """
 
     path: str
@@ -123,6 +126,13 @@ class Source:
     content_bytes: int = 0
     version: str = ""
     index_bytes: int = 0
+    archive: Source | None = None
+    offset: int = 0
+
+    @property
+    def stored(self) -> Source:
+        """What is stored under a path or URL: the input itself, or the archive it is in."""
+        return self.archive or self
 
     @property
     def is_rows(self) -> bool:

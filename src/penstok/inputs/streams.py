@@ -10,10 +10,12 @@ import os
 import select
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from penstok.errors import InputError
 from penstok.inputs.compression import MAX_WINDOW_BYTES, DecompressedStream
+from penstok.inputs.members import MemberReader
 from penstok.resources import Resource
 from penstok.storage import changed_error, get_object_info, is_url, open_stream
 
@@ -56,11 +58,18 @@ class ContentStream(Resource):
         self._dropped = 0
         self._file = -1
         self._remote: RemoteStream | None = None
+        self._member: MemberReader | None = None
         self._read: Callable[[int], bytes] = _stdin.read
         if path == STANDARD_INPUT:
             _stdin.rewind()
             if is_last:
                 _stdin.forget()
+        elif source.archive is not None:
+            open_archive = partial(
+                ContentStream, max_window_bytes=max_window_bytes, give_back=give_back
+            )
+            self._member = MemberReader(source, open_archive, is_last=is_last)
+            self._read = self._member.read
         elif is_url(path):
             self._remote = _open_remote(source)
             self._read = self._remote.read
@@ -77,6 +86,8 @@ class ContentStream(Resource):
         """Close the file; standard input stays open."""
         if self._remote is not None:
             self._remote.close()
+        if self._member is not None:
+            self._member.close()
         if self._file >= 0:
             os.close(self._file)
             self._file = -1

@@ -95,6 +95,14 @@ class InputRecord:
     format: str | None = None
     compression: str | None = None
     reasons: list[str] = field(default_factory=list)
+    archive: str | None = None
+
+    def to_json(self) -> str:
+        """Format it as JSON; the archive only if it is a member of one."""
+        content = asdict(self)
+        if self.archive is None:
+            del content["archive"]
+        return json.dumps(content)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +123,7 @@ class Manifest:
     def to_json(self) -> str:
         """Format it as JSON, with one input per line."""
         content = {"format": _FORMAT, "version": _VERSION, **asdict(replace(self, inputs=[]))}
-        inputs = ",\n    ".join(json.dumps(asdict(record)) for record in self.inputs)
+        inputs = ",\n    ".join(record.to_json() for record in self.inputs)
         text = json.dumps(content, indent=2)
         return text.replace('"inputs": []', f'"inputs": [\n    {inputs}\n  ]', 1) + "\n"
 
@@ -264,6 +272,7 @@ def _input_record(source: Source, idx: int, offsets: Offsets) -> InputRecord:
         format=source.format,
         compression=source.compression,
         reasons=offsets.reasons_of(idx),
+        archive=source.archive.path if source.archive is not None else None,
     )
 
 
