@@ -122,7 +122,7 @@ def _iter_headers(content: _Content, archive: Source) -> Generator[tarfile.TarIn
                 if header.offset_data < at or header.size < 0 or tar.offset <= at:
                     raise _damaged(archive, "an impossible size", at)
                 if archive.size < header.offset_data + header.size:
-                    raise _cut_off(archive, header.name)
+                    raise _cut_off(archive, f"`{header.name}`")
                 at, has_end = tar.offset, False
                 yield header
                 tar.members.clear()  # type: ignore[attr-defined]
@@ -134,6 +134,8 @@ def _iter_headers(content: _Content, archive: Source) -> Generator[tarfile.TarIn
                 at += _BLOCK_BYTES
             except tarfile.EmptyHeaderError:  # type: ignore[attr-defined]
                 break
+            except tarfile.TruncatedHeaderError as error:  # type: ignore[attr-defined]
+                raise _cut_off(archive, "a header") from error
     except (tarfile.TarError, ValueError, LookupError, OverflowError, RecursionError) as error:
         raise _damaged(archive, str(error) or type(error).__name__, at) from error
     if not has_end:
@@ -152,9 +154,9 @@ def _damaged(archive: Source, reason: str, at: int) -> _BrokenArchiveError:
     )
 
 
-def _cut_off(archive: Source, name: str) -> _BrokenArchiveError:
+def _cut_off(archive: Source, inside: str) -> _BrokenArchiveError:
     return _BrokenArchiveError(
-        f"the archive is cut off: it ends inside `{name}`",
+        f"the archive is cut off: it ends inside {inside}",
         where=archive.path,
         next_step=_next_step(archive),
     )
@@ -196,7 +198,7 @@ def _probe_member(
     end = header.offset_data + header.size
     head = content.read(min(header.size, _HEAD_BYTES))
     if len(head) < min(header.size, _HEAD_BYTES):
-        raise _cut_off(archive, header.name)
+        raise _cut_off(archive, f"`{header.name}`")
     compression = detect_compression(head)
     check_compression(path, head, compression)
     if compression is not None:

@@ -168,14 +168,14 @@ class _Cursor:
             return b""
         buffer = bytearray(stop - start)
         count = self._content.readinto(memoryview(buffer))
-        del buffer[count:]
+        data = bytes(memoryview(buffer)[:count])
         self._position += count
         if self._keeps_head and len(self._head) + count <= _MAX_HEAD_BYTES:
-            self._head += buffer
+            self._head += data
         else:
             self._keeps_head = False
             self._head.clear()
-        return bytes(buffer)
+        return data
 
 
 # One archive stays open where its last reader stopped: members are read in their order, and without

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstok.storage import RemoteStream
-    from penstok.types import Source
+    from penstok.types import OnError, Source
 
 __all__ = ["STANDARD_INPUT", "ContentStream", "count_lines", "measure_content", "read_head"]
 
@@ -140,14 +140,24 @@ class ContentStream(Resource):
                 os.posix_fadvise(self._file, 0, end, os.POSIX_FADV_DONTNEED)
 
 
-def read_head(source: Source, num_bytes: int) -> bytes:
-    """Return the first bytes of content; standard input can still be read from its start."""
+def read_head(source: Source, num_bytes: int, *, on_error: OnError = "stop") -> bytes:
+    """Return the first bytes of content; standard input can still be read from its start.
+
+    Args:
+        source: The input.
+        num_bytes: How many.
+        on_error: Whether damage is an error, or ends the content.
+    """
     with ContentStream(source) as stream:
         buffer = bytearray(num_bytes)
         done = 0
-        while done < num_bytes and (count := stream.readinto(memoryview(buffer)[done:])):
-            done += count
-    return bytes(buffer[:done])
+        try:
+            while done < num_bytes and (count := stream.readinto(memoryview(buffer)[done:])):
+                done += count
+        except InputError:
+            if on_error == "stop":
+                raise
+    return bytes(memoryview(buffer)[:done])
 
 
 def count_lines(source: Source, end: int) -> int | None:

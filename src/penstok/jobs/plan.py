@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from penstok.errors import PenstokError
     from penstok.jobs.settings import JobSettings
     from penstok.storage.object_paths import OutputPath
-    from penstok.types import Source
+    from penstok.types import OnError, Source
 
 __all__ = ["Plan", "input_needs", "make_plan", "nothing_found", "output_rules"]
 
@@ -307,13 +307,13 @@ def _choose_rule(settings: JobSettings, sources: list[Source]) -> tuple[Document
     if settings.docs_by == "file":
         return DocumentRule("file"), False
     for source in texts[:_HEAD_SOURCES]:
-        if _DEFAULT_SEPARATOR in _read_head(source):
+        if _DEFAULT_SEPARATOR in _read_head(source, settings.on_error):
             return DocumentRule("separator", _DEFAULT_SEPARATOR), True
     return DocumentRule("file"), False
 
 
-def _read_head(source: Source) -> bytes:
+def _read_head(source: Source, on_error: OnError) -> bytes:
     if source.compression is not None or source.is_stream:
-        return read_head(source, _HEAD_BYTES)
+        return read_head(source, _HEAD_BYTES, on_error=on_error)
     with open_unit(Unit(0, 0, source, 0, _HEAD_BYTES, 0), None) as file:
         return file.read_at(0, _HEAD_BYTES)
