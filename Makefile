@@ -8,10 +8,19 @@ DEMO   := demo
 PROCESSES ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(PROCESSES) --dist worksteal
 
-.PHONY: demo test test-all test-rest check bench simulate soak clean
+.PHONY: demo wheel wheels test test-all test-rest check bench simulate soak clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/python examples/demo.py $(DEMO)
+
+# A wheel in dist/ for this Python (from 3.12 on: for all of them) and other machines of this kind.
+wheel: $(VENV)/.wheel-tools
+	$(BIN)/python tools/wheels.py build $(BIN)/python
+
+# Wheels for every Python that is found (or PYTHONS="python3.10 ..."), each tried in an empty environment.
+wheels: $(VENV)/.wheel-tools
+	$(BIN)/python tools/wheels.py build $(PYTHONS)
+	$(BIN)/python tools/wheels.py test $(PYTHONS)
 
 # A part of every layer, in ten minutes on two cores.
 test: check
@@ -61,12 +70,16 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 
+$(VENV)/.wheel-tools: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --group wheel
+	touch $@
+
 $(VENV)/.installed: $(VENV)/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable .
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --editable '.[dev]' --group wheel
 	touch $@
 
 $(VENV)/.installed-bench: $(VENV)/.installed

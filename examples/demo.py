@@ -24,6 +24,12 @@ def library_globs() -> list[str]:
     return [f"{library}/*.py", *globs]
 
 
+def path_from_here(program: str) -> Path:
+    """Return the folder of a program, as short as it can be typed here."""
+    folder = Path(program).parent
+    return folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
+
+
 def main(folder: Path) -> None:
     """Tokenize both and look at the results."""
     examples, library = str(folder / "examples"), str(folder / "python")
@@ -36,6 +42,7 @@ def main(folder: Path) -> None:
     command = ["tokenize", *sources, "-o", library, "--docs-by", "file", "--overwrite"]
     subprocess.run([sys.executable, "-m", "penstok", *command], check=True)
     print(f"\nboth are yours: {examples}/ and {library}/")
+    print(f"to have `penstok` on your path: source {path_from_here(sys.executable)}/activate")
 
 
 if __name__ == "__main__":

@@ -1,14 +1,104 @@
-"""Penstok: text of any size in, `train.bin` and `val.bin` out, in a fixed amount of memory."""
+"""Penstok: text of any size in, `train.bin` and `val.bin` out, in a fixed amount of memory.
+
+Every command is a function here. Records that the functions return are imported when they are
+used, so that `import penstok` imports neither numpy nor pyarrow.
+"""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from penstok.api import (
     finish,
+    info,
     open,  # noqa: A004 reads as `penstok.open`
+    plan,
+    show,
     tokenize,
     tokenize_part,
+    train_tokenizer,
     verify,
 )
-from penstok.errors import PenstokError
+from penstok.errors import (
+    ConflictError,
+    DamageError,
+    EngineError,
+    InputError,
+    InterruptedRunError,
+    LockedError,
+    PenstokError,
+    UsageError,
+    WriteError,
+)
 
-__all__ = ["PenstokError", "finish", "open", "tokenize", "tokenize_part", "verify"]
+if TYPE_CHECKING:
+    from penstok.data.dataset import Dataset
+    from penstok.data.remote_tokens import RemoteTokens
+    from penstok.jobs.preview import Preview
+    from penstok.jobs.progress import Status
+    from penstok.jobs.run import PartOutcome
+    from penstok.output.manifest import Manifest
+    from penstok.training.train import TrainingResult
+    from penstok.verification.findings import Finding, Report
+
+    __version__: str
+
+__all__ = [
+    "ConflictError",
+    "DamageError",
+    "Dataset",
+    "EngineError",
+    "Finding",
+    "InputError",
+    "InterruptedRunError",
+    "LockedError",
+    "Manifest",
+    "PartOutcome",
+    "PenstokError",
+    "Preview",
+    "RemoteTokens",
+    "Report",
+    "Status",
+    "TrainingResult",
+    "UsageError",
+    "WriteError",
+    "__version__",
+    "finish",
+    "info",
+    "open",
+    "plan",
+    "show",
+    "tokenize",
+    "tokenize_part",
+    "train_tokenizer",
+    "verify",
+]
+
+_RECORDS = {
+    "Dataset": "penstok.data.dataset",
+    "Finding": "penstok.verification.findings",
+    "Manifest": "penstok.output.manifest",
+    "PartOutcome": "penstok.jobs.run",
+    "Preview": "penstok.jobs.preview",
+    "RemoteTokens": "penstok.data.remote_tokens",
+    "Report": "penstok.verification.findings",
+    "Status": "penstok.jobs.progress",
+    "TrainingResult": "penstok.training.train",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import a record, or look up the version, when it is first used."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("penstok")
+    if name not in _RECORDS:
+        raise AttributeError(f"module `penstok` has no attribute `{name}`")
+    from importlib import import_module
+
+    return getattr(import_module(_RECORDS[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

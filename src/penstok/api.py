@@ -1,47 +1,309 @@
 """The Python interface: a function for each command, with the same settings and errors.
 
-It does no work of its own, prints nothing, and imports what a function needs only when it is
-called. `jobs`, `verification` and `data` do the work; `penstok` itself exports these functions.
+It does no work of its own, prints only the progress line that `progress=True` asks for, and imports
+what a function needs only when it is called. The functions are generated from the definitions of
+the settings; `jobs`, `verification`, `training` and `data` do the work, and `penstok` exports them.
 """
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from penstok.data.dataset import Dataset
+    from penstok.jobs.preview import Preview
+    from penstok.jobs.progress import Progress, Status
+    from penstok.jobs.run import PartOutcome
     from penstok.jobs.settings import JobSettings
     from penstok.output.manifest import Manifest
+    from penstok.training.train import TrainingResult
     from penstok.verification.findings import Report
 
-__all__ = ["finish", "open", "tokenize", "tokenize_part", "verify"]
+    Path = str | os.PathLike[str]
+    ShowProgress = bool | Callable[[Status], object]
+
+__all__ = [
+    "finish",
+    "info",
+    "open",
+    "plan",
+    "show",
+    "tokenize",
+    "tokenize_part",
+    "train_tokenizer",
+    "verify",
+]
+
+
+# Change the definitions of the settings instead; `pytest tests/golden --update-golden` writes this.
+# <generated>
 
 
 def tokenize(
     inputs: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     output: str | os.PathLike[str] = "tokens",
-    **settings: Any,
+    *,
+    files_from: str | os.PathLike[str] | None = None,
+    null: bool = False,
+    input_format: Literal["auto", "text", "jsonl", "csv", "tsv", "parquet", "arrow"] = "auto",
+    text_key: str = "text",
+    csv_delimiter: str | None = None,
+    no_header: bool = False,
+    doc_separator: str | None = None,
+    docs_by: Literal["auto", "separator", "line", "file"] = "auto",
+    strip: bool = False,
+    invalid_utf8: Literal["replace", "ignore", "stop"] = "replace",
+    on_error: Literal["stop", "skip"] = "stop",
+    limit: int | str | None = None,
+    tokenizer: str | os.PathLike[str] = "gpt2",
+    eot: Literal["append", "prepend", "none"] = "append",
+    eot_token: str | int | None = None,
+    bos: str | int = "auto",
+    pattern: Literal["gpt2", "cl100k", "llama3", "qwen2", "o200k"] | None = None,
+    engine: Literal[
+        "auto", "kernel", "fastokens", "tiktoken", "tokenizers", "sentencepiece"
+    ] = "auto",
+    val_fraction: float = 0.0005,
+    seed: int = 0,
+    shard_tokens: int | str | None = None,
+    dtype: Literal["auto", "uint16", "uint32"] = "auto",
+    overwrite: bool = False,
+    workers: int | None = None,
+    memory: int | str = "1GiB",
+    priority: Literal["low", "normal"] = "low",
+    executor: Literal["local", "ray"] = "local",
+    ray_address: str | None = None,
+    task_size: int | str | None = None,
+    unit_bytes: int = 16777216,
+    block_bytes: int = 2097152,
+    progress: bool | Callable[[Status], object] = False,
 ) -> Manifest:
     """Turn text into `train.bin` and `val.bin`; return the manifest.
 
+    The same call again continues a job that was interrupted, and does nothing if it is finished.
+
     Args:
-        inputs: Files, folders, globs, URLs.
-        output: The folder to write to, or `s3://BUCKET/NAME`.
-        settings: Any field of `JobSettings`; they are named like the flags of
-            `penstok tokenize`, with sizes in bytes: `memory_bytes`, `limit_bytes`.
+        inputs: Files, folders, globs or URLs (https, s3, gs, hf); - is standard input.
+        output: Folder to write to, or s3://BUCKET/NAME.
+        files_from: Read the list of inputs from a file, one per line; - is standard input.
+        null: The names in `files_from` are separated by NUL bytes, as `find -print0` writes them.
+        input_format: Input format: auto (by file name), text, jsonl, csv, tsv, parquet or arrow.
+        text_key: Field or column that holds the text; a.b is field b of field a.
+        csv_delimiter: What separates the fields of CSV, such as ; or | (default: a comma, in TSV a
+            tab).
+        no_header: CSV begins with a record instead of column names: `text_key` is a column number,
+            from 1.
+        doc_separator: Separator between documents in text files (default: `<|endoftext|>` if it
+            occurs near the start of the input, else one document per file).
+        docs_by: How text files are divided into documents: auto, separator, line or file.
+        strip: Strip white space from both ends of each document.
+        invalid_utf8: What to do with invalid UTF-8: replace, ignore or stop.
+        on_error: What to do with bad records and unreadable files: stop, or skip and exit with 3.
+        limit: Use only about this much of the input, such as 100MB.
+        tokenizer: A name (gpt2, cl100k_base, o200k_base, ...), an OpenAI model, OWNER/NAME on the
+            Hugging Face Hub, or a file: tokenizer.json or its folder, .tiktoken, SentencePiece
+            .model.
+        eot: Where the end-of-text token of each document goes: append, prepend or none.
+        eot_token: End-of-text token, as text or id (default: the one the tokenizer defines).
+        bos: Token before each document: auto (the one the tokenizer adds), none, or a token as text
+            or id.
+        pattern: Pattern that splits text into words, for a .tiktoken file: gpt2, cl100k, llama3,
+            qwen2 or o200k.
+        engine: Encoder: auto, kernel, fastokens, tiktoken, tokenizers or sentencepiece; all give
+            the same ids.
+        val_fraction: Fraction of the text that goes to the val split.
+        seed: Seed for the train/val split.
+        shard_tokens: Tokens per shard, such as 500M (default: one file per split).
+        dtype: Type of a token on disk: auto (uint16 if every id fits), uint16 or uint32.
+        overwrite: Delete the output of another job in this folder.
+        workers: Worker count (default: all cores, or as many workers as fit in `memory`).
+        memory: Memory limit for all processes together; with `executor` ray, per task.
+        priority: CPU priority: low, or normal on a dedicated machine.
+        executor: local, or ray: run on all nodes of a Ray cluster; each task writes its own shards.
+        ray_address: Ray cluster to use (default: the one Ray finds, else one on this machine).
+        task_size: Input per task, such as 1GiB (default: 64MiB, more if the input is very large).
+        unit_bytes: Text per unit, in bytes; the output is the same whatever it is.
+        block_bytes: Text encoded at once, in bytes; the output is the same.
+        progress: True draws a line on standard error that is updated in place; a function is called
+            with a `Status` a few times a second.
+
+    Raises:
+        PenstokError: If it cannot be done: what happened, where, and what to do next.
 
     Example:
-        >>> manifest = penstok.tokenize("corpus/*.txt", "tokens", val_fraction=0.01)
-        >>> manifest.splits["train"].tokens
-        41273
+        >>> manifest = penstok.tokenize("corpus/*.txt", "tokens", val_fraction=0.1, memory="2GiB")
+        >>> manifest.splits["train"].documents
+        9
     """
-    from penstok.jobs.progress import SilentProgress
-    from penstok.jobs.run import run_job
+    values = {
+        "inputs": inputs,
+        "output": output,
+        "files_from": files_from,
+        "null": null,
+        "input_format": input_format,
+        "text_key": text_key,
+        "csv_delimiter": csv_delimiter,
+        "no_header": no_header,
+        "doc_separator": doc_separator,
+        "docs_by": docs_by,
+        "strip": strip,
+        "invalid_utf8": invalid_utf8,
+        "on_error": on_error,
+        "limit": limit,
+        "tokenizer": tokenizer,
+        "eot": eot,
+        "eot_token": eot_token,
+        "bos": bos,
+        "pattern": pattern,
+        "engine": engine,
+        "val_fraction": val_fraction,
+        "seed": seed,
+        "shard_tokens": shard_tokens,
+        "dtype": dtype,
+        "overwrite": overwrite,
+        "workers": workers,
+        "memory": memory,
+        "priority": priority,
+        "executor": executor,
+        "ray_address": ray_address,
+        "task_size": task_size,
+        "unit_bytes": unit_bytes,
+        "block_bytes": block_bytes,
+    }
+    return _tokenize(values, progress)
 
-    return run_job(_settings(inputs, output, settings), SilentProgress()).manifest
+
+def plan(
+    inputs: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    output: str | os.PathLike[str] = "tokens",
+    *,
+    files_from: str | os.PathLike[str] | None = None,
+    null: bool = False,
+    input_format: Literal["auto", "text", "jsonl", "csv", "tsv", "parquet", "arrow"] = "auto",
+    text_key: str = "text",
+    csv_delimiter: str | None = None,
+    no_header: bool = False,
+    doc_separator: str | None = None,
+    docs_by: Literal["auto", "separator", "line", "file"] = "auto",
+    strip: bool = False,
+    invalid_utf8: Literal["replace", "ignore", "stop"] = "replace",
+    on_error: Literal["stop", "skip"] = "stop",
+    limit: int | str | None = None,
+    tokenizer: str | os.PathLike[str] = "gpt2",
+    eot: Literal["append", "prepend", "none"] = "append",
+    eot_token: str | int | None = None,
+    bos: str | int = "auto",
+    pattern: Literal["gpt2", "cl100k", "llama3", "qwen2", "o200k"] | None = None,
+    engine: Literal[
+        "auto", "kernel", "fastokens", "tiktoken", "tokenizers", "sentencepiece"
+    ] = "auto",
+    val_fraction: float = 0.0005,
+    seed: int = 0,
+    shard_tokens: int | str | None = None,
+    dtype: Literal["auto", "uint16", "uint32"] = "auto",
+    overwrite: bool = False,
+    workers: int | None = None,
+    memory: int | str = "1GiB",
+    priority: Literal["low", "normal"] = "low",
+    executor: Literal["local", "ray"] = "local",
+    ray_address: str | None = None,
+    task_size: int | str | None = None,
+    unit_bytes: int = 16777216,
+    block_bytes: int = 2097152,
+) -> Preview:
+    """Say what `tokenize` would do with the same arguments; write nothing.
+
+    A sample of the text is encoded, which takes about a second.
+
+    Args:
+        inputs: Files, folders, globs or URLs (https, s3, gs, hf); - is standard input.
+        output: Folder to write to, or s3://BUCKET/NAME.
+        files_from: Read the list of inputs from a file, one per line; - is standard input.
+        null: The names in `files_from` are separated by NUL bytes, as `find -print0` writes them.
+        input_format: Input format: auto (by file name), text, jsonl, csv, tsv, parquet or arrow.
+        text_key: Field or column that holds the text; a.b is field b of field a.
+        csv_delimiter: What separates the fields of CSV, such as ; or | (default: a comma, in TSV a
+            tab).
+        no_header: CSV begins with a record instead of column names: `text_key` is a column number,
+            from 1.
+        doc_separator: Separator between documents in text files (default: `<|endoftext|>` if it
+            occurs near the start of the input, else one document per file).
+        docs_by: How text files are divided into documents: auto, separator, line or file.
+        strip: Strip white space from both ends of each document.
+        invalid_utf8: What to do with invalid UTF-8: replace, ignore or stop.
+        on_error: What to do with bad records and unreadable files: stop, or skip and exit with 3.
+        limit: Use only about this much of the input, such as 100MB.
+        tokenizer: A name (gpt2, cl100k_base, o200k_base, ...), an OpenAI model, OWNER/NAME on the
+            Hugging Face Hub, or a file: tokenizer.json or its folder, .tiktoken, SentencePiece
+            .model.
+        eot: Where the end-of-text token of each document goes: append, prepend or none.
+        eot_token: End-of-text token, as text or id (default: the one the tokenizer defines).
+        bos: Token before each document: auto (the one the tokenizer adds), none, or a token as text
+            or id.
+        pattern: Pattern that splits text into words, for a .tiktoken file: gpt2, cl100k, llama3,
+            qwen2 or o200k.
+        engine: Encoder: auto, kernel, fastokens, tiktoken, tokenizers or sentencepiece; all give
+            the same ids.
+        val_fraction: Fraction of the text that goes to the val split.
+        seed: Seed for the train/val split.
+        shard_tokens: Tokens per shard, such as 500M (default: one file per split).
+        dtype: Type of a token on disk: auto (uint16 if every id fits), uint16 or uint32.
+        overwrite: Delete the output of another job in this folder.
+        workers: Worker count (default: all cores, or as many workers as fit in `memory`).
+        memory: Memory limit for all processes together; with `executor` ray, per task.
+        priority: CPU priority: low, or normal on a dedicated machine.
+        executor: local, or ray: run on all nodes of a Ray cluster; each task writes its own shards.
+        ray_address: Ray cluster to use (default: the one Ray finds, else one on this machine).
+        task_size: Input per task, such as 1GiB (default: 64MiB, more if the input is very large).
+        unit_bytes: Text per unit, in bytes; the output is the same whatever it is.
+        block_bytes: Text encoded at once, in bytes; the output is the same.
+
+    Example:
+        >>> preview = penstok.plan("corpus/*.txt", docs_by="file")
+        >>> preview.documents[0].head
+        'The first text.'
+        >>> preview.estimate.documents
+        10
+    """
+    values = {
+        "inputs": inputs,
+        "output": output,
+        "files_from": files_from,
+        "null": null,
+        "input_format": input_format,
+        "text_key": text_key,
+        "csv_delimiter": csv_delimiter,
+        "no_header": no_header,
+        "doc_separator": doc_separator,
+        "docs_by": docs_by,
+        "strip": strip,
+        "invalid_utf8": invalid_utf8,
+        "on_error": on_error,
+        "limit": limit,
+        "tokenizer": tokenizer,
+        "eot": eot,
+        "eot_token": eot_token,
+        "bos": bos,
+        "pattern": pattern,
+        "engine": engine,
+        "val_fraction": val_fraction,
+        "seed": seed,
+        "shard_tokens": shard_tokens,
+        "dtype": dtype,
+        "overwrite": overwrite,
+        "workers": workers,
+        "memory": memory,
+        "priority": priority,
+        "executor": executor,
+        "ray_address": ray_address,
+        "task_size": task_size,
+        "unit_bytes": unit_bytes,
+        "block_bytes": block_bytes,
+    }
+    return _plan(values)
 
 
 def tokenize_part(
@@ -49,74 +311,443 @@ def tokenize_part(
     output: str | os.PathLike[str],
     part: int,
     num_parts: int,
-    **settings: Any,
-) -> None:
+    *,
+    files_from: str | os.PathLike[str] | None = None,
+    null: bool = False,
+    input_format: Literal["auto", "text", "jsonl", "csv", "tsv", "parquet", "arrow"] = "auto",
+    text_key: str = "text",
+    csv_delimiter: str | None = None,
+    no_header: bool = False,
+    doc_separator: str | None = None,
+    docs_by: Literal["auto", "separator", "line", "file"] = "auto",
+    strip: bool = False,
+    invalid_utf8: Literal["replace", "ignore", "stop"] = "replace",
+    on_error: Literal["stop", "skip"] = "stop",
+    limit: int | str | None = None,
+    tokenizer: str | os.PathLike[str] = "gpt2",
+    eot: Literal["append", "prepend", "none"] = "append",
+    eot_token: str | int | None = None,
+    bos: str | int = "auto",
+    pattern: Literal["gpt2", "cl100k", "llama3", "qwen2", "o200k"] | None = None,
+    engine: Literal[
+        "auto", "kernel", "fastokens", "tiktoken", "tokenizers", "sentencepiece"
+    ] = "auto",
+    val_fraction: float = 0.0005,
+    seed: int = 0,
+    shard_tokens: int | str | None = None,
+    dtype: Literal["auto", "uint16", "uint32"] = "auto",
+    overwrite: bool = False,
+    workers: int | None = None,
+    memory: int | str = "1GiB",
+    priority: Literal["low", "normal"] = "low",
+    executor: Literal["local", "ray"] = "local",
+    ray_address: str | None = None,
+    task_size: int | str | None = None,
+    unit_bytes: int = 16777216,
+    block_bytes: int = 2097152,
+    progress: bool | Callable[[Status], object] = False,
+) -> PartOutcome:
     """Run one part of a job; call `finish` when all parts are done.
 
+    Parts can run at the same time, on any machines that share the output.
+
     Args:
-        inputs: Files, folders, globs, URLs; the same for all parts.
-        output: The folder that all parts write to, or `s3://BUCKET/NAME`.
+        inputs: Files, folders, globs or URLs (https, s3, gs, hf); - is standard input.
+        output: Folder to write to, or s3://BUCKET/NAME.
         part: The number of this part, from 1.
         num_parts: The number of parts.
-        settings: As for `tokenize`.
+        files_from: Read the list of inputs from a file, one per line; - is standard input.
+        null: The names in `files_from` are separated by NUL bytes, as `find -print0` writes them.
+        input_format: Input format: auto (by file name), text, jsonl, csv, tsv, parquet or arrow.
+        text_key: Field or column that holds the text; a.b is field b of field a.
+        csv_delimiter: What separates the fields of CSV, such as ; or | (default: a comma, in TSV a
+            tab).
+        no_header: CSV begins with a record instead of column names: `text_key` is a column number,
+            from 1.
+        doc_separator: Separator between documents in text files (default: `<|endoftext|>` if it
+            occurs near the start of the input, else one document per file).
+        docs_by: How text files are divided into documents: auto, separator, line or file.
+        strip: Strip white space from both ends of each document.
+        invalid_utf8: What to do with invalid UTF-8: replace, ignore or stop.
+        on_error: What to do with bad records and unreadable files: stop, or skip and exit with 3.
+        limit: Use only about this much of the input, such as 100MB.
+        tokenizer: A name (gpt2, cl100k_base, o200k_base, ...), an OpenAI model, OWNER/NAME on the
+            Hugging Face Hub, or a file: tokenizer.json or its folder, .tiktoken, SentencePiece
+            .model.
+        eot: Where the end-of-text token of each document goes: append, prepend or none.
+        eot_token: End-of-text token, as text or id (default: the one the tokenizer defines).
+        bos: Token before each document: auto (the one the tokenizer adds), none, or a token as text
+            or id.
+        pattern: Pattern that splits text into words, for a .tiktoken file: gpt2, cl100k, llama3,
+            qwen2 or o200k.
+        engine: Encoder: auto, kernel, fastokens, tiktoken, tokenizers or sentencepiece; all give
+            the same ids.
+        val_fraction: Fraction of the text that goes to the val split.
+        seed: Seed for the train/val split.
+        shard_tokens: Tokens per shard, such as 500M (default: one file per split).
+        dtype: Type of a token on disk: auto (uint16 if every id fits), uint16 or uint32.
+        overwrite: Delete the output of another job in this folder.
+        workers: Worker count (default: all cores, or as many workers as fit in `memory`).
+        memory: Memory limit for all processes together; with `executor` ray, per task.
+        priority: CPU priority: low, or normal on a dedicated machine.
+        executor: local, or ray: run on all nodes of a Ray cluster; each task writes its own shards.
+        ray_address: Ray cluster to use (default: the one Ray finds, else one on this machine).
+        task_size: Input per task, such as 1GiB (default: 64MiB, more if the input is very large).
+        unit_bytes: Text per unit, in bytes; the output is the same whatever it is.
+        block_bytes: Text encoded at once, in bytes; the output is the same.
+        progress: True draws a line on standard error that is updated in place; a function is called
+            with a `Status` a few times a second.
+
+    Example:
+        >>> for part in (1, 2):
+        ...     _ = penstok.tokenize_part("corpus/*.txt", "shards", part, 2)
+        >>> penstok.finish("shards").counts["documents"]
+        10
     """
-    from penstok.jobs.progress import SilentProgress
-    from penstok.jobs.run import run_part
+    values = {
+        "inputs": inputs,
+        "output": output,
+        "files_from": files_from,
+        "null": null,
+        "input_format": input_format,
+        "text_key": text_key,
+        "csv_delimiter": csv_delimiter,
+        "no_header": no_header,
+        "doc_separator": doc_separator,
+        "docs_by": docs_by,
+        "strip": strip,
+        "invalid_utf8": invalid_utf8,
+        "on_error": on_error,
+        "limit": limit,
+        "tokenizer": tokenizer,
+        "eot": eot,
+        "eot_token": eot_token,
+        "bos": bos,
+        "pattern": pattern,
+        "engine": engine,
+        "val_fraction": val_fraction,
+        "seed": seed,
+        "shard_tokens": shard_tokens,
+        "dtype": dtype,
+        "overwrite": overwrite,
+        "workers": workers,
+        "memory": memory,
+        "priority": priority,
+        "executor": executor,
+        "ray_address": ray_address,
+        "task_size": task_size,
+        "unit_bytes": unit_bytes,
+        "block_bytes": block_bytes,
+    }
+    return _tokenize_part(values, part, num_parts, progress)
 
-    job = _settings(inputs, output, {**settings, "part": (part, num_parts)})
-    run_part(job, SilentProgress())
 
-
-def finish(output: str | os.PathLike[str]) -> Manifest:
+def finish(
+    output: str | os.PathLike[str],
+) -> Manifest:
     """Finish a job whose parts are all done; return the manifest.
+
+    Args:
+        output: The output that all parts were written to.
 
     Raises:
         DamageError: If parts are missing; it names them.
     """
-    from penstok.jobs.run import finish_job
-
-    return finish_job(os.fspath(output))[0]
+    return _finish(output)
 
 
-def _settings(
-    inputs: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+def info(
     output: str | os.PathLike[str],
-    settings: dict[str, Any],
-) -> JobSettings:
-    from penstok.jobs.settings import JobSettings, parse_output
+) -> Manifest:
+    """Return the manifest of a finished output: its counts, settings, inputs and files.
 
-    several = [inputs] if isinstance(inputs, (str, os.PathLike)) else inputs
-    paths = tuple(os.fspath(path) for path in several)
-    return JobSettings(inputs=paths, output=parse_output(os.fspath(output)), **settings)
+    Args:
+        output: A finished output: a folder, or s3://BUCKET/NAME.
 
+    Raises:
+        DamageError: If there is no finished job.
 
-def open(folder: str | os.PathLike[str]) -> Dataset:  # noqa: A001 reads as `penstok.open`
-    """Open a finished output: `penstok.open("tokens").train` is a read-only memory map.
-
-    For an output in an object store, such as `penstok.open("s3://bucket/run")`, it is a
-    `RemoteTokens`, where each slice is a request.
+    Example:
+        >>> penstok.info("tokens").tokenizer.name
+        'gpt2'
     """
-    from penstok.data.dataset import open_dataset
-
-    return open_dataset(folder)
+    return _info(output)
 
 
-def verify(folder: str | os.PathLike[str], *, repair: bool = False, **settings: Any) -> Report:
+def show(
+    output: str | os.PathLike[str],
+    *,
+    split: Literal["train", "val"] = "train",
+    at: int = 0,
+    tokens: int = 200,
+) -> str:
+    """Return tokens of a finished output as text.
+
+    For ids, use `open`.
+
+    Args:
+        output: A finished output: a folder, or s3://BUCKET/NAME.
+        split: Split to read: train or val.
+        at: First token to print, counted from 0.
+        tokens: How many tokens to print.
+
+    Example:
+        >>> penstok.show("tokens", at=0, tokens=3)
+        'The first text'
+    """
+    values = {
+        "split": split,
+        "at": at,
+        "tokens": tokens,
+    }
+    return _show(output, values)
+
+
+def verify(
+    output: str | os.PathLike[str],
+    *,
+    full: bool = False,
+    source: bool = False,
+    seed: int | None = None,
+    workers: int | None = None,
+    memory: int | str = "1GiB",
+    repair: bool = False,
+    progress: bool | Callable[[Status], object] = False,
+) -> Report:
     """Check a finished output for damage; see `report.is_whole` and `report.findings`.
 
     Args:
-        folder: The output: a folder, or `s3://BUCKET/NAME`.
-        repair: Re-encode damaged units from the inputs.
-        settings: Any field of `VerifySettings`: `full`, `source`, `workers`, `memory_bytes`,
-            `seed`.
+        output: A finished output: a folder, or s3://BUCKET/NAME.
+        full: Read every token, not a sample; with `source`, re-encode every document.
+        source: Re-encode documents of the inputs with the reference tokenizer, and compare.
+        seed: Seed of the sample, to repeat an earlier check (default: random).
+        workers: Worker count (default: all cores).
+        memory: Memory limit for `source` and `repair`.
+        repair: Re-encode damaged units from the inputs; only for an output in a folder.
+        progress: True draws a line on standard error that is updated in place; a function is called
+            with a `Status` a few times a second.
+
+    Raises:
+        DamageError: If there is no finished job.
 
     Example:
         >>> penstok.verify("tokens", full=True).is_whole
         True
     """
-    from penstok.jobs.progress import SilentProgress
-    from penstok.storage.object_paths import output_path
-    from penstok.verification import VerifySettings, repair_output, verify_output
+    values = {
+        "full": full,
+        "source": source,
+        "seed": seed,
+        "workers": workers,
+        "memory": memory,
+    }
+    return _verify(output, values, repair, progress)
 
-    wanted = VerifySettings(output=output_path(folder), **settings)
-    return (repair_output if repair else verify_output)(wanted, SilentProgress())
+
+def train_tokenizer(
+    inputs: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    output: str | os.PathLike[str] = "tokenizer.json",
+    *,
+    files_from: str | os.PathLike[str] | None = None,
+    null: bool = False,
+    input_format: Literal["auto", "text", "jsonl", "csv", "tsv", "parquet", "arrow"] = "auto",
+    text_key: str = "text",
+    csv_delimiter: str | None = None,
+    no_header: bool = False,
+    doc_separator: str | None = None,
+    docs_by: Literal["auto", "separator", "line", "file"] = "auto",
+    strip: bool = False,
+    invalid_utf8: Literal["replace", "ignore", "stop"] = "replace",
+    on_error: Literal["stop", "skip"] = "stop",
+    memory: int | str = "4GiB",
+    priority: Literal["low", "normal"] = "low",
+    sample: int | str = "100MB",
+    vocab_size: int | str = 32000,
+    pattern: Literal["gpt2", "cl100k", "llama3", "qwen2", "o200k"] = "cl100k",
+    special: str | Sequence[str] = "<|endoftext|>",
+    overwrite: bool = False,
+    progress: bool | Callable[[Status], object] = False,
+) -> TrainingResult:
+    """Train a byte-level BPE tokenizer on a sample of the corpus, and write it to a file.
+
+    It needs `pip install 'penstok[hf]'`.
+
+    Args:
+        inputs: Files, folders, globs or URLs (https, s3, gs, hf); - is standard input.
+        output: File to write.
+        files_from: Read the list of inputs from a file, one per line; - is standard input.
+        null: The names in `files_from` are separated by NUL bytes, as `find -print0` writes them.
+        input_format: Input format: auto (by file name), text, jsonl, csv, tsv, parquet or arrow.
+        text_key: Field or column that holds the text; a.b is field b of field a.
+        csv_delimiter: What separates the fields of CSV, such as ; or | (default: a comma, in TSV a
+            tab).
+        no_header: CSV begins with a record instead of column names: `text_key` is a column number,
+            from 1.
+        doc_separator: Separator between documents in text files (default: `<|endoftext|>` if it
+            occurs near the start of the input, else one document per file).
+        docs_by: How text files are divided into documents: auto, separator, line or file.
+        strip: Strip white space from both ends of each document.
+        invalid_utf8: What to do with invalid UTF-8: replace, ignore or stop.
+        on_error: What to do with bad records and unreadable files: stop, or skip and exit with 3.
+        memory: Memory limit for all processes together; training stops if it needs more.
+        priority: CPU priority: low, or normal on a dedicated machine.
+        sample: How much text to train on, taken evenly from all inputs.
+        vocab_size: Vocabulary size, special tokens included.
+        pattern: Pattern that splits text into words: gpt2, cl100k, llama3, qwen2 or o200k.
+        special: Special token; repeat the flag for several. The first one is the end-of-text token.
+        overwrite: Replace the file if it exists.
+        progress: True draws a line on standard error that is updated in place; a function is called
+            with a `Status` a few times a second.
+
+    Example:
+        >>> trained = penstok.train_tokenizer("corpus/*.txt", "my.json", vocab_size=300)
+        >>> trained.special
+        {'<|endoftext|>': 256}
+    """
+    values = {
+        "inputs": inputs,
+        "output": output,
+        "files_from": files_from,
+        "null": null,
+        "input_format": input_format,
+        "text_key": text_key,
+        "csv_delimiter": csv_delimiter,
+        "no_header": no_header,
+        "doc_separator": doc_separator,
+        "docs_by": docs_by,
+        "strip": strip,
+        "invalid_utf8": invalid_utf8,
+        "on_error": on_error,
+        "memory": memory,
+        "priority": priority,
+        "sample": sample,
+        "vocab_size": vocab_size,
+        "pattern": pattern,
+        "special": special,
+        "overwrite": overwrite,
+    }
+    return _train_tokenizer(values, progress)
+
+
+def open(  # noqa: A001 reads as `penstok.open`
+    output: str | os.PathLike[str],
+) -> Dataset:
+    """Open a finished output: `penstok.open("tokens").train` is a read-only memory map.
+
+    For an output in an object store, such as `s3://bucket/run`, it is a `RemoteTokens`, where each
+    slice is a request.
+
+    Args:
+        output: A finished output: a folder, or s3://BUCKET/NAME.
+
+    Raises:
+        DamageError: If there is no finished job.
+
+    Example:
+        >>> tokens = penstok.open("tokens")
+        >>> tokens.train[:3].tolist()
+        [464, 717, 2420]
+        >>> tokens.decode(tokens.train[:3])
+        'The first text'
+    """
+    return _open(output)
+
+
+# </generated>
+
+
+def _tokenize(values: Mapping[str, Any], progress: ShowProgress) -> Manifest:
+    """Run a job."""
+    from penstok.jobs.run import run_job
+
+    return run_job(_job(values), _progress(progress, "tokenizing")).manifest
+
+
+def _plan(values: Mapping[str, Any]) -> Preview:
+    """Say what a job would do."""
+    from penstok.jobs.preview import make_preview
+
+    return make_preview(_job(values))
+
+
+def _tokenize_part(
+    values: Mapping[str, Any], part: int, num_parts: int, progress: ShowProgress
+) -> PartOutcome:
+    """Run one part of a job."""
+    from penstok.jobs.run import run_part
+
+    settings = _job(values, part=(part, num_parts))
+    return run_part(settings, _progress(progress, "tokenizing"))
+
+
+def _finish(output: Path) -> Manifest:
+    """Commit a job that was run in parts."""
+    from penstok.jobs.run import finish_job
+
+    return finish_job(os.fspath(output))[0]
+
+
+def _info(output: Path) -> Manifest:
+    """Read the manifest."""
+    return _open(output).manifest
+
+
+def _show(output: Path, values: Mapping[str, Any]) -> str:
+    """Read some tokens as text."""
+    from penstok.data.settings import ShowSettings
+
+    settings = ShowSettings(**_fields(ShowSettings, values))
+    dataset = _open(output)
+    return dataset.decode(dataset.read_shown(settings))
+
+
+def _verify(
+    output: Path, values: Mapping[str, Any], repair: object, progress: ShowProgress
+) -> Report:
+    """Check an output, or repair it."""
+    from penstok.storage.object_paths import output_path
+    from penstok.verification.repair import repair_output
+    from penstok.verification.settings import REPAIR, VerifySettings
+    from penstok.verification.verify import verify_output
+
+    fields = _fields(VerifySettings, values)
+    settings = VerifySettings(output=output_path(output), **fields)
+    run = repair_output if REPAIR.convert(repair, REPAIR.flag) else verify_output
+    return run(settings, _progress(progress, "verifying"))
+
+
+def _train_tokenizer(values: Mapping[str, Any], progress: ShowProgress) -> TrainingResult:
+    """Train a tokenizer."""
+    from penstok.jobs.definition import make_fields
+    from penstok.training import train
+    from penstok.training.settings import INPUT_SETTINGS, TrainingSettings
+
+    fields = make_fields(INPUT_SETTINGS, values) | _fields(TrainingSettings, values)
+    settings = TrainingSettings.from_fields(fields)
+    return train.train_tokenizer(settings, _progress(progress, "training"))
+
+
+def _open(output: Path) -> Dataset:
+    """Open a finished output."""
+    from penstok.data.dataset import open_dataset
+
+    return open_dataset(output)
+
+
+def _job(values: Mapping[str, Any], part: tuple[int, int] | None = None) -> JobSettings:
+    from penstok.jobs.settings import JobSettings
+
+    return JobSettings(**_fields(JobSettings, values), part=part)
+
+
+def _fields(record: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert keywords to the fields of a settings record."""
+    from penstok.jobs.definition import make_fields, settings_of
+
+    return make_fields(settings_of(record), values)
+
+
+def _progress(wanted: ShowProgress, title: str) -> Progress:
+    from penstok.jobs.progress_line import make_progress
+
+    return make_progress(wanted, title)

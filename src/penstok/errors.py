@@ -1,7 +1,8 @@
 """The errors a user can act on: what happened, where, and what to type next.
 
-It holds no logic and catches nothing. Every package raises these errors; `cli` turns an error
-into its message and exit code.
+It catches nothing. Every package raises these errors, and words failures of the operating system
+through `read_error` and `limit_error`; `cli` turns an error into its message and exit code, and
+passes whatever else reaches it through `expected_error`.
 
     PenstokError            exit 1   a bug, or an engine that disagrees with the reference
     ├── UsageError                2   a flag or setting that cannot work
@@ -17,7 +18,12 @@ into its message and exit code.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+import errno
+import os
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 __all__ = [
     "ConflictError",
@@ -30,7 +36,19 @@ __all__ = [
     "PenstokError",
     "UsageError",
     "WriteError",
+    "expected_error",
+    "is_refused",
+    "limit_error",
+    "own_version",
+    "read_error",
 ]
+
+_AGAIN = "then run the same command again"
+# Errors that only a mistake in this program can cause.
+_OWN_MISTAKES = (errno.EBADF, errno.EFAULT, errno.EINVAL, errno.ENOTTY, errno.ESPIPE)
+_WRITE_ONLY = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+# How the loader of shared libraries says that memory is short.
+_CANNOT_MAP = ("failed to map segment", "cannot allocate memory", "cannot create shared object")
 
 
 class PenstokError(Exception):
@@ -117,3 +135,104 @@ class InterruptedRunError(PenstokError):
     """The run was interrupted; a rerun is safe."""
 
     exit_code = 130
+
+
+def read_error(error: OSError, where: str, next_step: str = "") -> PenstokError:
+    """Return the error for something that cannot be read."""
+    return limit_error(error, where) or InputError(
+        f"cannot be read: {error.strerror}",
+        where=where,
+        next_step=next_step or f"check the disk and the file's permissions, {_AGAIN}",
+    )
+
+
+def is_refused(error: OSError) -> bool:
+    """Return whether a file may be fine, but this process cannot open it.
+
+    It is then neither missing nor damaged, and must not be reported or repaired as such.
+    """
+    return isinstance(error, PermissionError) or limit_error(error, "") is not None
+
+
+def limit_error(error: BaseException, where: str) -> UsageError | None:
+    """Return the error for a limit of the system or the shell; None if it is something else."""
+    number = error.errno if isinstance(error, OSError) else None
+    if number in (errno.EMFILE, errno.ENFILE):
+        what, next_step = "too many open files", "raise the limit with `ulimit -n 1024`"
+    elif number == errno.EAGAIN or "can't start new thread" in str(error):
+        what = "the system allows no more processes or threads"
+        next_step = "raise the limit with `ulimit -u`, or pass `-j 1`"
+    elif number == errno.ENOMEM or any(map(_lacks_memory, _chain(error))):
+        what = "not enough memory"
+        next_step = "close other programs, or raise the limit with `ulimit -v unlimited`"
+    else:
+        return None
+    return UsageError(what, where=where, next_step=f"{next_step}, {_AGAIN}")
+
+
+def expected_error(error: BaseException, *, reads_only: bool) -> PenstokError | None:
+    """Return the error for a failure that no package has named; None if it is a bug.
+
+    Args:
+        error: What was raised.
+        reads_only: Nothing is written, so what failed was a read.
+    """
+    if isinstance(error, PenstokError):
+        return error
+    name = getattr(error, "filename", None)
+    where = os.fsdecode(name) if isinstance(name, (str, bytes)) else ""
+    if (limit := limit_error(error, where or "this computer")) is not None:
+        return limit
+    if not isinstance(error, OSError) or error.errno in (None, *_OWN_MISTAKES):
+        return None
+    if error.errno == errno.ENOENT and _is_adrift():
+        return UsageError(
+            "the current folder no longer exists",
+            where="the shell in which the command was started",
+            next_step="change to a folder that exists with `cd`, " + _AGAIN,
+        )
+    if error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
+        return UsageError(
+            f"the name cannot be used: {error.strerror}",
+            where=where[:100],
+            next_step="pass a shorter name, or one without links to itself",
+        )
+    if reads_only and error.errno not in _WRITE_ONLY:
+        return read_error(error, where)
+    return WriteError(
+        f"cannot be read or written: {error.strerror}",
+        where=where,
+        next_step=f"check the disk and the permissions, {_AGAIN}: it continues",
+    )
+
+
+def own_version() -> str:
+    """Return the version of this package, also where only its files were copied."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("penstok")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def _is_adrift() -> bool:
+    """Return whether the current folder was deleted."""
+    try:
+        os.getcwd()  # noqa: PTH109 `Path` would import pathlib for the sake of this
+    except OSError:
+        return True
+    return False
+
+
+def _lacks_memory(error: BaseException) -> bool:
+    if isinstance(error, ImportError):
+        return any(words in str(error).lower() for words in _CANNOT_MAP)
+    return isinstance(error, MemoryError)
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error and what it was raised from."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__

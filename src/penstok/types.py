@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from penstok.choices import EotPosition, InputFormat, InvalidUtf8, OnError, Priority, Split
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -50,13 +52,7 @@ __all__ = [
     "WrittenUnit",
 ]
 
-Split = Literal["train", "val"]
-EotPosition = Literal["append", "prepend", "none"]
-InvalidUtf8 = Literal["replace", "ignore", "stop"]
-InputFormat = Literal["text", "jsonl", "csv", "tsv", "parquet", "arrow"]
 Compression = Literal["gzip", "zstd", "bzip2", "xz", "lz4"]
-OnError = Literal["stop", "skip"]
-Priority = Literal["low", "normal"]
 SPLITS: tuple[Split, Split] = ("train", "val")
 MAX_SEPARATOR_BYTES = 1 << 14
 # Incremented when a rule in `readers` that affects token bytes changes.
@@ -108,6 +104,8 @@ class Source:
         content_bytes: The uncompressed size of a seekable compressed file; otherwise 0.
         version: The version of a remote file as reported by its server; changes with the content.
         index_bytes: The size of its list of row groups, held in memory while it is open.
+        delimiter: What separates the fields of CSV; empty if it is that of the format.
+        num_columns: The number of columns of CSV that has no header; otherwise 0.
         archive: The archive that it is a member of, if it is one. Size and format are the member's,
             time, edges and version are the archive's.
         offset: Where a member begins in the content of its archive.
@@ -126,6 +124,8 @@ class Source:
     content_bytes: int = 0
     version: str = ""
     index_bytes: int = 0
+    delimiter: str = ""
+    num_columns: int = 0
     archive: Source | None = None
     offset: int = 0
 
@@ -209,6 +209,8 @@ class TextRules:
         invalid_utf8: What happens to invalid UTF-8.
         limit_bytes: How much of the input is used; None for all of it.
         task_bytes: Input bytes per task, if each task writes its own shards; otherwise None.
+        csv_delimiter: What separates the fields of CSV; None if the format says it.
+        no_header: The columns of CSV have numbers instead of names.
     """
 
     tokenizer: str
@@ -225,6 +227,8 @@ class TextRules:
     invalid_utf8: InvalidUtf8
     limit_bytes: int | None
     task_bytes: int | None = None
+    csv_delimiter: str | None = None
+    no_header: bool = False
 
     def __post_init__(self) -> None:
         """Reject values out of range; `JobSettings` has reported them to the user before."""
@@ -258,8 +262,10 @@ class TextRules:
     def to_settings(self) -> dict[str, Any]:
         """Return the settings as the ledger and the manifest record them."""
         settings = asdict(self)
-        if self.task_bytes is None:
-            del settings["task_bytes"]
+        for name in ("task_bytes", "csv_delimiter", "no_header"):
+            # Left out by default, so that outputs of older versions are still the same job.
+            if not settings[name]:
+                del settings[name]
         return settings
 
     @property

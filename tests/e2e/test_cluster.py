@@ -173,7 +173,7 @@ def test_a_limit_and_records_only(nodes: Nodes, corpus: Path, tmp_path: Path) ->
     folder.mkdir()
     for name in ("b.jsonl", "c.parquet"):
         shutil.copy(corpus / name, folder)
-    penstok.tokenize(folder, tmp_path / "local", on_error="skip", limit_bytes=900_000, **SMALL)
+    penstok.tokenize(folder, tmp_path / "local", on_error="skip", limit=900_000, **SMALL)
     flags = ("--on-error", "skip", "--limit", "900000", "--task-size", "200K")
     command = command_of(nodes, Path("in"), Path("out"), *flags)
     run(command, 3, folder=tmp_path)

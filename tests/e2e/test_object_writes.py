@@ -272,7 +272,7 @@ def test_a_shard_of_several_pieces(s3: Any, url: str, tmp_path: Path) -> None:
     import penstok
 
     local = penstok.tokenize(tmp_path / "a.txt", tmp_path / "local", docs_by="file")
-    remote = penstok.tokenize(tmp_path / "a.txt", url, docs_by="file", task_bytes=1 << 30)
+    remote = penstok.tokenize(tmp_path / "a.txt", url, docs_by="file", task_size=1 << 30)
     assert remote.splits["train"].tokens == local.splits["train"].tokens > 10_000_000
     found = objects(s3, url)
     assert found["train_shard_00000.bin"] == (tmp_path / "local" / "train.bin").read_bytes()

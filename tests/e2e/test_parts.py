@@ -56,7 +56,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def do_part(corpus: Path, output: Path, part: int, num_parts: int, **more: Any) -> None:
-    settings = {**SHAPING, **SMALL, "task_bytes": TASK_BYTES, "workers": 1, **more}
+    settings = {**SHAPING, **SMALL, "task_size": TASK_BYTES, "workers": 1, **more}
     penstok.tokenize_part(corpus / "in", output, part, num_parts, **settings)
 
 
@@ -95,7 +95,7 @@ def test_parts_in_any_order_make_the_same_bytes(corpus: Path, tmp_path: Path) ->
 
 def test_more_parts_than_tasks(corpus: Path, tmp_path: Path) -> None:
     for part in random.Random(1).sample(range(1, 31), 30):
-        do_part(corpus, tmp_path / "out", part, 30, task_bytes=800_000)
+        do_part(corpus, tmp_path / "out", part, 30, task_size=800_000)
     manifest = penstok.finish(tmp_path / "out")
     assert manifest.run["tasks"] == 3
     assert manifest.counts == penstok.open(corpus / "local").manifest.counts
@@ -208,7 +208,7 @@ def test_one_that_is_late_disturbs_nothing(corpus: Path, tmp_path: Path) -> None
     ("change", "told"),
     [
         ({"seed": 5}, "seed: 0 there, 5 here"),
-        ({"task_bytes": 300_000}, "task_bytes: 100000 there, 300000 here"),
+        ({"task_size": 300_000}, "task_bytes: 100000 there, 300000 here"),
         ({"unit_bytes": 100_000}, "units of 200000 bytes there, 100000 here"),
     ],
 )

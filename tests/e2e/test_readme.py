@@ -1,16 +1,19 @@
-"""The installed wheel in a clean environment, and the README's commands exactly as printed."""
+"""The installs and commands of the README exactly as printed, in a clone and empty environments."""
 
 from __future__ import annotations
 
 import os
+import platform
 import re
 import shutil
 import subprocess
 import sys
 import venv
+import zipfile
 from pathlib import Path
 
 import pytest
+import wheels
 from support import ROOT
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.thorough]
@@ -19,16 +22,17 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.thorough]
 def run(
     command: str, folder: Path, path: Path | None = None, variables: dict[str, str] | None = None
 ) -> str:
-    """Run a line as a shell would, with `path` first in PATH."""
+    """Run a line as a shell would, with `path` first in PATH unless `variables` has another."""
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("PENSTOK_")
     }
-    environment |= {"PYTHON": sys.executable} | (variables or {})
     if path is not None:
         environment["PATH"] = f"{path}{os.pathsep}{environment['PATH']}"
+    environment |= {"PYTHON": sys.executable} | (variables or {})
     done = subprocess.run(
         command,
         shell=True,
+        executable="/bin/bash",
         cwd=folder,
         env=environment,
         stdout=subprocess.PIPE,
@@ -46,6 +50,22 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
 
 
+def commands() -> list[str]:
+    lines = "".join(blocks("console")).splitlines()
+    assert all(line.startswith("$ ") for line in lines)
+    return [line.removeprefix("$ ") for line in lines]
+
+
+INSTALL, *WHEEL = commands()[:3]
+OURS = [command for command in commands() if command.startswith("penstok ")]
+DEMO = commands()[7:9]
+
+
+def empty_environment(folder: Path) -> Path:
+    venv.create(folder, with_pip=True)
+    return folder / "bin"
+
+
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What a newcomer has: the files of the project, nothing that was built or installed."""
@@ -53,6 +73,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     names = (
         "src",
         "examples",
+        "tools",
         "docs",
         "pyproject.toml",
         "Makefile",
@@ -72,27 +93,35 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def installed(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A clean environment with the built wheel and its dependencies alone."""
-    wheels = tmp_path_factory.mktemp("wheels")
-    run(f"{sys.executable} -m build --wheel --outdir {wheels} .", clone)
-    folder = tmp_path_factory.mktemp("environment")
-    venv.create(folder, with_pip=True)
-    (wheel,) = wheels.glob("*.whl")
-    run(f"{folder}/bin/pip install --quiet {wheel}", folder)
-    return folder / "bin"
+def wheel(clone: Path) -> Path:
+    """What `make wheel` builds."""
+    build, install = WHEEL
+    assert build == "make wheel"
+    assert install == "pip install dist/penstok-*.whl"
+    run(build, clone)
+    (built,) = (clone / "dist").glob("penstok-*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(clone: Path, wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty environment with the wheel and its dependencies; no compiler was on PATH."""
+    scripts = empty_environment(tmp_path_factory.mktemp("environment"))
+    run(WHEEL[1], clone, variables={"PATH": str(scripts)})
+    return scripts
+
+
+def test_every_command_of_the_readme_is_run_here() -> None:
+    assert [INSTALL, *WHEEL, *OURS[:4], *DEMO, *OURS[4:]] == commands()
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 180
 
 
 def test_the_wheel_runs_the_commands_of_the_readme(
     installed: Path, clone: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(clone / "examples", tmp_path / "examples")
-    commands = [
-        line.removeprefix("$ ") for block in blocks("console") for line in block.splitlines()
-    ]
-    ours = [command for command in commands if command.startswith("penstok ")]
-    assert len(ours) == 7
-    said = [run(command, tmp_path, installed) for command in ours]
+    assert len(OURS) == 7
+    said = [run(command, tmp_path, installed) for command in OURS]
     assert said[0].splitlines()[-1] == "next: penstok verify tokens/"
     assert "first  " in said[1]
     assert len(said[2]) > 80
@@ -108,21 +137,57 @@ def test_the_wheel_runs_the_commands_of_the_readme(
     assert re.fullmatch(r"\d+ uint16\n", printed)
 
 
+def test_make_wheel_builds_for_other_machines(wheel: Path) -> None:
+    python = f"cp3{sys.version_info.minor}"
+    tag = f"{python}-{python}" if sys.version_info < (3, 12) else "cp312-abi3"
+    assert wheel.name.startswith(f"penstok-0.1.0-{tag}-")
+    assert wheels.find_faults(wheel) == []
+    with zipfile.ZipFile(wheel) as archive:
+        (module,) = (name for name in archive.namelist() if name.endswith(".so"))
+        linked = wheels.linked_libraries(archive, module)
+    assert not any(library.startswith("libstdc++") for library in linked)
+    # The libraries of the machine that builds are as new as its compiler, so the tag is only as old
+    # as their symbols allow: with GCC 12 and glibc 2.36, it is 2.17.
+    (minor,) = re.findall(r"manylinux_2_(\d+)_", wheel.name)
+    assert int(minor) <= int(platform.libc_ver()[1].split(".")[1])
+
+
+def test_the_wheel_runs_in_an_empty_environment(wheel: Path) -> None:
+    said = wheels.test(wheel, Path(sys.executable))
+    assert f"Python 3.{sys.version_info.minor}" in said
+    assert wheel.name in said
+
+
+def test_the_first_command_installs_from_a_checkout(clone: Path, tmp_path: Path) -> None:
+    assert INSTALL == "pip install ."
+    copied = shutil.copytree(
+        clone, tmp_path / "clone", ignore=shutil.ignore_patterns("build", ".venv", "dist")
+    )
+    scripts = empty_environment(tmp_path / "environment")
+    run(INSTALL, copied, scripts)
+    shutil.copytree(copied / "examples", tmp_path / "examples")
+    shutil.rmtree(copied)  # the installed program does not need it
+    said = run("penstok tokenize examples/corpus -o tokens", tmp_path, scripts)
+    assert " x kernel" in said
+    assert "is whole" in run("python -m penstok verify tokens", tmp_path, scripts)
+    run("pip uninstall --yes penstok", tmp_path, scripts)
+    assert not (scripts / "penstok").exists()
+
+
 def test_without_a_compiler_the_install_works_and_says_so(clone: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "environment"
-    venv.create(folder, with_pip=True)
+    scripts = empty_environment(tmp_path / "environment")
     broken = {"CC": "/nonexistent", "CXX": "/nonexistent"}
     copied = shutil.copytree(
-        clone, tmp_path / "clone", ignore=shutil.ignore_patterns("build", ".venv")
+        clone, tmp_path / "clone", ignore=shutil.ignore_patterns("build", ".venv", "dist")
     )
-    run(f"{folder}/bin/pip install --quiet {copied}", tmp_path, variables=broken)
+    run(f"pip install --quiet {copied}", tmp_path, scripts, variables=broken)
     (tmp_path / "text.txt").write_text("some text")
-    said = run("penstok tokenize text.txt", tmp_path, folder / "bin")
+    said = run("penstok tokenize text.txt", tmp_path, scripts)
     assert "1 x fastokens" in said or "2 x fastokens" in said
     assert "the kernel is not part of this installation" in said
     command = "penstok tokenize text.txt -o other --engine kernel"
     done = subprocess.run(
-        [folder / "bin" / command.split()[0], *command.split()[1:]],
+        [scripts / command.split()[0], *command.split()[1:]],
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -130,14 +195,6 @@ def test_without_a_compiler_the_install_works_and_says_so(clone: Path, tmp_path:
     )
     assert done.returncode == 2
     assert "pass `--engine auto`" in done.stderr
-
-
-def test_the_wheel_has_its_vocabulary_licence_and_types(installed: Path) -> None:
-    (package,) = installed.parent.glob("lib/python*/site-packages/penstok")
-    assert (package / "tokenizers" / "vocab" / "gpt2.tiktoken").exists()
-    assert "MIT License" in (package / "tokenizers" / "vocab" / "LICENSE.gpt2").read_text()
-    assert (package / "py.typed").exists()
-    assert list(package.glob("_kernel*.so"))
 
 
 def test_a_script_without_a_main_guard_works(installed: Path, tmp_path: Path) -> None:
@@ -148,13 +205,16 @@ def test_a_script_without_a_main_guard_works(installed: Path, tmp_path: Path) ->
     assert run("python script.py", tmp_path, installed) == "1\n"
 
 
-def test_make_demo_runs_in_a_clean_clone(clone: Path) -> None:
-    first = blocks("console")[0].splitlines()
-    assert first == ["$ make demo", "$ make test"]
-    said = run("make demo", clone)
+def test_make_demo_runs_in_a_clean_clone_and_says_where_the_command_is(clone: Path) -> None:
+    demo, activate = DEMO
+    assert demo == "make demo"
+    said = run(demo, clone)
     assert "wrote train.bin" in said
     assert "both are yours" in said
     assert (clone / "demo" / "python" / "train.bin").stat().st_size > 5_000_000
+    assert said.splitlines()[-1] == f"to have `penstok` on your path: {activate}"
+    found = run(f"{activate} && command -v penstok && penstok --version", clone).splitlines()
+    assert found == [f"{clone}/.venv/bin/penstok", "penstok 0.1.0"]
 
 
 def test_help_is_quick_to_read_and_to_come(installed: Path, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from support import EOT, EXAMPLES, expected_splits, reference
 
 import penstok as library
+from penstok.choices import EngineChoice
 
 if TYPE_CHECKING:
     from conftest import RunPenstok
@@ -52,7 +53,9 @@ def test_a_text_becomes_train_and_val(penstok: RunPenstok, corpus: Path, tmp_pat
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["kernel", "fastokens", "tiktoken"])
 @pytest.mark.parametrize("workers", [1, 2, 3])
-def test_engines_and_workers_give_the_same_bytes(tmp_path: Path, engine: str, workers: int) -> None:
+def test_engines_and_workers_give_the_same_bytes(
+    tmp_path: Path, engine: EngineChoice, workers: int
+) -> None:
     documents = [
         text
         for path in sorted(EXAMPLES.glob("*.txt"))
@@ -63,7 +66,7 @@ def test_engines_and_workers_give_the_same_bytes(tmp_path: Path, engine: str, wo
         tmp_path / "out",
         engine=engine,
         workers=workers,
-        memory_bytes=4 << 30,
+        memory=4 << 30,
         unit_bytes=5000,
         block_bytes=2000,
         val_fraction=0.2,

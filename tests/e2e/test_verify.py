@@ -514,7 +514,7 @@ def test_a_ledger_of_several_tasks_is_repaired(
 ) -> None:
     settings = {key: value for key, value in SETTINGS.items() if key != "shard_tokens"}
     names, output = [made / "input0.txt", made / "input1.txt"], tmp_path / "out"
-    penstok.tokenize_part(names, output, 1, 1, task_bytes=250_000, **settings)
+    penstok.tokenize_part(names, output, 1, 1, task_size=250_000, **settings)
     penstok.finish(output)
     whole = contents(output)
     assert (output / "segments.jsonl").read_bytes().count(b'{"task":') > 2
@@ -581,6 +581,6 @@ def test_end_of_text_ids_fit_the_documents(tmp_path: Path, eot: str, docs_by: st
     if docs_by == "separator":
         settings["doc_separator"] = "line 7"
     inputs = [tmp_path / "giant.txt", tmp_path / "small.txt"]
-    penstok.tokenize(inputs, tmp_path / "out", **settings, limit_bytes=1_540_000)
+    penstok.tokenize(inputs, tmp_path / "out", **settings, limit=1_540_000)
     report = penstok.verify(tmp_path / "out", full=True)
     assert report.is_whole, report.findings

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from python_source import SOURCE, python_source
 from support import ROOT
 
 from penstok.cli.app import Command
@@ -31,7 +32,7 @@ def cli_reference() -> str:
         lines += ["```", *(f"$ {example}" for example in command.examples), "```", ""]
         arguments = [each for each in command.flags if isinstance(each, Argument)]
         lines += ["| argument | |", "|---|---|"]
-        lines += [f"| `{each.metavar}` | {each.help} |" for each in arguments]
+        lines += [f"| `{each.metavar}` | {each.text} |" for each in arguments]
         for group in GROUPS:
             flags = [each for each in command.flags if isinstance(each, Flag)]
             members = [each for each in flags if each.group == group]
@@ -58,6 +59,12 @@ def test_the_cli_reference_is_what_the_program_says(request: pytest.FixtureReque
     assert CLI_PAGE.read_text(encoding="utf-8") == cli_reference()
 
 
+def test_the_python_functions_are_what_the_settings_say(request: pytest.FixtureRequest) -> None:
+    if request.config.getoption("--update-golden"):
+        SOURCE.write_text(python_source(), encoding="utf-8")
+    assert SOURCE.read_text(encoding="utf-8") == python_source()
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_links_resolve(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):
@@ -69,8 +76,9 @@ def test_every_exit_code_is_documented() -> None:
     from penstok import errors
 
     page = (ROOT / "docs" / "reference" / "errors.md").read_text(encoding="utf-8")
-    for name in errors.__all__:
-        assert f"| {getattr(errors, name).exit_code} |" in page
+    for error in (getattr(errors, name) for name in errors.__all__):
+        if isinstance(error, type) and issubclass(error, errors.PenstokError):
+            assert f"| {error.exit_code} |" in page
 
 
 def test_every_count_is_documented() -> None:

@@ -7,9 +7,8 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
 from io import StringIO
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -18,11 +17,12 @@ from penstok.cli import app
 from penstok.cli.app import Command
 from penstok.cli.commands import COMMANDS, CommandRow
 from penstok.cli.flags import Flag
-from penstok.cli.progress import JsonProgress, PlainProgress, TerminalProgress, fit_line
+from penstok.cli.progress import JsonProgress, PlainProgress
 from penstok.jobs.progress import Status
+from penstok.jobs.progress_line import LineProgress, fit_line
 
 HEAVY = ("numpy", "pyarrow", "tiktoken", "fastokens", "rich", "pydantic", "typer", "psutil")
-LINE = " 38%  152 MB/s  41.2M tok/s  61/160 units  memory 1.02 GB  ETA 19:40"
+LINE = " 38%  152 MB/s  41.2M tok/s  61/160 units  memory 1.02 GB  ETA 1:05"
 
 
 def invoke(*arguments: str, **environment: str) -> Result:
@@ -177,32 +177,32 @@ def test_shells_complete_commands_flags_and_files(shell: str) -> None:
     assert "file" in complete("penstok", "tokenize", "corp")
 
 
-@dataclass(frozen=True)
-class _Shown:
-    """A status that says the same for ever."""
-
-    elapsed_seconds: float = 0.0
-    fraction: float = 0.38
-
-    def line(self) -> str:
-        return LINE
-
-
-def shown(**fields: Any) -> Status:
-    return cast("Status", _Shown(**fields))
+def shown(elapsed_seconds: float = 40.0, **fields: Any) -> Status:
+    """Make a status whose line is `LINE` unless it is told otherwise."""
+    values: dict[str, Any] = {
+        "elapsed_seconds": elapsed_seconds,
+        "done_bytes": 3_800_000_000,
+        "total_bytes": 10_000_000_000,
+        "text_bytes": 6_080_000_000,
+        "num_units_done": 61,
+        "num_units": 160,
+        "num_tokens": 1_648_000_000,
+        "num_documents": 1,
+        "memory_bytes": 1_020_000_000,
+    }
+    return Status(**{**values, **fields})
 
 
 @pytest.mark.parametrize(
     ("columns", "line"),
     [
-        (120, f"tokenizing [####......] {LINE.strip()}"),
-        (
-            79,
-            "tokenizing [####......] 38%  152 MB/s  41.2M tok/s  61/160 units  ETA 19:40",
-        ),
-        (59, "38%  152 MB/s  41.2M tok/s  61/160 units  ETA 19:40"),
-        (39, "38%  152 MB/s  41.2M tok/s  ETA 19:40"),
-        (20, "38%  ETA 19:40"),
+        (119, f"tokenizing [{'#' * 11}{'.' * 19}] {LINE.strip()}"),
+        (79, "tokenizing [######.........] 38%  152 MB/s  41.2M tok/s  61/160 units  ETA 1:05"),
+        (59, "[########............] 38%  152 MB/s  41.2M tok/s  ETA 1:05"),
+        (39, "[#####........] 38%  152 MB/s  ETA 1:05"),
+        (30, "[##..] 38%  152 MB/s  ETA 1:05"),
+        (29, "38%  152 MB/s  ETA 1:05"),
+        (20, "38%  ETA 1:05"),
         (10, "38%  ETA 1"),
     ],
 )
@@ -210,13 +210,38 @@ def test_the_progress_line_fits_the_terminal(columns: int, line: str) -> None:
     assert fit_line("tokenizing", shown(), columns) == line
 
 
-def test_the_terminal_line_is_redrawn_and_erased(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_progress_line_is_too_long_and_the_essential_stays_at_40_columns() -> None:
+    cases = [
+        shown(),
+        shown(done_bytes=10_000_000_000),
+        shown(total_bytes=0, num_units=None),
+        shown(elapsed_seconds=1e6, slow="a-node-with-a-long-name (1 MB/s per core)", nodes_alive=9),
+        shown(num_tasks=1000, num_tasks_done=999, num_retried=12),
+    ]
+    for status in cases:
+        for columns in range(1, 200):
+            line = fit_line("tokenizing", status, columns)
+            assert len(line) <= columns
+            if columns >= 39:
+                assert {"rate", "eta"} <= {
+                    name for name, text in status.fields().items() if text in line
+                }
+                assert ("[" in line) == (status.total_bytes > 0)
+
+
+def test_the_line_is_redrawn_and_erased(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     stream = StringIO()
-    with TerminalProgress(stream, "tokenizing") as progress:
+    with LineProgress(stream, "tokenizing") as progress:
         progress.update(shown())
-    drawn = stream.getvalue().split("\r\x1b[K")
-    assert drawn == ["", "tokenizing  starting", "38%  152 MB/s  41.2M tok/s  ETA 19:40", ""]
+    first, second = "tokenizing  starting", "[#####........] 38%  152 MB/s  ETA 1:05"
+    erased = [f"\r{' ' * len(line)}\r" for line in ("", first, second)]
+    assert stream.getvalue() == f"{erased[0]}{first}{erased[1]}{second}{erased[2]}"
+    monkeypatch.setattr(stream, "isatty", lambda: True)
+    stream.truncate(0)
+    with LineProgress(stream, "tokenizing"):
+        pass
+    assert stream.getvalue().strip("\0") == f"\r\x1b[K{first}\r\x1b[K"
 
 
 def test_logs_get_a_line_every_30_seconds() -> None:
@@ -225,7 +250,10 @@ def test_logs_get_a_line_every_30_seconds() -> None:
     for seconds in (1, 29, 31, 40, 62):
         progress.update(shown(elapsed_seconds=seconds))
     lines = stream.getvalue().splitlines()
-    assert [line[7:] for line in lines] == [f" {LINE}"] * 2
+    assert [line[7:] for line in lines] == [
+        f" {shown(elapsed_seconds=seconds).line()}" for seconds in (31, 62)
+    ]
+    assert shown().line() == LINE
 
 
 def test_json_progress_writes_a_status_every_second() -> None:

@@ -14,7 +14,8 @@ from typing import Any, get_args
 import pytest
 from vocabularies import EOT_TEXT, gpt2_json, train, write_json
 
-from penstok.engines import EngineChoice, choose_engine, engine_needs, name_reference
+from penstok.choices import EngineChoice, PatternName
+from penstok.engines import choose_engine, engine_needs, name_reference
 from penstok.engines.registry import ENGINES
 from penstok.errors import UsageError
 from penstok.tokenizers import (
@@ -24,7 +25,7 @@ from penstok.tokenizers import (
     load_recorded_tokenizer,
     load_tokenizer,
 )
-from penstok.tokenizers.vocabulary import GPT2_PATTERN, format_ranks, parse_ranks
+from penstok.tokenizers.vocabulary import GPT2_PATTERN, PATTERNS, format_ranks, parse_ranks
 from penstok.types import MemoryNeeds, TokenizerRecord
 
 Edit = Callable[[dict[str, Any]], Any]
@@ -56,6 +57,7 @@ def test_every_engine_has_a_row_with_a_class_of_its_name() -> None:
     assert get_args(EngineChoice) == ("auto", *(engine.name for engine in ENGINES))
     for engine in ENGINES:
         assert engine.load_class().name == engine.name
+    assert get_args(PatternName) == tuple(PATTERNS)
     with pytest.raises(UsageError, match="unknown engine `fast`; known: auto, kernel"):
         choose_engine("fast", load_tokenizer("gpt2"))
 

@@ -7,6 +7,10 @@
 
 from __future__ import annotations
 
-from penstok.cli.app import app, main
+try:
+    from penstok.cli.app import app, main
+except KeyboardInterrupt:
+    # A Ctrl-C before the program is loaded: nothing was begun, and there is nothing to say.
+    raise SystemExit(130) from None
 
 __all__ = ["app", "main"]

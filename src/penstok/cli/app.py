@@ -7,6 +7,7 @@ the rows of `commands`; `flags` makes their flags, `messages` prints their error
 from __future__ import annotations
 
 import os
+import resource
 import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
@@ -15,8 +16,9 @@ import click
 
 from penstok.cli.commands import COMMANDS
 from penstok.cli.flags import GROUPS, Argument, Flag
-from penstok.cli.messages import print_data, print_error, say
-from penstok.errors import PenstokError, UsageError
+from penstok.cli.messages import ErrorReporter, print_data, print_error, say
+from penstok.cli.streams import guard_streams
+from penstok.errors import PenstokError, UsageError, own_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Command", "app", "main"]
 
+_LEAST_ADDRESS_SPACE = 192 << 20
 _SHELLS = ("bash", "zsh", "fish")
 _COMPLETION = (
     'bash  eval "$(penstok --show-completion bash)"   # add this to ~/.bashrc',
@@ -59,7 +62,7 @@ class Command(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the arguments; a mistake in them is a usage error."""
-        is_json = "--json" in args
+        is_json = _wants_json(args)
         try:
             return super().parse_args(ctx, args)
         except (click.UsageError, PenstokError) as error:
@@ -67,6 +70,7 @@ class Command(click.Command):
 
     def invoke(self, ctx: click.Context) -> None:
         """Run the command, and exit with its code."""
+        _refuse_small_address_space()
         ctx.exit(super().invoke(ctx))
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -77,7 +81,7 @@ class Command(click.Command):
             formatter.write("".join(f"  {example}\n" for example in self.examples))
         with formatter.section("Arguments"):
             arguments = [each for each in self.flags if isinstance(each, Argument)]
-            formatter.write_dl([(each.make_metavar(ctx), each.help) for each in arguments])
+            formatter.write_dl([(each.make_metavar(ctx), each.text) for each in arguments])
         flags = [each for each in self.get_params(ctx) if isinstance(each, click.Option)]
         for group in GROUPS:
             members = [each for each in flags if getattr(each, "group", "Run") == group]
@@ -93,6 +97,15 @@ class Command(click.Command):
 
 class CommandGroup(click.Group):
     """All commands; each is imported only when it is named."""
+
+    def main(self, args: Sequence[str] | None = None, *more: Any, **extra: Any) -> NoReturn:
+        """Run what was typed, and exit with its code; no error leaves it as a traceback alone."""
+        words = sys.argv[1:] if args is None else list(args)
+        with ErrorReporter(
+            as_json=_wants_json(words), verbose=not {"-v", "--verbose"}.isdisjoint(words)
+        ):
+            code = super().main(words, *more, **{**extra, "standalone_mode": False})
+        sys.exit(code)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return their names."""
@@ -110,7 +123,7 @@ class CommandGroup(click.Group):
         try:
             return super().parse_args(ctx, args)
         except (click.UsageError, PenstokError) as error:
-            _exit_with(error, ctx, as_json="--json" in args)
+            _exit_with(error, ctx, as_json=_wants_json(args))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -125,7 +138,7 @@ class CommandGroup(click.Group):
                 where="penstok",
                 next_step="run `penstok --help`",
             )
-            _exit_with(error, ctx, as_json="--json" in args)
+            _exit_with(error, ctx, as_json=_wants_json(args))
         return name, self.get_command(ctx, name), args[1:]
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -144,10 +157,31 @@ class CommandGroup(click.Group):
         formatter.write("\n`penstok COMMAND --help` shows the flags and exit codes of a command.\n")
 
 
+def _refuse_small_address_space() -> None:
+    """Refuse a limit under which numpy's library would end the program with words of its own."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if 0 <= limit < _LEAST_ADDRESS_SPACE:
+        raise UsageError(
+            f"the shell allows only {limit >> 20} MiB of address space; the least is "
+            f"{_LEAST_ADDRESS_SPACE >> 20} MiB",
+            where="`ulimit -v`",
+            next_step="raise the limit with `ulimit -v unlimited`, then run the same command again",
+        )
+
+
 def _help_row(flag: click.Option, ctx: click.Context) -> tuple[str, str]:
     names = ", ".join(flag.opts)
     value = "" if flag.is_flag else f" {flag.make_metavar(ctx)}"
     return names + value, flag.help or ""
+
+
+def _wants_json(args: Sequence[str]) -> bool:
+    """Guess whether `--json` is asked for, where the arguments cannot be parsed."""
+    known = click.BOOL.convert
+    try:
+        return "--json" in args or known(os.environ.get("PENSTOK_JSON") or "false", None, None)
+    except click.BadParameter:
+        return False
 
 
 def _exit_with(
@@ -183,9 +217,7 @@ def _did_you_mean(names: Sequence[str]) -> str:
 
 def _print_version(ctx: click.Context, param: click.Parameter, value: Any) -> None:
     if value and not ctx.resilient_parsing:
-        from importlib.metadata import version
-
-        print_data(f"penstok {version('penstok')}")
+        print_data(f"penstok {own_version()}")
         ctx.exit()
 
 
@@ -233,9 +265,10 @@ app = CommandGroup(
 
 def main() -> None:
     """Run the command line."""
-    # A file name that is not valid UTF-8 must not break a message.
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    guard_streams()
     # Without this numpy starts a thread per core, and they spin while they wait for work.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # What a library fails to clean up is nobody's business but that of `python -X dev`.
+    if not sys.flags.dev_mode:
+        sys.unraisablehook = lambda _: None
     app.main(prog_name="penstok")

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import json
 
-from penstok.cli.flags import JSON, QUIET, argument
+from penstok.cli.flags import JSON, QUIET, make_flags, out_argument
 from penstok.cli.messages import ErrorReporter, print_data, say
 
 __all__ = ["EXAMPLES", "FLAGS", "run"]
 
 EXAMPLES = ("penstok finish tokens/", "penstok finish s3://bucket/run")
-FLAGS = (
-    argument("output", "OUT", "The output that all parts were written to."),
-    JSON,
-    QUIET,
+FLAGS = make_flags(
+    (out_argument("The output that all parts were written to."), JSON, QUIET),
 )
 _EXIT_SKIPPED = 3
 
@@ -30,6 +28,5 @@ def run(*, output: str, as_json: bool, quiet: bool) -> int:
         manifest, is_new = finish_job(output)
         if as_json:
             print_data(json.dumps(finished_json(manifest, output, is_new=is_new)))
-        if not quiet:
-            say("\n".join(finished_lines(manifest, output, is_new=is_new)))
+        say("\n".join(finished_lines(manifest, output, is_new=is_new)), is_quiet=quiet)
         return _EXIT_SKIPPED if manifest.counts["skipped_records"] else 0

@@ -1,7 +1,8 @@
-"""Flags and arguments of the commands, with the groups and environment variables they share.
+"""Flags and arguments of the commands, made from the definitions of their settings.
 
-It parses single values and nothing else: settings that contradict each other are found by
-`JobSettings`. Every command builds its `FLAGS` from here; `app` turns them into a command line.
+It parses single values and nothing else: settings that contradict each other are found by the
+settings records, such as `JobSettings`. Every command makes its `FLAGS` here; `app` turns them
+into a command line.
 """
 
 from __future__ import annotations
@@ -10,137 +11,166 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from penstok.jobs.definition import ESCAPED, PATH, SWITCH, TEXTS, Setting, define
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterable
 
     from click.shell_completion import CompletionItem
 
 __all__ = [
+    "CONFIG",
     "GROUPS",
     "JSON",
+    "LOG",
     "NO_PROGRESS",
-    "OUT",
     "QUIET",
+    "RUN",
     "VERBOSE",
     "Argument",
     "Flag",
-    "argument",
-    "flag",
-    "switch",
-    "unescape",
+    "make_flags",
+    "out_argument",
 ]
 
 # The order of `--help`.
 GROUPS = ("Input", "Tokenizer", "Check", "Output", "Run", "Cluster")
-# The placeholder for a path in `--help`.
-_PATHS = ("[INPUT...]", "OUT", "FILE", "TOKENIZER")
 
 
 class Flag(click.Option):
     """A flag that `--help` shows in its group."""
 
-    group = "Run"
+    def __init__(self, setting: Setting) -> None:
+        is_switch = setting.kind is SWITCH
+        default = setting.default
+        text = setting.text
+        if setting.kind is ESCAPED:
+            text = rf"{text} \n, \t, \r and \\ are escapes."
+        if default is not None and not is_switch:
+            text = f"{text.removesuffix('.')} (default: {default})."
+        # Eager: read first, so that an error in another flag is written as JSON and logged, too.
+        super().__init__(
+            [*setting.flags, setting.field],
+            **({"is_flag": True} if is_switch else {"type": _Value(setting)}),
+            metavar=setting.metavar or None,
+            help=text,
+            default=[default] if setting.kind is TEXTS else default,
+            multiple=setting.kind is TEXTS,
+            envvar="PENSTOK_" + setting.name.upper(),
+            is_eager=setting.name in ("json", *_CALLBACKS),
+            callback=_CALLBACKS.get(setting.name),
+            expose_value=setting.name not in _CALLBACKS,
+        )
+        self.setting = setting
+
+    @property
+    def group(self) -> str:
+        """Its heading in `--help`."""
+        return self.setting.group
 
 
 class Argument(click.Argument):
-    """An argument with a line of its own in `--help`."""
+    """An argument with a line of its own in `--help`; one that takes many may be left out."""
 
-    help = ""
+    def __init__(self, setting: Setting) -> None:
+        is_many = setting.kind is TEXTS
+        super().__init__(
+            [setting.field],
+            type=_Value(setting),
+            metavar=setting.metavar,
+            nargs=-1 if is_many else 1,
+            required=not is_many,
+        )
+        self.setting = setting
+        self.text = setting.text
+
+    def make_metavar(self, ctx: click.Context) -> str:
+        """Write it as in the usage line: `[INPUT]...`."""
+        return f"[{self.metavar}]..." if self.nargs == -1 else str(self.metavar)
 
 
-def _complete_path(
-    ctx: click.Context, param: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    """Let the shell complete file names."""
-    from click.shell_completion import CompletionItem
+class _Value(click.ParamType[Any]):
+    """Reads one value, and completes it in a shell."""
 
-    return [CompletionItem(incomplete, type="file")] if param.metavar in _PATHS else []
+    def __init__(self, setting: Setting) -> None:
+        self.name = setting.metavar
+        self._setting = setting
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read what was typed; a default or a value of a configuration file is read already."""
+        parse = self._setting.kind.parse
+        is_typed = isinstance(value, str) and parse is not None
+        return parse(value, self._setting.flag) if is_typed and parse else value
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Complete a word, or let the shell complete a file name."""
+        from click.shell_completion import CompletionItem
+
+        if self._setting.choices:
+            words = self._setting.choices
+            return [CompletionItem(word) for word in words if word.startswith(incomplete)]
+        is_path = self._setting.is_argument or self._setting.kind.types == PATH.types
+        return [CompletionItem(incomplete, type="file")] if is_path else []
 
 
-def flag(
-    group: str,
-    names: str,
-    text: str,
-    *,
-    default: object = None,
-    parse: Callable[[str, str], Any] | None = None,
-    multiple: bool = False,
-) -> Flag:
-    """Make a flag that takes a value.
+def _read_config(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    if value is not None and not ctx.resilient_parsing:
+        from penstok.cli.config import read_config
 
-    Args:
-        group: Its heading in `--help`.
-        names: As in `--help`: `-o --output OUT`, then the parameter's name if it is another.
-        text: What it does, in one or two sentences.
-        default: Shown in `--help` unless it is None.
-        parse: Reads the text; also gets the flag, for its error.
-        multiple: Whether it can be repeated.
-    """
-    long = _long(names)
-    metavar = next(word for word in names.split() if word.isupper())
-    result = Flag(
-        [word for word in names.split() if word != metavar],
-        type=str if parse is None else lambda value: _read(value, parse, long),
-        metavar=metavar,
-        shell_complete=_complete_path,
-        help=text if default is None else f"{text.removesuffix('.')} (default: {default}).",
-        default=default,
-        multiple=multiple,
-        envvar=_variable(long),
+        ctx.default_map = read_config(value, str(ctx.info_name))
+
+
+def _open_log(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    if value is not None and not ctx.resilient_parsing:
+        import shlex
+        import sys
+
+        from penstok.cli.log import open_log
+
+        open_log(value, shlex.join(["penstok", *sys.argv[1:]]))
+
+
+# What is done as soon as the flag is read.
+_CALLBACKS = {"config": _read_config, "log": _open_log}
+
+
+def make_flags(settings: Iterable[Setting]) -> tuple[Flag | Argument, ...]:
+    """Make the flags and arguments of settings, in their order."""
+    return tuple(
+        Argument(each) if each.is_argument else Flag(each)
+        for each in settings
+        if each.is_argument or each.flags
     )
-    result.group = group
-    return result
 
 
-def switch(group: str, names: str, text: str, *, is_eager: bool = False) -> Flag:
-    """Make a flag that is on or off."""
-    result = Flag(
-        names.split(), is_flag=True, help=text, is_eager=is_eager, envvar=_variable(_long(names))
-    )
-    result.group = group
-    return result
+def out_argument(text: str) -> Setting:
+    """Define the argument that names an output."""
+    return Setting("output", "output", "", (), "OUT", text, PATH, None, is_argument=True)
 
 
-def argument(name: str, metavar: str, text: str, *, many: bool = False) -> Argument:
-    """Make a positional argument; one that takes many may be left out."""
-    result = Argument(
-        [name],
-        metavar=f"[{metavar}...]" if many else metavar,
-        shell_complete=_complete_path,
-        nargs=-1 if many else 1,
-        required=not many,
-    )
-    result.help = text
-    return result
+def _switch(names: str, text: str, field: str = "") -> Setting:
+    return define("Run", names, text, kind=SWITCH, default=False, field=field, in_python=False)
 
 
-def _long(names: str) -> str:
-    return next(name for name in names.split() if name.startswith("--"))
-
-
-def _variable(long: str) -> str:
-    return "PENSTOK_" + long.removeprefix("--").replace("-", "_").upper()
-
-
-def _read(value: object, parse: Callable[[str, str], Any], long: str) -> Any:
-    # A default may be a number already.
-    return parse(value, long) if isinstance(value, str) else value
-
-
-def unescape(text: str, _flag: str = "") -> str:
-    r"""Replace the escapes \n, \t, \r and \\, which shells make hard to type."""
-    escapes = {r"\n": "\n", r"\t": "\t", r"\r": "\r", r"\\": "\\"}
-    result, at = "", 0
-    while at < len(text):
-        pair = text[at : at + 2]
-        result += escapes.get(pair, text[at])
-        at += 2 if pair in escapes else 1
-    return result
-
-
-OUT = argument("output", "OUT", "A finished output: a folder, or s3://BUCKET/NAME.")
-# Eager: read first, so that an error in another flag is written as JSON, too.
-JSON = switch("Run", "--json as_json", "Write JSON lines to standard output.", is_eager=True)
-QUIET = switch("Run", "-q --quiet", "Print errors only.")
-VERBOSE = switch("Run", "-v --verbose", "Print a traceback with errors.")
-NO_PROGRESS = switch("Run", "--no-progress", "Don't show progress.")
+JSON = _switch("--json", "Write JSON lines to standard output.", "as_json")
+QUIET = _switch("-q --quiet", "Print errors only.")
+VERBOSE = _switch("-v --verbose", "Print a traceback with errors.")
+NO_PROGRESS = _switch("--no-progress", "Don't show progress.")
+LOG = define(
+    "Run",
+    "--log FILE",
+    "Append messages and progress to a file, with the time, beside showing them.",
+    kind=PATH,
+    in_python=False,
+)
+CONFIG = define(
+    "Run",
+    "--config FILE",
+    "Read flags from a TOML file, or from [tool.penstok] in a pyproject.toml. Flags and variables "
+    "override it.",
+    kind=PATH,
+    in_python=False,
+)
+RUN = (JSON, QUIET, VERBOSE, NO_PROGRESS, LOG, CONFIG)

@@ -10,8 +10,9 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from penstok.cli.flags import OUT, switch
+from penstok.cli.flags import JSON, make_flags, out_argument
 from penstok.cli.messages import ErrorReporter, escape, plural, print_data
+from penstok.verification.settings import OUT
 
 if TYPE_CHECKING:
     from penstok.data.dataset import Dataset
@@ -20,9 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["EXAMPLES", "FLAGS", "run"]
 
 EXAMPLES = ("penstok info tokens/", "penstok info s3://bucket/run --json")
-FLAGS = (
-    OUT,
-    switch("Output", "--json as_json", "Print the manifest as JSON.", is_eager=True),
+FLAGS = make_flags(
+    (out_argument(OUT), JSON._replace(group="Output", text="Print the manifest as JSON."))
 )
 _SHOWN_TOKENS = 12
 

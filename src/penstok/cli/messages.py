@@ -1,19 +1,29 @@
 """What a command prints: data on standard output, narration and errors on standard error.
 
 It decides nothing about a job. Every command runs inside an `ErrorReporter`, which turns an
-expected error into its three-part message and exit code, and a signal into an interruption.
+error into its three-part message and exit code, and a signal into an interruption.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import signal
+import sys
 import traceback
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstok.errors import InterruptedRunError, PenstokError
+from penstok.cli import log
+from penstok.cli.streams import failure_of
+from penstok.errors import (
+    InterruptedRunError,
+    PenstokError,
+    WriteError,
+    expected_error,
+    own_version,
+)
 
 if TYPE_CHECKING:
     from types import FrameType, TracebackType
@@ -23,6 +33,8 @@ __all__ = ["ErrorReporter", "escape", "one_line", "plural", "print_data", "print
 
 # Sent by a closing terminal, a scheduler or a shutdown; both stop a job like Ctrl-C.
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+# What a shell reports of a program that SIGPIPE ended.
+_EXIT_READER_GONE = 141
 
 
 def print_data(text: str) -> None:
@@ -30,9 +42,11 @@ def print_data(text: str) -> None:
     click.echo(text)
 
 
-def say(message: str) -> None:
-    """Print on standard error."""
-    click.echo(message, err=True)
+def say(message: str, *, is_quiet: bool = False) -> None:
+    """Print on standard error, and write to the log; if `is_quiet`, only to the log."""
+    log.write(message)
+    if not is_quiet:
+        click.echo(message, err=True)
 
 
 def escape(text: str) -> str:
@@ -84,19 +98,52 @@ class ErrorReporter:
         trace: TracebackType | None,
     ) -> None:
         try:
-            if isinstance(error, KeyboardInterrupt):
+            if error is None:
+                self._check_output()
+            elif isinstance(error, (KeyboardInterrupt, click.Abort)):
                 self._exit_with(_interruption(reads_only=self._reads_only))
-            if isinstance(error, PenstokError):
-                if self._verbose:
+            elif isinstance(error, Exception) and not isinstance(error, click.exceptions.Exit):
+                expected = expected_error(error, reads_only=self._reads_only)
+                if self._verbose or expected is None:
                     traceback.print_exception(error)
-                self._exit_with(error)
+                self._exit_with(expected or _bug(error))
         finally:
             for each, handler in self._handlers:
                 signal.signal(each, handler)
 
+    def _check_output(self) -> None:
+        """End with another code if data on standard output were lost."""
+        failure = failure_of(sys.stdout)
+        if failure is None:
+            return
+        if failure.errno != errno.EPIPE:
+            self._exit_with(_lost_output(failure))
+        if self._reads_only:
+            raise SystemExit(_EXIT_READER_GONE)
+        say("note: the program that read standard output is gone; the work was finished without it")
+
     def _exit_with(self, error: PenstokError) -> None:
         print_error(error, as_json=self._as_json)
         raise SystemExit(error.exit_code) from None
+
+
+def _bug(error: Exception) -> PenstokError:
+    return PenstokError(
+        f"unexpected {type(error).__name__}: {error}",
+        where=f"a bug in penstok {own_version()}",
+        next_step="report this, with the traceback above",
+    )
+
+
+def _lost_output(failure: OSError) -> WriteError:
+    is_closed = failure.errno == errno.EBADF
+    return WriteError(
+        "standard output is closed"
+        if is_closed
+        else f"standard output cannot be written: {failure.strerror}",
+        where="standard output",
+        next_step="send it to a file or a program that takes it, then run the same command again",
+    )
 
 
 def _interruption(*, reads_only: bool) -> InterruptedRunError:

@@ -9,15 +9,16 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from penstok.cli.job_flags import JOB_FLAGS, make_job_settings
+from penstok.cli.flags import RUN, make_flags
 from penstok.cli.job_summary import document_rule, skipped_lines
 from penstok.cli.messages import ErrorReporter, one_line, plural, print_data
+from penstok.jobs.definition import settings_of
+from penstok.jobs.settings import JobSettings
 from penstok.quantities import format_bytes, format_count, format_seconds
 
 if TYPE_CHECKING:
     from penstok.jobs.job import Job
     from penstok.jobs.preview import Preview, ShownDocument
-    from penstok.jobs.settings import JobSettings
 
 __all__ = ["EXAMPLES", "FLAGS", "print_plan", "run"]
 
@@ -25,7 +26,7 @@ EXAMPLES = (
     "penstok plan corpus/",
     "penstok plan 'web/*.parquet' --text-key content --val-fraction 0.01",
 )
-FLAGS = JOB_FLAGS
+FLAGS = make_flags((*settings_of(JobSettings), *RUN))
 _MAX_LISTED = 5
 _SHOWN_CHARACTERS = 60
 
@@ -33,7 +34,7 @@ _SHOWN_CHARACTERS = 60
 def run(*, as_json: bool, quiet: bool, verbose: bool, no_progress: bool, **job: Any) -> int:
     """Print the plan; `quiet` and `no_progress` are those of `tokenize`, and change nothing."""
     with ErrorReporter(as_json=as_json, verbose=verbose, reads_only=True):
-        print_plan(make_job_settings(job), as_json=as_json)
+        print_plan(JobSettings(**job), as_json=as_json)
         return 0
 
 

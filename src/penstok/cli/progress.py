@@ -8,36 +8,39 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, TextIO
 
+from penstok.cli import log
+from penstok.cli.log import LoggedProgress
 from penstok.jobs.progress import SilentProgress
+from penstok.jobs.progress_line import LineProgress
 
 if TYPE_CHECKING:
     from penstok.jobs.progress import Progress, Status
 
-__all__ = ["JsonProgress", "PlainProgress", "TerminalProgress", "choose_progress", "fit_line"]
+__all__ = ["JsonProgress", "PlainProgress", "choose_progress"]
 
 _PLAIN_SECONDS = 30.0
 _JSON_SECONDS = 1.0
-_BAR_WIDTH = 10
-# Terminals narrower than this have no room for a title and a bar.
-_MIN_BAR_COLUMNS = 60
-_CLEAR_LINE = "\r\x1b[K"
 
 
 def choose_progress(*, as_json: bool, silent: bool, title: str) -> Progress:
-    """Choose how to show progress."""
+    """Choose how to show progress; it also goes to the log if there is one."""
+    shown = _choose_shown(as_json=as_json, silent=silent, title=title)
+    return LoggedProgress(shown) if log.is_open() else shown
+
+
+def _choose_shown(*, as_json: bool, silent: bool, title: str) -> Progress:
     if silent:
         return SilentProgress()
     if as_json:
         return JsonProgress(sys.stdout)
     if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         return PlainProgress(sys.stderr)
-    return TerminalProgress(sys.stderr, title)
+    return LineProgress(sys.stderr, title)
 
 
 class PlainProgress(SilentProgress):
@@ -69,47 +72,3 @@ class JsonProgress(SilentProgress):
             self._next = status.elapsed_seconds + self._every
             line = {"type": "status", **asdict(status)}
             print(json.dumps(line), file=self._stream, flush=True)
-
-
-class TerminalProgress(SilentProgress):
-    """Draws one line that is redrawn in place, and erased at the end.
-
-    It never wraps: what does not fit the terminal is left out.
-    """
-
-    def __init__(self, stream: TextIO, title: str) -> None:
-        self._stream = stream
-        self._title = title
-
-    def __enter__(self) -> TerminalProgress:
-        self._draw(f"{self._title}  starting")
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._draw("")
-
-    def update(self, status: Status) -> None:
-        """Redraw."""
-        # The terminal may be resized at any time. Its last column stays empty, since some
-        # terminals wrap when it is written.
-        columns = shutil.get_terminal_size().columns - 1
-        self._draw(fit_line(self._title, status, columns))
-
-    def _draw(self, line: str) -> None:
-        self._stream.write(_CLEAR_LINE + line)
-        self._stream.flush()
-
-
-def fit_line(title: str, status: Status, columns: int) -> str:
-    """Write a status in at most so many columns.
-
-    How much is done and the time left, which come first and last, matter most; the fields between
-    them are left out from the end.
-    """
-    fields = [field.strip() for field in status.line().split("  ") if field.strip()]
-    if columns >= _MIN_BAR_COLUMNS:
-        filled = round(status.fraction * _BAR_WIDTH)
-        fields[0] = f"{title} [{'#' * filled}{'.' * (_BAR_WIDTH - filled)}] {fields[0]}"
-    while len(fields) > 2 and len("  ".join(fields)) > columns:
-        del fields[-2]
-    return "  ".join(fields)[:columns]

@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from penstok.cli.flags import switch
-from penstok.cli.job_flags import JOB_FLAGS, make_job_settings
+from penstok.cli.flags import RUN, make_flags
 from penstok.cli.messages import ErrorReporter, print_data, say
+from penstok.jobs.definition import SWITCH, define, settings_of
+from penstok.jobs.settings import JobSettings
 
 if TYPE_CHECKING:
     from penstok.jobs.progress import Progress
-    from penstok.jobs.settings import JobSettings
 
 __all__ = ["EXAMPLES", "FLAGS", "run"]
 
@@ -23,10 +23,15 @@ EXAMPLES = (
     "penstok tokenize corpus.txt",
     "penstok tokenize books/ 'web/*.jsonl.gz' -o tokens/ --shard-tokens 500M",
 )
-FLAGS = (
-    *JOB_FLAGS,
-    switch("Run", "-n --dry-run", "Show what would be done, like `penstok plan`."),
+_DRY_RUN = define(
+    "Run",
+    "-n --dry-run",
+    "Show what would be done, like `penstok plan`.",
+    kind=SWITCH,
+    default=False,
+    in_python=False,
 )
+FLAGS = make_flags((*settings_of(JobSettings), *RUN, _DRY_RUN))
 _EXIT_SKIPPED = 3
 
 
@@ -37,7 +42,7 @@ def run(
     with ErrorReporter(as_json=as_json, verbose=verbose):
         from penstok.cli.progress import choose_progress
 
-        settings = make_job_settings(job)
+        settings = JobSettings(**job)
         if dry_run:
             from penstok.cli.plan import print_plan
 
@@ -49,8 +54,7 @@ def run(
         record, lines, num_skipped = run_it(settings, progress)
         if as_json:
             print_data(json.dumps(record))
-        if not quiet:
-            say("\n".join(lines))
+        say("\n".join(lines), is_quiet=quiet)
         return _EXIT_SKIPPED if num_skipped else 0
 
 

@@ -8,16 +8,16 @@ from __future__ import annotations
 import json
 import shlex
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstok.cli.flags import flag, switch
-from penstok.cli.job_flags import INPUT_FLAGS, PATTERNS, PRIORITY, RUN_FLAGS, make_job_settings
+from penstok.cli.flags import RUN, make_flags
 from penstok.cli.messages import ErrorReporter, escape, plural, print_data, say
-from penstok.quantities import format_bytes, format_seconds, parse_bytes, parse_count
+from penstok.jobs.definition import settings_of
+from penstok.quantities import format_bytes, format_seconds
+from penstok.training.settings import DEFAULT_SPECIAL, INPUT_SETTINGS, TrainingSettings
 
 if TYPE_CHECKING:
-    from penstok.training.train import TrainingResult, TrainingSettings
+    from penstok.training.train import TrainingResult
 
 __all__ = ["EXAMPLES", "FLAGS", "run"]
 
@@ -25,88 +25,25 @@ EXAMPLES = (
     "penstok train-tokenizer corpus/ -o my.json",
     "penstok train-tokenizer 'web/*.parquet' --vocab-size 50257 --pattern gpt2 -o my.json",
 )
-FLAGS = (
-    *INPUT_FLAGS,
-    flag(
-        "Input",
-        "--sample SIZE sample_bytes",
-        "How much text to train on, taken evenly from all inputs.",
-        default="100MB",
-        parse=parse_bytes,
-    ),
-    flag(
-        "Tokenizer",
-        "--vocab-size COUNT",
-        "Vocabulary size, special tokens included.",
-        default="32000",
-        parse=parse_count,
-    ),
-    flag(
-        "Tokenizer",
-        "--pattern NAME",
-        f"Pattern that splits text into words: {PATTERNS}.",
-        default="cl100k",
-    ),
-    flag(
-        "Tokenizer",
-        "--special TEXT",
-        "Special token; repeat the flag for several. The first one is the end-of-text token "
-        "(default: <|endoftext|>).",
-        multiple=True,
-    ),
-    flag("Output", "-o --output FILE", "File to write.", default="tokenizer.json"),
-    switch("Output", "--overwrite", "Replace the file if it exists."),
-    flag(
-        "Run",
-        "--memory SIZE memory_bytes",
-        "Memory limit for all processes together; training stops if it needs more.",
-        default="4GiB",
-        parse=parse_bytes,
-    ),
-    PRIORITY,
-    *RUN_FLAGS,
-)
+FLAGS = make_flags((*INPUT_SETTINGS, *settings_of(TrainingSettings), *RUN))
 _EXIT_SKIPPED = 3
 _MAX_LISTED = 5
-_DEFAULT_SPECIAL = ("<|endoftext|>",)
 
 
-def run(
-    *,
-    as_json: bool,
-    quiet: bool,
-    verbose: bool,
-    no_progress: bool,
-    sample_bytes: int,
-    vocab_size: int,
-    pattern: str,
-    special: tuple[str, ...],
-    output: str,
-    overwrite: bool,
-    **job: Any,
-) -> int:
-    """Train; what is in `job` are the settings of the input, memory and priority."""
+def run(*, as_json: bool, quiet: bool, verbose: bool, no_progress: bool, **fields: Any) -> int:
+    """Train; what is in `fields` are the settings of the training and its input."""
     with ErrorReporter(as_json=as_json, verbose=verbose, reads_only=True):
         from penstok.cli.progress import choose_progress
         from penstok.training import train
 
-        settings = train.TrainingSettings(
-            job=make_job_settings(job),
-            output=Path(output),
-            vocab_size=vocab_size,
-            pattern=pattern,
-            special=special or _DEFAULT_SPECIAL,
-            sample_bytes=sample_bytes,
-            overwrite=overwrite,
-        )
+        settings = TrainingSettings.from_fields(fields)
         silent = no_progress or (quiet and not as_json)
         progress = choose_progress(as_json=as_json, silent=silent, title="training")
         trained = train.train_tokenizer(settings, progress)
         warnings = _warnings(settings, trained)
         if as_json:
             print_data(json.dumps(_as_json(trained, warnings)))
-        if not quiet:
-            say("\n".join(_lines(settings, trained, warnings)))
+        say("\n".join(_lines(settings, trained, warnings)), is_quiet=quiet)
         return _EXIT_SKIPPED if trained.counts.skipped_records or trained.num_skipped else 0
 
 
@@ -130,9 +67,13 @@ def _lines(settings: TrainingSettings, trained: TrainingResult, warnings: list[s
         (counts.invalid_utf8, "invalid UTF-8 sequence", "replaced or ignored"),
     )
     eot = settings.special[0]
-    eot_flag = "" if eot in _DEFAULT_SPECIAL else f" --eot-token {shlex.quote(eot)}"
+    eot_flag = "" if eot == DEFAULT_SPECIAL else f" --eot-token {shlex.quote(eot)}"
     inputs = settings.job.inputs
-    named = "INPUT..." if len(inputs) > _MAX_LISTED else " ".join(map(shlex.quote, inputs))
+    named = (
+        "INPUT..."
+        if settings.job.files_from or len(inputs) > _MAX_LISTED
+        else " ".join(map(shlex.quote, inputs))
+    )
     return [
         f"wrote {trained.output}: {trained.vocab_size:,} tokens, pattern {settings.pattern}, "
         f"{special}",

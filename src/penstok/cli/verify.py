@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from penstok.cli.flags import JSON, NO_PROGRESS, OUT, QUIET, VERBOSE, flag, switch
+from penstok.cli.flags import RUN, make_flags, out_argument
 from penstok.cli.messages import ErrorReporter, escape, plural, print_data, say
-from penstok.quantities import format_bytes, parse_bytes, parse_integer
+from penstok.jobs.definition import settings_of
+from penstok.quantities import format_bytes
+from penstok.verification.settings import OUT, REPAIR, VerifySettings
 
 if TYPE_CHECKING:
     from penstok.verification.findings import Finding, Report
@@ -24,42 +25,7 @@ EXAMPLES = (
     "penstok verify tokens/ --full --source",
     "penstok verify tokens/ --repair",
 )
-FLAGS = (
-    OUT,
-    switch(
-        "Check",
-        "--full",
-        "Read every token, not a sample; with --source, re-encode every document.",
-    ),
-    switch(
-        "Check",
-        "--source",
-        "Re-encode documents of the inputs with the reference tokenizer, and compare.",
-    ),
-    switch(
-        "Check",
-        "--repair",
-        "Re-encode damaged units from the inputs; only for an output in a folder.",
-    ),
-    flag(
-        "Check",
-        "--seed NUMBER",
-        "Seed of the sample, to repeat an earlier check (default: random).",
-        parse=partial(parse_integer, least=0),
-    ),
-    flag("Run", "-j --workers COUNT", "Worker count (default: all cores).", parse=parse_integer),
-    flag(
-        "Run",
-        "--memory SIZE memory_bytes",
-        "Memory limit for --source and --repair.",
-        default="1GiB",
-        parse=parse_bytes,
-    ),
-    JSON,
-    QUIET,
-    VERBOSE,
-    NO_PROGRESS,
-)
+FLAGS = make_flags((out_argument(OUT), *settings_of(VerifySettings), REPAIR, *RUN))
 _EXIT_DAMAGED = 6
 _MAX_LISTED = 20
 
@@ -78,7 +44,8 @@ def run(
     with ErrorReporter(as_json=as_json, verbose=verbose, reads_only=not repair):
         from penstok.cli.progress import choose_progress
         from penstok.storage.object_paths import output_path
-        from penstok.verification import VerifySettings, repair_output, verify_output
+        from penstok.verification.repair import repair_output
+        from penstok.verification.verify import verify_output
 
         settings = VerifySettings(output=output_path(output), **check)
         silent = no_progress or (quiet and not as_json)
@@ -86,8 +53,8 @@ def run(
         report = (repair_output if repair else verify_output)(settings, progress)
         if as_json:
             print_data("\n".join(json.dumps(line) for line in _json_lines(report)))
-        if not quiet or not report.is_whole:
-            say("\n".join(_lines(report, full=settings.full, source=settings.source)))
+        lines = _lines(report, full=settings.full, source=settings.source)
+        say("\n".join(lines), is_quiet=quiet and report.is_whole)
         return 0 if report.is_whole else _EXIT_DAMAGED
 
 

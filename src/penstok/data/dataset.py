@@ -13,16 +13,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstok.data.remote_tokens import RemoteTokens
-from penstok.errors import DamageError, UsageError
+from penstok.errors import DamageError, UsageError, read_error
 from penstok.output.manifest import Manifest
 from penstok.storage.object_paths import ObjectPath, output_path, repair_step
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Iterable
     from pathlib import Path
 
+    from penstok.data.settings import ShowSettings
     from penstok.output.manifest import FileRecord
     from penstok.storage.object_paths import OutputPath
+    from penstok.tokenizers import Tokenizer
     from penstok.types import Split
 
 __all__ = ["Dataset", "Tokens", "open_dataset"]
@@ -41,6 +44,7 @@ class Dataset:
         self.folder = folder
         self.manifest = manifest
         self._remote: dict[str, RemoteTokens] = {}
+        self._tokenizer: Tokenizer | None = None
         self.dtype = np.dtype(manifest.dtype).newbyteorder("<")
 
     @property
@@ -67,6 +71,32 @@ class Dataset:
                 num_tokens -= len(piece)
             start = max(start - file.tokens, 0)
         return np.concatenate([np.empty(0, self.dtype), *pieces])
+
+    def read_shown(self, settings: ShowSettings) -> NDArray[np.unsignedinteger[Any]]:
+        """Copy the tokens that `penstok show` would print."""
+        total = self.manifest.splits[settings.split].tokens
+        if settings.at >= total:
+            raise UsageError(
+                f"the {settings.split} split has only {total:,} tokens",
+                where=f"--at {settings.at}",
+                next_step=f"pass `--at` from 0 to {max(total - 1, 0)}, or another `--split`",
+            )
+        return self.read(settings.split, settings.at, settings.tokens)
+
+    def decode(self, ids: Iterable[int] | RemoteTokens) -> str:
+        """Return the text of ids, with the tokenizer of the job.
+
+        Text that was cut in the middle of a character has U+FFFD there.
+
+        Raises:
+            UsageError: If the tokenizer cannot be loaded any more.
+        """
+        from penstok.tokenizers import load_recorded_tokenizer
+
+        if self._tokenizer is None:
+            self._tokenizer = load_recorded_tokenizer(self.manifest.tokenizer)
+        numbers = np.asarray(ids if hasattr(ids, "__len__") else list(ids)).tolist()
+        return self._tokenizer.decode_bytes(numbers).decode(errors="replace")
 
     def _whole(self, split: Split) -> Tokens:
         files = self.manifest.splits[split].files
@@ -98,8 +128,10 @@ class Dataset:
     def _map(self, path: Path, file: FileRecord) -> NDArray[np.unsignedinteger[Any]]:
         try:
             size = path.stat().st_size
-        except OSError as error:
+        except FileNotFoundError as error:
             raise _missing(path) from error
+        except OSError as error:
+            raise read_error(error, str(path)) from error
         if size != file.bytes:
             raise _wrong_size(path, size, file)
         if file.tokens == 0:
@@ -107,7 +139,10 @@ class Dataset:
             empty = np.empty(0, self.dtype)
             empty.flags.writeable = False
             return empty
-        return np.memmap(path, self.dtype, "r")
+        try:
+            return np.memmap(path, self.dtype, "r")
+        except OSError as error:
+            raise read_error(error, str(path)) from error
 
 
 def open_dataset(folder: str | os.PathLike[str] | ObjectPath) -> Dataset:
@@ -115,7 +150,7 @@ def open_dataset(folder: str | os.PathLike[str] | ObjectPath) -> Dataset:
 
     Raises:
         DamageError: If there is no finished job.
-        InputError: If the object store cannot be read.
+        InputError: If the folder or the object store cannot be read.
     """
     path = output_path(folder)
     return Dataset(path, Manifest.load(path))

@@ -7,7 +7,6 @@ them blocks. Adding one is a file here and a row in `registry`.
 from __future__ import annotations
 
 from penstok.engines.registry import (
-    EngineChoice,
     choose_engine,
     engine_needs,
     load_engine,
@@ -16,7 +15,6 @@ from penstok.engines.registry import (
 )
 
 __all__ = [
-    "EngineChoice",
     "choose_engine",
     "engine_needs",
     "load_engine",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from penstok.errors import UsageError
 from penstok.tokenizers import ByteLevel
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ENGINES",
-    "EngineChoice",
     "EngineInfo",
     "choose_engine",
     "engine_needs",
@@ -29,9 +28,6 @@ __all__ = [
     "max_document_bytes",
     "name_reference",
 ]
-
-# The values of `--engine`; a test compares them with the rows below.
-EngineChoice = Literal["auto", "kernel", "fastokens", "tiktoken", "tokenizers", "sentencepiece"]
 
 # For each byte of a tokenizer file that a library reads.
 _CONTENT_BYTES = 20

@@ -6,6 +6,7 @@ requests. When the parent dies, its end of the pipe closes, and this process exi
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import traceback
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from penstok.errors import EngineError, PenstokError
+from penstok.errors import EngineError, PenstokError, expected_error
 from penstok.worker.worker import ShareReachedError, Worker, WorkerSpec
 
 if TYPE_CHECKING:
@@ -77,7 +78,8 @@ def _guarded(work: Callable[[], Any], payload: object) -> tuple[Any, tuple[str, 
     except PenstokError as error:
         return None, ("error", error)
     except Exception as error:  # noqa: BLE001 the worker boundary: wrap, attach the unit, pass on
-        return None, ("error", _bug(error, payload))
+        expected = expected_error(error, reads_only=False)
+        return None, ("error", expected or _bug(error, payload))
 
 
 def _answer(worker: Worker, kind: str, payload: Any) -> Any:
@@ -107,4 +109,6 @@ def _lower_priority(priority: Priority) -> None:
         return
     os.nice(_NICE)
     if hasattr(psutil, "IOPRIO_CLASS_BE"):
-        psutil.Process().ionice(psutil.IOPRIO_CLASS_BE, 7)
+        # Without `/proc`, psutil does not find this process.
+        with contextlib.suppress(psutil.Error, OSError):
+            psutil.Process().ionice(psutil.IOPRIO_CLASS_BE, 7)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstok.errors import InputError, NotTextError, UsageError
-from penstok.inputs.streams import STANDARD_INPUT
+from penstok.inputs.streams import STANDARD_INPUT, closed_input
 from penstok.storage import expand_url, is_url
 
 if TYPE_CHECKING:
@@ -321,15 +321,18 @@ def _dataset_metadata(names: set[str], suffixes: tuple[str, ...]) -> set[str]:
     return (metadata | {"dataset_dict.json"}) & names
 
 
-def read_list(path: str) -> list[str]:
+def read_list(path: str, *, is_null: bool = False) -> list[str]:
     """Read the names of inputs, one per line; blank lines and `#` comments are ignored.
 
     Args:
         path: A file, or `-` for standard input.
+        is_null: The names are separated by NUL bytes instead, and taken as they are.
 
     Raises:
         InputError: If it cannot be read, or names nothing.
     """
+    if path == STANDARD_INPUT and sys.stdin is None:
+        raise closed_input()
     try:
         data = sys.stdin.buffer.read() if path == STANDARD_INPUT else Path(path).read_bytes()
     except OSError as error:
@@ -338,12 +341,17 @@ def read_list(path: str) -> list[str]:
             where=f"--files-from {path}",
             next_step="check the name with `ls -l`",
         ) from error
-    lines = [os.fsdecode(line.strip()) for line in data.splitlines()]
-    names = [line for line in lines if line and not line.startswith("#")]
+    if is_null:
+        names = [os.fsdecode(name) for name in data.split(b"\0") if name]
+    else:
+        lines = [os.fsdecode(line.strip()) for line in data.splitlines()]
+        names = [line for line in lines if line and not line.startswith("#")]
     if not names:
         raise InputError(
             "the list names no input",
             where=f"--files-from {path}",
-            next_step="write one file, folder, glob or URL per line",
+            next_step="write one file, folder, glob or URL per line"
+            if not is_null
+            else "write file names, with a NUL byte after each",
         )
     return names

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from penstok.errors import InputError
+from penstok.errors import InputError, read_error
 from penstok.inputs.compression import FramedContent, find_frames
 from penstok.inputs.streams import count_lines
 from penstok.resources import Resource
@@ -173,7 +173,7 @@ class SourceFile(_SeekableInput):
         try:
             self._fd = os.open(source.path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
         except OSError as error:
-            raise self._unreadable(error) from error
+            raise read_error(error, self.source.path) from error
         if os.fstat(self._fd).st_size != source.num_bytes:
             os.close(self._fd)
             raise self._changed()
@@ -189,7 +189,7 @@ class SourceFile(_SeekableInput):
             try:
                 count = os.preadv(self._fd, [buffer[done:]], start + done)
             except OSError as error:
-                raise self._unreadable(error) from error
+                raise read_error(error, self.source.path) from error
             if count == 0:
                 raise self._changed()
             done += count
@@ -198,13 +198,6 @@ class SourceFile(_SeekableInput):
         """Drop a range from the page cache."""
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(self._fd, start, end - start, os.POSIX_FADV_DONTNEED)
-
-    def _unreadable(self, error: OSError) -> InputError:
-        return InputError(
-            f"cannot be read: {error.strerror}",
-            where=self.source.path,
-            next_step="check the disk and the file's permissions, then run the same command again",
-        )
 
     def _changed(self) -> InputError:
         return InputError(

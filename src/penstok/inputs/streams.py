@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 import select
+import sys
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from penstok.errors import InputError
+from penstok.errors import InputError, read_error
 from penstok.inputs.compression import MAX_WINDOW_BYTES, DecompressedStream
 from penstok.inputs.members import MemberReader
 from penstok.resources import Resource
@@ -25,7 +26,14 @@ if TYPE_CHECKING:
     from penstok.storage import RemoteStream
     from penstok.types import OnError, Source
 
-__all__ = ["STANDARD_INPUT", "ContentStream", "count_lines", "measure_content", "read_head"]
+__all__ = [
+    "STANDARD_INPUT",
+    "ContentStream",
+    "closed_input",
+    "count_lines",
+    "measure_content",
+    "read_head",
+]
 
 STANDARD_INPUT = "-"
 _STDIN_FILE = 0
@@ -119,7 +127,7 @@ class ContentStream(Resource):
         try:
             count = os.readv(self._file, [buffer])
         except OSError as error:
-            raise _unreadable(self._path, error) from error
+            raise read_error(error, self._path) from error
         self._drop_pages(count)
         return count
 
@@ -127,7 +135,7 @@ class ContentStream(Resource):
         try:
             data = os.read(self._file, num_bytes)
         except OSError as error:
-            raise _unreadable(self._path, error) from error
+            raise read_error(error, self._path) from error
         self._drop_pages(len(data))
         return data
 
@@ -221,13 +229,15 @@ class _StandardInput:
         return data
 
     def _read_file(self, num_bytes: int) -> bytes:
+        if sys.stdin is None:
+            raise closed_input()
         try:
             # So that Ctrl-C works while a pipe is silent.
             while not select.select([_STDIN_FILE], [], [], 0.2)[0]:
                 pass
             return os.read(_STDIN_FILE, num_bytes)
         except OSError as error:
-            raise _unreadable(STANDARD_INPUT, error) from error
+            raise read_error(error, STANDARD_INPUT) from error
 
 
 _stdin = _StandardInput()
@@ -243,16 +253,17 @@ def _open_remote(source: Source) -> RemoteStream:
     return open_stream(source.path, info)
 
 
+def closed_input() -> InputError:
+    """Return the error for a program that was started without standard input."""
+    return InputError(
+        "standard input is closed",
+        where=f"INPUT `{STANDARD_INPUT}`",
+        next_step="pipe text into the command, or pass a file",
+    )
+
+
 def _open(path: str) -> int:
     try:
         return os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
     except OSError as error:
-        raise _unreadable(path, error) from error
-
-
-def _unreadable(path: str, error: OSError) -> InputError:
-    return InputError(
-        f"cannot be read: {error.strerror}",
-        where=path,
-        next_step="check the disk and the file's permissions, then run the same command again",
-    )
+        raise read_error(error, path) from error

@@ -20,7 +20,6 @@ from penstok.output.layout import MANIFEST, SEGMENTS, is_final_name
 from penstok.output.ledger.lines import format_job, format_line, line_body, read_job
 from penstok.output.ledger.reader import LedgerReader
 from penstok.output.manifest import Manifest, digest_inputs
-from penstok.output.segments import write_errors
 from penstok.output.store.base import PARTS, TASKS, has_progress, journal_name
 from penstok.storage.object_paths import repair_step
 from penstok.types import SPLITS, JobRecord
@@ -175,18 +174,16 @@ def find_finished(
         ConflictError: If the output holds another job.
     """
     folder = store.path
-    with write_errors(folder):
-        has_manifest = (folder / MANIFEST).exists()
-    if not has_manifest:
-        return None
     try:
-        manifest = Manifest.load(folder)
+        manifest = find_manifest(store)
     except DamageError as error:
         raise ConflictError(
             f"the output holds something else: {error.what}",
             where=error.where,
             next_step=_start_over("to delete what is there", is_part=is_part),
         ) from error
+    if manifest is None:
+        return None
     differing = _settings_differences(manifest.settings, job.settings)
     if not differing:
         _refuse_missing_files(folder, manifest)

@@ -7,24 +7,23 @@ do, and `verification` re-encodes a recorded job with the same workers.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Literal
 
-import psutil
-
 from penstok.engines import choose_engine, engine_needs
-from penstok.errors import UsageError
+from penstok.errors import UsageError, own_version
 from penstok.executors.processes import ProcessExecutor
 from penstok.inputs.feed import make_feed
 from penstok.jobs.memory import divide_memory
 from penstok.jobs.plan import input_needs, make_plan
 from penstok.jobs.tasks import choose_task_bytes
 from penstok.output.layout import Layout
+from penstok.output.store import open_store
 from penstok.output.store.base import UPLOAD_BYTES
 from penstok.readers.formats import open_scanner
 from penstok.storage import REMOTE_BYTES
 from penstok.tokenizers import load_tokenizer
 from penstok.types import JobRecord, MemoryNeeds, TokenizerRecord
+from penstok.worker.memory import MemoryShare, total_bytes
 from penstok.worker.worker import WorkerSpec
 
 if TYPE_CHECKING:
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from penstok.output.segments import SinkKind
     from penstok.tokenizers import Tokenizer
     from penstok.types import OnError, Priority, Source, TextRules
-    from penstok.worker.memory import MemoryShare
 
 __all__ = ["Job", "Workers", "choose_workers", "make_processes", "prepare"]
 
@@ -98,6 +96,8 @@ class Job:
 
 def prepare(settings: JobSettings) -> Job:
     """Find the inputs, load the tokenizer, choose the engine, divide the memory."""
+    # A place that cannot be an output is refused before anything is read.
+    open_store(str(settings.output))
     plan = make_plan(settings)
     tokenizer = load_tokenizer(
         settings.tokenizer,
@@ -175,7 +175,7 @@ def choose_workers(
         layout=layout,
         share=share,
         # Smaller inputs may stay in the page cache for the next run.
-        give_back=input_bytes > int(psutil.virtual_memory().total) // 4,
+        give_back=input_bytes > total_bytes() // 4,
         sink=sink,
     )
     return Workers(spec, number, why_not_kernel, idle)
@@ -227,7 +227,7 @@ def _needs_beside(settings: JobSettings, plan: Plan) -> list[MemoryNeeds]:
 
 def _make_record(plan: Plan, tokenizer: Tokenizer, rules: TextRules) -> JobRecord:
     return JobRecord(
-        penstok=version("penstok"),
+        penstok=own_version(),
         tokenizer=TokenizerRecord(
             tokenizer.name,
             tokenizer.vocab_size,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from penstok.errors import InputError, UsageError
 from penstok.inputs.compression import MAX_FRAME_BYTES
-from penstok.inputs.discovery import OutputRules
+from penstok.inputs.discovery import OutputRules, read_list
 from penstok.inputs.feed import feed_needs
 from penstok.inputs.files import open_unit
 from penstok.inputs.probe import probe_stored
@@ -23,7 +23,7 @@ from penstok.output.layout import MANIFEST, WORK, is_own_name
 from penstok.output.ledger.reader import Start
 from penstok.output.manifest import is_manifest
 from penstok.readers.formats import FORMATS, format_needs
-from penstok.readers.probe import find_sources
+from penstok.readers.probe import CsvOptions, find_sources
 from penstok.storage import REMOTE_BYTES, is_url
 from penstok.storage.object_paths import output_path
 from penstok.types import UNKNOWN_END, DocumentRule, MemoryNeeds, Unit
@@ -220,6 +220,18 @@ def input_needs(sources: Sequence[Source], unit_bytes: int) -> list[MemoryNeeds]
     ]
 
 
+def _refuse_csv_flags(settings: JobSettings, sources: Sequence[Source]) -> None:
+    """Refuse flags for CSV if no input is CSV: the user expected another format."""
+    flags = {"--csv-delimiter": settings.csv_delimiter, "--no-header": settings.no_header}
+    given = [flag for flag, value in flags.items() if value]
+    if given and not any(FORMATS[source.format].has_delimiter for source in sources):
+        raise UsageError(
+            "no input is CSV",
+            where=", ".join(given),
+            next_step=f"pass `--input-format csv`, or leave out `{given[0]}`",
+        )
+
+
 def make_plan(settings: JobSettings) -> Plan:
     """Find the inputs and decide how they are divided into documents."""
     skipped: dict[str, str] = {}
@@ -229,19 +241,24 @@ def make_plan(settings: JobSettings) -> Plan:
             raise error
         skipped[path] = error.what
 
+    path = settings.files_from
+    listed = [] if path is None else read_list(path, is_null=settings.null)
+    inputs = (*settings.inputs, *listed)
     sources, ignored = find_sources(
-        settings.inputs,
+        inputs,
         outputs=output_rules(settings.output),
         on_unusable=on_unusable,
         input_format=None if settings.input_format == "auto" else settings.input_format,
         text_key=settings.text_key,
+        csv=CsvOptions(settings.csv_delimiter or "", settings.no_header),
     )
+    _refuse_csv_flags(settings, sources)
     if all(source.is_empty for source in sources):
         reasons = "".join(f"; `{path}`: {why}" for path, why in list(skipped.items())[:_LISTED])
         raise InputError(
             f"no text in the input: {len(sources)} files, all empty, {len(skipped)} skipped"
             + reasons,
-            where=" ".join(settings.inputs[:3]),
+            where=" ".join(inputs[:3]),
             next_step="check the files with `ls -l`",
         )
     rule, found = _choose_rule(settings, sources)

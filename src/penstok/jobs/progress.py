@@ -74,29 +74,32 @@ class Status:
 
     def line(self) -> str:
         """Format the status as one line."""
+        return "  ".join(self.fields().values())
+
+    def fields(self) -> dict[str, str]:
+        """Format each part of the line, by what it is."""
         seconds = max(self.elapsed_seconds, 1e-6)
         rate = (self.done_bytes - self.kept_bytes) / seconds
         left = max(self.total_bytes - self.done_bytes, 0) / rate if rate else None
         is_known = self.total_bytes > 0
         of_all = "" if self.num_units is None else f"/{self.num_units}"
-        is_one_task = self.num_tasks == 1
-        parts = [f"{self.fraction:4.0%}" if is_known else format_bytes(self.text_bytes)]
-        if self.nodes_alive is not None:
-            parts.append(f"{self.nodes_alive} node{'' if self.nodes_alive == 1 else 's'}")
-        if not is_one_task or self.nodes_alive is not None:
-            parts.append(f"{self.num_tasks_done}/{self.num_tasks} tasks")
-        parts.append(f"{format_bytes((self.text_bytes - self.kept_text_bytes) / seconds)}/s")
-        parts.append(f"{format_count((self.num_tokens - self.kept_tokens) / seconds)} tok/s")
-        if is_one_task and self.nodes_alive is None:
-            parts.append(f"{self.num_units_done}{of_all} units")
-        if self.nodes_alive is None:
-            parts.append(f"memory {format_bytes(self.memory_bytes)}")
-        if self.num_retried:
-            parts.append(f"{self.num_retried} retried")
-        if self.slow:
-            parts.append(f"slow: {self.slow}")
-        parts.append(f"ETA {format_seconds(left) if is_known and left is not None else '?'}")
-        return "  ".join(parts)
+        is_here = self.nodes_alive is None
+        is_one_task = self.num_tasks == 1 and is_here
+        fields = {
+            "done": f"{self.fraction:4.0%}" if is_known else format_bytes(self.text_bytes),
+            "nodes": "" if is_here else f"{self.nodes_alive} node",
+            "tasks": "" if is_one_task else f"{self.num_tasks_done}/{self.num_tasks} tasks",
+            "rate": f"{format_bytes((self.text_bytes - self.kept_text_bytes) / seconds)}/s",
+            "tokens": f"{format_count((self.num_tokens - self.kept_tokens) / seconds)} tok/s",
+            "units": f"{self.num_units_done}{of_all} units" if is_one_task else "",
+            "memory": f"memory {format_bytes(self.memory_bytes)}" if is_here else "",
+            "retried": f"{self.num_retried} retried" if self.num_retried else "",
+            "slow": f"slow: {self.slow}" if self.slow else "",
+            "eta": f"ETA {format_seconds(left) if is_known and left is not None else '?'}",
+        }
+        if not is_here and self.nodes_alive != 1:
+            fields["nodes"] += "s"
+        return {name: text for name, text in fields.items() if text}
 
 
 class Progress(Protocol):

@@ -1,6 +1,8 @@
 """What the user asked for: one frozen record of a job's settings, checked once.
 
-It reads no files and knows no inputs. `cli` and `api` make it; `jobs.job` turns it into a job.
+Each field defines a setting for the command line, the configuration file and Python alike. It reads
+no files and knows no inputs, and imports nothing heavy, since `--help` reads it. `cli` and `api`
+make it; `jobs.job` turns it into a job.
 """
 
 from __future__ import annotations
@@ -9,98 +11,314 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from penstok.engines import EngineChoice
-from penstok.errors import UsageError
-from penstok.storage import is_url
-from penstok.types import (
-    MAX_SEPARATOR_BYTES,
-    TEXT_RULES_VERSION,
+from penstok.choices import (
+    DocsBy,
+    Dtype,
+    EngineChoice,
     EotPosition,
-    InputFormat,
+    ExecutorChoice,
+    FormatChoice,
     InvalidUtf8,
     OnError,
+    PatternName,
     Priority,
-    TextRules,
+)
+from penstok.errors import UsageError
+from penstok.jobs.definition import (
+    COUNT,
+    ESCAPED,
+    INTEGER,
+    NUMBER,
+    PATH,
+    SIZE,
+    SWITCH,
+    TEXTS,
+    TOKEN,
+    Kind,
+    argument,
+    python_only,
+    setting,
+    settings_of,
 )
 
 if TYPE_CHECKING:
-    from penstok.types import DocumentRule
+    from penstok.types import DocumentRule, TextRules
 
 __all__ = [
     "DEFAULT_BLOCK_BYTES",
     "DEFAULT_UNIT_BYTES",
+    "INPUTS",
+    "PATTERNS",
     "JobSettings",
+    "check_choices",
     "parse_output",
-    "parse_part",
 ]
-
-DocsBy = Literal["auto", "separator", "line", "file"]
-FormatChoice = Literal["auto", InputFormat]
-Dtype = Literal["auto", "uint16", "uint32"]
-ExecutorChoice = Literal["local", "ray"]
-
-_CHOICES: dict[str, Any] = {
-    "input_format": FormatChoice,
-    "docs_by": DocsBy,
-    "engine": EngineChoice,
-    "eot": EotPosition,
-    "invalid_utf8": InvalidUtf8,
-    "on_error": OnError,
-    "priority": Priority,
-    "dtype": Dtype,
-    "executor": ExecutorChoice,
-}
 
 # What a unit and a block hold unless a caller of the Python interface asks for another size.
 DEFAULT_UNIT_BYTES = 16 << 20
 DEFAULT_BLOCK_BYTES = 2 << 20
+INPUTS = "Files, folders, globs or URLs (https, s3, gs, hf); - is standard input."
+PATTERNS = "gpt2, cl100k, llama3, qwen2 or o200k"
+
+
+def parse_output(text: str, _flag: str = "") -> Path | str:
+    """Return a folder as a path, a URL as text."""
+    if "://" not in text:
+        return Path(text)
+    from penstok.storage import is_url
+    from penstok.storage.object_paths import output_path
+
+    return text if is_url(text) else Path(str(output_path(text)))
+
+
+def _parse_part(text: str, flag: str) -> tuple[int, int]:
+    words = text.split("/")
+    if len(words) != 2 or not all(word.isdecimal() for word in words):
+        raise UsageError(
+            f"`{text}` is not a part such as `3/16`",
+            where=flag,
+            next_step="pass the part and the number of parts, as in `--part 3/16`",
+        )
+    return int(words[0]), int(words[1])
+
+
+_OUTPUT = Kind(*PATH[:3], parse_output, is_parsed=True)
+_PART = Kind("a part such as `3/16`", "str", (str,), _parse_part, is_parsed=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSettings:
-    """Everything a user can ask for; the flags of `penstok tokenize` have the same names.
+    """Everything a user can ask for.
 
     `output` is a folder, or the URL of one in an object store as text; `part` is (which, of many).
     """
 
-    inputs: tuple[str, ...]
-    output: Path | str = Path("tokens")
-    tokenizer: str = "gpt2"
-    eot_token: str | None = None
-    bos: str = "auto"
-    pattern: str | None = None
-    engine: EngineChoice = "auto"
-    input_format: FormatChoice = "auto"
-    text_key: str = "text"
-    doc_separator: str | None = None
-    docs_by: DocsBy = "auto"
-    strip: bool = False
-    eot: EotPosition = "append"
-    val_fraction: float = 0.0005
-    seed: int = 0
-    shard_tokens: int | None = None
-    dtype: Dtype = "auto"
-    workers: int | None = None
-    memory_bytes: int = 1 << 30
-    on_error: OnError = "stop"
-    invalid_utf8: InvalidUtf8 = "replace"
-    priority: Priority = "low"
-    executor: ExecutorChoice = "local"
-    ray_address: str | None = None
-    part: tuple[int, int] | None = None
-    task_bytes: int | None = None
-    overwrite: bool = False
-    limit_bytes: int | None = None
-    unit_bytes: int = DEFAULT_UNIT_BYTES
-    block_bytes: int = DEFAULT_BLOCK_BYTES
+    inputs: tuple[str, ...] = argument("INPUT", INPUTS, kind=TEXTS)
+    files_from: str | None = setting(
+        "Input",
+        "--files-from FILE",
+        "Read the list of inputs from a file, one per line; - is standard input.",
+        kind=PATH,
+    )
+    null: bool = setting(
+        "Input",
+        "-0 --null",
+        "The names in --files-from are separated by NUL bytes, as `find -print0` writes them.",
+        kind=SWITCH,
+        default=False,
+    )
+    input_format: FormatChoice = setting(
+        "Input",
+        "--input-format FORMAT",
+        "Input format: auto (by file name), text, jsonl, csv, tsv, parquet or arrow.",
+        default="auto",
+        choices=get_args(FormatChoice),
+    )
+    text_key: str = setting(
+        "Input",
+        "--text-key NAME",
+        "Field or column that holds the text; a.b is field b of field a.",
+        default="text",
+    )
+    csv_delimiter: str | None = setting(
+        "Input",
+        "--csv-delimiter CHARACTER",
+        "What separates the fields of CSV, such as ; or | (default: a comma, in TSV a tab).",
+        kind=ESCAPED,
+    )
+    no_header: bool = setting(
+        "Input",
+        "--no-header",
+        "CSV begins with a record instead of column names: --text-key is a column number, from 1.",
+        kind=SWITCH,
+        default=False,
+    )
+    doc_separator: str | None = setting(
+        "Input",
+        "--doc-separator TEXT",
+        "Separator between documents in text files (default: <|endoftext|> if it occurs near the "
+        "start of the input, else one document per file).",
+        kind=ESCAPED,
+    )
+    docs_by: DocsBy = setting(
+        "Input",
+        "--docs-by RULE",
+        "How text files are divided into documents: auto, separator, line or file.",
+        default="auto",
+        choices=get_args(DocsBy),
+    )
+    strip: bool = setting(
+        "Input",
+        "--strip",
+        "Strip white space from both ends of each document.",
+        kind=SWITCH,
+        default=False,
+    )
+    invalid_utf8: InvalidUtf8 = setting(
+        "Input",
+        "--invalid-utf8 ACTION",
+        "What to do with invalid UTF-8: replace, ignore or stop.",
+        default="replace",
+        choices=get_args(InvalidUtf8),
+    )
+    on_error: OnError = setting(
+        "Input",
+        "--on-error ACTION",
+        "What to do with bad records and unreadable files: stop, or skip and exit with 3.",
+        default="stop",
+        choices=get_args(OnError),
+    )
+    limit_bytes: int | None = setting(
+        "Input",
+        "--limit SIZE",
+        "Use only about this much of the input, such as 100MB.",
+        kind=SIZE,
+    )
+    tokenizer: str = setting(
+        "Tokenizer",
+        "-t --tokenizer TOKENIZER",
+        "A name (gpt2, cl100k_base, o200k_base, ...), an OpenAI model, OWNER/NAME on the "
+        "Hugging Face Hub, or a file: tokenizer.json or its folder, .tiktoken, SentencePiece "
+        ".model.",
+        kind=PATH,
+        default="gpt2",
+    )
+    eot: EotPosition = setting(
+        "Tokenizer",
+        "--eot WHERE",
+        "Where the end-of-text token of each document goes: append, prepend or none.",
+        default="append",
+        choices=get_args(EotPosition),
+    )
+    eot_token: str | None = setting(
+        "Tokenizer",
+        "--eot-token TOKEN",
+        "End-of-text token, as text or id (default: the one the tokenizer defines).",
+        kind=TOKEN,
+    )
+    bos: str = setting(
+        "Tokenizer",
+        "--bos TOKEN",
+        "Token before each document: auto (the one the tokenizer adds), none, or a token as "
+        "text or id.",
+        kind=TOKEN,
+        default="auto",
+    )
+    pattern: PatternName | None = setting(
+        "Tokenizer",
+        "--pattern NAME",
+        f"Pattern that splits text into words, for a .tiktoken file: {PATTERNS}.",
+        choices=get_args(PatternName),
+    )
+    engine: EngineChoice = setting(
+        "Tokenizer",
+        "--engine NAME",
+        "Encoder: auto, kernel, fastokens, tiktoken, tokenizers or sentencepiece; all give "
+        "the same ids.",
+        default="auto",
+        choices=get_args(EngineChoice),
+    )
+    output: Path | str = setting(
+        "Output",
+        "-o --output OUT",
+        "Folder to write to, or s3://BUCKET/NAME.",
+        kind=_OUTPUT,
+        default="tokens",
+    )
+    val_fraction: float = setting(
+        "Output",
+        "--val-fraction FRACTION",
+        "Fraction of the text that goes to the val split.",
+        kind=NUMBER,
+        default=0.0005,
+    )
+    seed: int = setting(
+        "Output", "--seed NUMBER", "Seed for the train/val split.", kind=INTEGER, default=0
+    )
+    shard_tokens: int | None = setting(
+        "Output",
+        "--shard-tokens COUNT",
+        "Tokens per shard, such as 500M (default: one file per split).",
+        kind=COUNT,
+    )
+    dtype: Dtype = setting(
+        "Output",
+        "--dtype TYPE",
+        "Type of a token on disk: auto (uint16 if every id fits), uint16 or uint32.",
+        default="auto",
+        choices=get_args(Dtype),
+    )
+    overwrite: bool = setting(
+        "Output",
+        "--overwrite",
+        "Delete the output of another job in this folder.",
+        kind=SWITCH,
+        default=False,
+    )
+    workers: int | None = setting(
+        "Run",
+        "-j --workers COUNT",
+        "Worker count (default: all cores, or as many workers as fit in --memory).",
+        kind=INTEGER,
+    )
+    memory_bytes: int = setting(
+        "Run",
+        "--memory SIZE",
+        "Memory limit for all processes together; with --executor ray, per task.",
+        kind=SIZE,
+        default="1GiB",
+    )
+    priority: Priority = setting(
+        "Run",
+        "--priority LEVEL",
+        "CPU priority: low, or normal on a dedicated machine.",
+        default="low",
+        choices=get_args(Priority),
+    )
+    executor: ExecutorChoice = setting(
+        "Cluster",
+        "--executor NAME",
+        "local, or ray: run on all nodes of a Ray cluster; each task writes its own shards.",
+        default="local",
+        choices=get_args(ExecutorChoice),
+    )
+    ray_address: str | None = setting(
+        "Cluster",
+        "--ray-address ADDRESS",
+        "Ray cluster to use (default: the one Ray finds, else one on this machine).",
+    )
+    part: tuple[int, int] | None = setting(
+        "Cluster",
+        "--part K/N",
+        "Run only part K of N, such as 3/16; run `penstok finish` when all parts are done.",
+        kind=_PART,
+        in_python=False,
+    )
+    task_bytes: int | None = setting(
+        "Cluster",
+        "--task-size SIZE",
+        "Input per task, such as 1GiB (default: 64MiB, more if the input is very large).",
+        kind=SIZE,
+    )
+    unit_bytes: int = python_only(
+        DEFAULT_UNIT_BYTES, "Text per unit, in bytes; the output is the same whatever it is."
+    )
+    block_bytes: int = python_only(
+        DEFAULT_BLOCK_BYTES, "Text encoded at once, in bytes; the output is the same."
+    )
 
     def __post_init__(self) -> None:
-        if not self.inputs:
+        if not self.inputs and self.files_from is None:
             raise UsageError(
                 "no input", where="INPUT", next_step="name a file, folder, glob or URL"
             )
-        for name, choices in _CHOICES.items():
-            _check_choice(name, getattr(self, name), get_args(choices))
+        if self.null and self.files_from is None:
+            raise UsageError(
+                "there is no list of inputs",
+                where="--null",
+                next_step="also pass `--files-from FILE`",
+            )
+        check_choices(self)
         if not 0 <= self.val_fraction <= 1:
             raise UsageError(
                 f"the val fraction must be between 0 and 1, not `{self.val_fraction}`",
@@ -113,12 +331,13 @@ class JobSettings:
                 where="--seed",
                 next_step="pass an integer from 0 to 2^64 - 1",
             )
-        for name in (
+        _check_positive(
+            self,
             *("shard_tokens", "workers", "limit_bytes", "task_bytes", "unit_bytes", "block_bytes"),
-        ):
-            _check_positive(name, getattr(self, name))
+        )
         self._check_tasks()
         self._check_separator()
+        self._check_csv()
         if not self.text_key:
             raise UsageError(
                 "the text key is empty",
@@ -188,6 +407,8 @@ class JobSettings:
                 where="--doc-separator, --docs-by",
                 next_step="pass one of the two",
             )
+        from penstok.types import MAX_SEPARATOR_BYTES
+
         try:
             size = len(separator.encode())
         except UnicodeEncodeError as error:
@@ -203,6 +424,23 @@ class JobSettings:
                 next_step=f"pass 1 to {MAX_SEPARATOR_BYTES} bytes, or `--docs-by file`",
             )
 
+    def _check_csv(self) -> None:
+        delimiter = self.csv_delimiter
+        if delimiter is not None and (
+            len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0'
+        ):
+            raise UsageError(
+                f"`{delimiter}` is not one ASCII character that can separate fields",
+                where="--csv-delimiter",
+                next_step="pass one character, such as `--csv-delimiter ';'`",
+            )
+        if self.no_header and not (self.text_key.isdecimal() and int(self.text_key) > 0):
+            raise UsageError(
+                f"without a header, columns have numbers, and `{self.text_key}` is not one",
+                where="--text-key, --no-header",
+                next_step="pass the number of the column, from 1, such as `--text-key 2`",
+            )
+
     def text_rules(
         self, rule: DocumentRule, tokenizer: str, dtype: Literal["uint16", "uint32"]
     ) -> TextRules:
@@ -213,6 +451,8 @@ class JobSettings:
             tokenizer: Its fingerprint.
             dtype: The type of a token.
         """
+        from penstok.types import TEXT_RULES_VERSION, TextRules
+
         return TextRules(
             tokenizer=tokenizer,
             dtype=dtype,
@@ -228,54 +468,27 @@ class JobSettings:
             invalid_utf8=self.invalid_utf8,
             limit_bytes=self.limit_bytes,
             task_bytes=self.task_bytes,
+            csv_delimiter=self.csv_delimiter,
+            no_header=self.no_header,
         )
 
 
-def parse_output(text: str) -> Path | str:
-    """Return a folder as a path, a URL as text."""
-    return text if is_url(text) else Path(text)
+def check_choices(record: Any) -> None:
+    """Refuse a word that a setting does not know.
+
+    Raises:
+        UsageError: If there is one.
+    """
+    for each in settings_of(type(record)):
+        each.check(getattr(record, each.field), each.flag)
 
 
-def parse_part(text: str) -> tuple[int, int]:
-    """Parse a part, such as `3/16`."""
-    words = text.split("/")
-    if len(words) != 2 or not all(word.isdecimal() for word in words):
-        raise UsageError(
-            f"`{text}` is not a part such as `3/16`",
-            where="--part",
-            next_step="pass the part and the number of parts, as in `--part 3/16`",
-        )
-    return int(words[0]), int(words[1])
-
-
-def settings_differences(there: dict[str, Any], here: dict[str, Any]) -> list[str]:
-    """Say what shapes the bytes and differs."""
-    return [
-        f"{name}: {there.get(name)} there, {here.get(name)} here"
-        for name in sorted(there.keys() | here.keys())
-        if there.get(name) != here.get(name)
-    ]
-
-
-def _flag(name: str) -> str:
-    if name == "task_bytes":
-        return "--task-size"
-    return "--" + name.removesuffix("_bytes").replace("_", "-")
-
-
-def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise UsageError(
-            f"unknown value `{value}`; known: {', '.join(choices)}",
-            where=_flag(name),
-            next_step=f"pass `{_flag(name)} {choices[0]}`",
-        )
-
-
-def _check_positive(name: str, value: int | None) -> None:
-    if value is not None and value < 1:
-        raise UsageError(
-            f"`{value}` is too small; the least is 1",
-            where=_flag(name),
-            next_step=f"pass 1 or more, or leave out `{_flag(name)}`",
-        )
+def _check_positive(record: JobSettings, *names: str) -> None:
+    for each in settings_of(JobSettings):
+        value = getattr(record, each.field) if each.field in names else None
+        if value is not None and value < 1:
+            raise UsageError(
+                f"`{value}` is too small; the least is 1",
+                where=each.flag,
+                next_step=f"pass 1 or more, or leave out `{each.flag}`",
+            )

@@ -32,7 +32,8 @@ def load_kernel() -> ModuleType:
         raise KernelUnavailableError(
             "the kernel is not part of this installation (was there no C++ compiler?)",
             where="--engine",
-            next_step="pass `--engine auto`, or `pip install --force-reinstall penstok` with g++",
+            next_step="pass `--engine auto`, or install a C++ compiler and then Penstok again: "
+            "`pip install --force-reinstall --no-deps .` in its source folder",
         ) from error
     return _kernel
 

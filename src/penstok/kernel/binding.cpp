@@ -232,9 +232,9 @@ nb::tuple last_merges_of(const nb::dict& ranks) {
                         array_from(std::move(rights)));
 }
 
-std::vector<std::string> names_of_available_isas() {
+std::vector<std::string> names_of(const std::vector<Isa>& isas) {
   std::vector<std::string> names;
-  for (Isa isa : available_isas()) names.emplace_back(name_of(isa));
+  for (Isa isa : isas) names.emplace_back(name_of(isa));
   return names;
 }
 
@@ -242,8 +242,12 @@ std::vector<std::string> names_of_available_isas() {
 
 NB_MODULE(_kernel, module) {
   module.doc() = "Byte-level BPE and text functions in C++; load it with penstok.kernel.";
-  module.def("available_isas", names_of_available_isas,
-             "Instruction sets this build contains and this machine runs, the fastest first.");
+  module.def(
+      "built_isas", [] { return names_of(built_isas()); },
+      "Instruction sets this build contains, the fastest first.");
+  module.def(
+      "available_isas", [] { return names_of(available_isas()); },
+      "Instruction sets this build contains and this machine runs, the fastest first.");
   module.def(
       "isa", [] { return std::string(name_of(choose_isa(""))); },
       "The instruction set that an encoder uses by default.");

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 import xxhash
 
-from penstok.errors import DamageError
-from penstok.output.layout import JOB, MANIFEST, WORK, Layout
+from penstok.errors import DamageError, is_refused, read_error
+from penstok.output.layout import JOB, MANIFEST, SEGMENTS, WORK, Layout
 from penstok.types import SPLITS, Split, TokenizerRecord
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ __all__ = [
     "Manifest",
     "NewerManifestError",
     "SplitRecord",
+    "check_readable",
     "digest_inputs",
     "host_facts",
     "is_manifest",
@@ -157,11 +158,12 @@ class Manifest:
 
         Raises:
             DamageError: If there is no finished job in the folder.
+            InputError: If it cannot be read.
         """
         path = folder / MANIFEST
         try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
+            return cls.from_json(path.read_text(encoding="utf-8"), path)
+        except (FileNotFoundError, IsADirectoryError, UnicodeDecodeError) as error:
             is_unfinished = (folder / WORK / JOB).exists()
             raise DamageError(
                 "the job here is not finished"
@@ -172,7 +174,14 @@ class Manifest:
                 if is_unfinished
                 else f"create one: `penstok tokenize INPUT... -o {folder}`",
             ) from error
-        return cls.from_json(text, path)
+        except NotADirectoryError as error:
+            raise DamageError(
+                f"`{folder}` is not a folder, so there is no finished job here",
+                where="OUT",
+                next_step="name the folder that was `-o`, such as `tokens/`",
+            ) from error
+        except OSError as error:
+            raise read_error(error, str(path), _permissions_step(folder)) from error
 
     def shard_starts(self) -> dict[Split, list[int]] | None:
         """Return where the shards of each split start, if each task wrote its own."""
@@ -284,6 +293,26 @@ def host_facts() -> dict[str, Any]:
         "machine": platform.machine(),
         "cores": os.cpu_count(),
     }
+
+
+def check_readable(folder: OutputPath) -> None:
+    """Refuse records that cannot be read: they are neither missing nor damaged.
+
+    Raises:
+        InputError: If there is no permission, or too many files are open.
+    """
+    if isinstance(folder, Path):
+        for name in (MANIFEST, SEGMENTS):
+            try:
+                (folder / name).open("rb").close()
+            except OSError as error:
+                if is_refused(error):
+                    step = _permissions_step(folder)
+                    raise read_error(error, str(folder / name), step) from error
+
+
+def _permissions_step(folder: OutputPath) -> str:
+    return f"`ls -la {folder}` shows who may read it; run the same command as a user who may"
 
 
 def _damage(what: str, path: OutputPath) -> DamageError:

@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 import xxhash
 
-from penstok.errors import DamageError, WriteError
+from penstok.errors import (
+    DamageError,
+    PenstokError,
+    WriteError,
+    is_refused,
+    limit_error,
+    read_error,
+)
 from penstok.faults import fault_point
 from penstok.storage.object_paths import ObjectPath, OpenObjects, repair_step
 from penstok.types import Segment
@@ -241,7 +248,8 @@ class SegmentReader:
         """Yield a segment's tokens in pieces; a piece is valid until the next is asked for.
 
         Raises:
-            DamageError: If the file is missing, ends too early, or cannot be read.
+            DamageError: If the file is missing, ends too early, or the disk fails.
+            InputError: If there is no permission to read it.
         """
         path = self._path_of(segment.split, segment.shard)
         position = segment.offset_tokens * self._token_bytes
@@ -303,6 +311,8 @@ class SegmentReader:
         except OverflowError as error:
             raise _unreadable(f"`{path.name}` ends too early", path, position) from error
         except OSError as error:
+            if is_refused(error):
+                raise read_error(error, str(path)) from error
             what = "is missing" if isinstance(error, FileNotFoundError) else str(error.strerror)
             raise _unreadable(f"`{path.name}` {what}", path, position) from error
 
@@ -325,13 +335,28 @@ def write_errors(path: OutputPath) -> Iterator[None]:
         raise write_error(error, path) from error
 
 
-def write_error(error: OSError, path: OutputPath) -> WriteError:
+def write_error(error: OSError, path: OutputPath) -> PenstokError:
     """Return the error for a failed write; finished units are not lost."""
-    folder, full = path.parent, error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-    return WriteError(
-        "the disk is full" if full else f"cannot be written: {error.strerror}",
-        where=str(path),
-        next_step="free some space, then run the same command again: it continues"
-        if full
-        else f"check `ls -ld {folder}` and `df {folder}`, then run the same command again",
-    )
+    if (limit := limit_error(error, str(path))) is not None:
+        return limit
+    what, next_step = f"cannot be written: {error.strerror}", ""
+    if error.errno == errno.ENOSPC:
+        what, next_step = "the disk is full", "free some space"
+    elif error.errno == errno.EDQUOT:
+        what, next_step = "the disk quota is used up", "free some space, or ask for a larger quota"
+    elif error.errno == errno.EFBIG:
+        what = "the file would be larger than the shell or the file system allows"
+        next_step = "raise the limit with `ulimit -f unlimited`, or choose another `-o`"
+    elif error.errno == errno.EROFS:
+        what, next_step = (
+            "the file system is read-only",
+            "choose another `-o`, or mount it writable",
+        )
+    if next_step:
+        next_step += ", then run the same command again: it continues"
+    else:
+        next_step = (
+            f"check `ls -ld {path.parent} {path}` and `df {path.parent}`, then run the same "
+            "command again"
+        )
+    return WriteError(what, where=str(path), next_step=next_step)

@@ -56,6 +56,7 @@ class Format:
         check_head: Refuses first bytes that this format cannot have.
         probe: Completes a source that is not empty, or refuses it if it lacks the text key.
         has_records: Each record is a document; else `--docs-by` and `--doc-separator` apply.
+        has_delimiter: `--csv-delimiter` and `--no-header` apply.
         is_sequential: It can only be read from front to back, compressed or not.
         open_scanner: Makes what finds records in a stream; it makes None if the reader does that.
         divide: Divides a source into ranges of rows with about so much text; None if units are
@@ -72,6 +73,7 @@ class Format:
     check_head: Callable[[str, bytes], None] = _accept
     probe: Callable[[Source, str], Source] = _as_it_is
     has_records: bool = True
+    has_delimiter: bool = False
     is_sequential: bool = False
     open_scanner: OpenScanner = _no_scanner
     divide: _Divide | None = None
@@ -104,6 +106,7 @@ FORMATS: dict[InputFormat, Format] = {
             suffixes=(".csv",),
             check_head=csv.check_head,
             probe=partial(csv.check_column, csv.CSV),
+            has_delimiter=True,
             is_sequential=True,
             open_scanner=partial(csv.open_scanner, csv.CSV),
         ),
@@ -114,6 +117,7 @@ FORMATS: dict[InputFormat, Format] = {
             suffixes=(".tsv",),
             check_head=csv.check_head,
             probe=partial(csv.check_column, csv.TSV),
+            has_delimiter=True,
             is_sequential=True,
             open_scanner=partial(csv.open_scanner, csv.TSV),
         ),

@@ -12,7 +12,7 @@ from contextlib import closing
 from dataclasses import replace
 from functools import lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from penstok.errors import InputError, NotTextError, PenstokError
 from penstok.inputs.archives import is_tar, iter_members, refuse_piped_tar
@@ -30,11 +30,30 @@ if TYPE_CHECKING:
     from penstok.inputs.discovery import OutputRules
     from penstok.types import InputFormat, Source
 
-__all__ = ["find_sources", "probe_recorded_source", "probe_source"]
+    _Probed: TypeAlias = "tuple[InputPath, Source | InputError]"
+
+__all__ = ["CsvOptions", "find_sources", "probe_recorded_source", "probe_source"]
 
 _NUM_THREADS = 8
 _MAX_LISTED = 3
-_Probed: TypeAlias = "tuple[InputPath, Source | InputError]"
+
+
+class CsvOptions(NamedTuple):
+    """How CSV is written, as far as the user said so; an empty delimiter is that of the format."""
+
+    delimiter: str = ""
+    no_header: bool = False
+
+
+_NO_OPTIONS = CsvOptions()
+
+
+class _Options(NamedTuple):
+    """How inputs are to be read: what `find_sources` was called with."""
+
+    input_format: InputFormat | None
+    text_key: str
+    csv: CsvOptions
 
 
 def find_sources(
@@ -44,6 +63,7 @@ def find_sources(
     on_unusable: Callable[[str, PenstokError], None],
     input_format: InputFormat | None = None,
     text_key: str = "text",
+    csv: CsvOptions = _NO_OPTIONS,
 ) -> tuple[list[Source], dict[str, str]]:
     """List and probe the files behind `inputs`, in order.
 
@@ -56,15 +76,17 @@ def find_sources(
         on_unusable: Called with a path that cannot be used, and why; it may raise.
         input_format: The format of every file; None to detect each.
         text_key: The column that tables must have.
+        csv: How CSV is written.
     """
     paths = list_inputs(inputs, outputs=outputs, dataset_suffixes=DATASET_SUFFIXES)
     if paths[0].path == STANDARD_INPUT:
-        return [probe_source(STANDARD_INPUT, input_format, text_key)], {}
+        return [probe_source(STANDARD_INPUT, input_format, text_key, csv)], {}
     sources: list[Source] = []
     ignored: dict[str, str] = {}
     # By folder, what was ignored in it; None once something in it was not.
     only_ignored: dict[str, dict[str, str] | None] = {}
-    with closing(_iter_probed(paths, input_format, text_key)) as probed:
+    options = _Options(input_format, text_key, csv)
+    with closing(_iter_probed(paths, options)) as probed:
         for found, result in probed:
             if found.folder and isinstance(result, NotTextError):
                 ignored[found.path] = result.what
@@ -92,13 +114,16 @@ def _no_text(folder: str, reasons: dict[str, str]) -> InputError:
     )
 
 
-def probe_source(path: str, input_format: InputFormat | None, text_key: str) -> Source:
+def probe_source(
+    path: str, input_format: InputFormat | None, text_key: str, csv: CsvOptions = _NO_OPTIONS
+) -> Source:
     """Probe one input.
 
     Args:
         path: A file, a URL, or `-` for standard input.
         input_format: Its format; None to detect it.
         text_key: The column that a table must have.
+        csv: How CSV is written.
 
     Raises:
         InputError: If it cannot be read, or is not what it should be.
@@ -111,14 +136,12 @@ def probe_source(path: str, input_format: InputFormat | None, text_key: str) -> 
             where=path,
             next_step="restore the file the job used",
         )
-    return _complete(source, head, input_format, text_key)
+    return _complete(source, head, _Options(input_format, text_key, csv))
 
 
-def _complete(
-    source: Source, head: bytes, input_format: InputFormat | None, text_key: str
-) -> Source:
+def _complete(source: Source, head: bytes, options: _Options) -> Source:
     """Add what depends on the format of an input."""
-    found = find_format(source.path, head, input_format)
+    found = find_format(source.path, head, options.input_format)
     if found.is_rows and source.archive is not None:
         raise InputError(
             f"this is {found.display_name} in an archive, which cannot be read there",
@@ -129,11 +152,18 @@ def _complete(
     source = replace(source, format=found.name, is_empty=not head)
     if found.is_sequential:
         source = replace(source, is_stream=True, content_bytes=0)
-    return found.probe(source, text_key) if head else source
+    if found.has_delimiter:
+        delimiter, no_header = options.csv
+        source = replace(source, delimiter=delimiter, num_columns=int(no_header))
+    return found.probe(source, options.text_key) if head else source
 
 
 def probe_recorded_source(
-    path: str, input_format: InputFormat, text_key: str, archive: str | None = None
+    path: str,
+    input_format: InputFormat,
+    text_key: str,
+    csv: CsvOptions,
+    archive: str | None = None,
 ) -> Source:
     """Probe an input that an earlier run used, in its archive if it was a member of one.
 
@@ -142,8 +172,9 @@ def probe_recorded_source(
     """
     refuse_missing(archive or path)
     if archive is None:
-        return probe_source(path, input_format, text_key)
-    found = _find_members(probe_content(archive)[0], input_format, text_key).get(path)
+        return probe_source(path, input_format, text_key, csv)
+    options = _Options(input_format, text_key, csv)
+    found = _find_members(probe_content(archive)[0], options).get(path)
     if found is None:
         raise InputError(
             f"the archive has no member `{path.removeprefix(archive + '/')}` any more",
@@ -154,15 +185,13 @@ def probe_recorded_source(
 
 
 @lru_cache(maxsize=4)
-def _find_members(archive: Source, input_format: InputFormat, text_key: str) -> dict[str, Source]:
+def _find_members(archive: Source, options: _Options) -> dict[str, Source]:
     """Find the members of an archive that can be used, by path; once for all of them."""
-    probed = _probe_members(InputPath(archive.path), archive, input_format, text_key)
+    probed = _probe_members(InputPath(archive.path), archive, options)
     return {found.path: source for found, source in probed if not isinstance(source, InputError)}
 
 
-def _probe_members(
-    found: InputPath, archive: Source, input_format: InputFormat | None, text_key: str
-) -> Iterator[_Probed]:
+def _probe_members(found: InputPath, archive: Source, options: _Options) -> Iterator[_Probed]:
     """Probe the members of an archive, which is treated as a folder."""
     is_empty = True
     for path, result in iter_members(archive):
@@ -173,7 +202,7 @@ def _probe_members(
             yield member, result
             continue
         try:
-            yield member, _complete(*result, input_format, text_key)
+            yield member, _complete(*result, options)
         except InputError as error:
             yield member, error
     if is_empty:
@@ -182,9 +211,7 @@ def _probe_members(
         yield found, NotTextError(what, where="INPUT", next_step=step)
 
 
-def _iter_probed(
-    paths: Sequence[InputPath], input_format: InputFormat | None, text_key: str
-) -> Generator[_Probed]:
+def _iter_probed(paths: Sequence[InputPath], options: _Options) -> Generator[_Probed]:
     """Probe inputs in order, several remote ones at once: 10,000 would take half an hour."""
 
     def probe(found: InputPath) -> Iterable[_Probed]:
@@ -193,8 +220,8 @@ def _iter_probed(
         try:
             source, head = probe_content(found.path)
             if is_tar(head):
-                return _probe_members(found, source, input_format, text_key)
-            return [(found, _complete(source, head, input_format, text_key))]
+                return _probe_members(found, source, options)
+            return [(found, _complete(source, head, options))]
         except InputError as error:
             return [(found, error)]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from penstok.errors import InputError, PenstokError
+from penstok.errors import InputError, PenstokError, UsageError
 from penstok.storage.base import (
     LOOKUP_RETRIES,
     ObjectInfo,
@@ -148,6 +148,12 @@ def _file_system(url: str) -> Any:
         return _cached_file_system(scheme)
     except ImportError as error:
         service = _find_service(url)
+        if not service.extra:
+            raise UsageError(
+                f"URLs with `{scheme}://` need another package: {first_line(error)}",
+                where=f"INPUT `{url}`",
+                next_step="install it, or download the file and pass that",
+            ) from error
         raise missing_package_error(url, service.package, service.extra) from error
     except ValueError as error:
         raise InputError(

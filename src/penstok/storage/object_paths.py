@@ -140,12 +140,13 @@ def output_path(location: str | os.PathLike[str] | ObjectPath) -> OutputPath:
     """Return the path of an output: a folder, or a URL, which `Path` would change.
 
     Raises:
-        UsageError: If it is a URL with another scheme than `s3://`.
+        UsageError: If it is a URL with another scheme than `s3://`, or a name that no output has.
     """
     if isinstance(location, ObjectPath):
         return location
     text = os.fspath(location)
     if not is_url(text):
+        _refuse_name(text)
         return Path(text)
     scheme, _, path = text.partition("://")
     if scheme.lower() not in ("s3", "s3a"):
@@ -166,6 +167,25 @@ def output_path(location: str | os.PathLike[str] | ObjectPath) -> OutputPath:
             next_step="pass `s3://BUCKET/NAME`",
         )
     return ObjectPath(f"{scheme.lower()}://{path}")
+
+
+def _refuse_name(text: str) -> None:
+    """Refuse a folder that was hardly meant, such as the current one for an empty variable."""
+    if not text:
+        what, next_step = "the name of the output is empty", "pass a folder; `.` is the current one"
+    elif text == "-":
+        what = "an output is a folder and cannot be written to standard output"
+        next_step = "pass a folder, such as `tokens`"
+    elif text.startswith("~"):
+        what = f"the shell has not replaced `~` in `{text}`"
+        next_step = "leave out the quotes, or pass the full name; `./~` is a folder of that name"
+    elif text.startswith("/") and not text.strip("/."):
+        what, next_step = "the root folder cannot be an output", "pass a folder in it"
+    elif "\0" in text:
+        what, next_step = f"{text!r} cannot be the name of a folder", "pass a name without it"
+    else:
+        return
+    raise UsageError(what, where="OUT", next_step=next_step)
 
 
 def repair_step(folder: OutputPath) -> str:

@@ -13,7 +13,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
-import psutil
 
 from penstok.errors import InputError
 from penstok.inputs.feed import make_feed
@@ -23,6 +22,7 @@ from penstok.readers import Readers
 from penstok.readers.base import ReaderOptions
 from penstok.readers.formats import open_scanner
 from penstok.types import Counts
+from penstok.worker.memory import total_bytes
 from penstok.worker.repair import repair_block
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Sample:
         self._settings = settings
         self._sample_bytes = sample_bytes
         # Smaller inputs may stay in the page cache for the job that follows.
-        self._gives_back = plan.input_bytes > int(psutil.virtual_memory().total) // 4
+        self._gives_back = plan.input_bytes > total_bytes() // 4
         self._ratios = self._estimate_ratios()
         is_known = all(source.num_bytes or source.is_empty for source in plan.sources)
         self.total_bytes = sum(map(self._content_bytes, plan.sources)) if is_known else 0

@@ -26,55 +26,10 @@ if TYPE_CHECKING:
 
     from penstok.jobs.plan import Plan
     from penstok.jobs.progress import Progress
-    from penstok.jobs.settings import JobSettings
+    from penstok.training.settings import TrainingSettings
     from penstok.types import Counts
 
-__all__ = ["TrainingResult", "TrainingSettings", "train_tokenizer"]
-
-_NUM_BYTES = 256
-# The kernel supports no larger ids.
-_MAX_VOCAB_SIZE = 1 << 21
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingSettings:
-    """What to train; `job` says which text is read, how, and in how much memory."""
-
-    job: JobSettings
-    output: Path
-    vocab_size: int
-    pattern: str
-    special: tuple[str, ...]
-    sample_bytes: int
-    overwrite: bool = False
-
-    def __post_init__(self) -> None:
-        if self.pattern not in PATTERNS:
-            raise UsageError(
-                f"unknown pattern `{self.pattern}`; known: {', '.join(PATTERNS)}",
-                where="--pattern",
-                next_step="pass `--pattern cl100k`",
-            )
-        least = _NUM_BYTES + len(self.special) + 1
-        if not least <= self.vocab_size <= _MAX_VOCAB_SIZE:
-            raise UsageError(
-                f"a vocabulary of {self.vocab_size} tokens is not possible; it must have {least} "
-                f"(256 bytes, {len(self.special)} special, one to learn) to {_MAX_VOCAB_SIZE}",
-                where="--vocab-size",
-                next_step="pass a size such as `--vocab-size 32000`",
-            )
-        if self.sample_bytes < 1:
-            raise UsageError(
-                "the sample is empty", where="--sample", next_step="pass a size such as `100MB`"
-            )
-        is_named_twice = len(set(self.special)) < len(self.special)
-        is_visible = all(text and text.isprintable() for text in self.special)
-        if not self.special or is_named_twice or not is_visible:
-            raise UsageError(
-                "there is no special token, or one is repeated or cannot be printed",
-                where="--special",
-                next_step="pass each once, such as `--special '<|endoftext|>'`",
-            )
+__all__ = ["TrainingResult", "train_tokenizer"]
 
 
 @dataclass(frozen=True, slots=True)

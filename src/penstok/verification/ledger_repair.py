@@ -28,7 +28,7 @@ from penstok.output.ledger.lines import (
 )
 from penstok.output.ledger.reader import LedgerReader
 from penstok.output.manifest import Manifest, NewerManifestError, digest_inputs
-from penstok.readers.probe import probe_recorded_source
+from penstok.readers.probe import CsvOptions, probe_recorded_source
 from penstok.verification.manifests import add_up, format_of, job_of_manifest, read_ledger
 from penstok.verification.reencode import make_executor, rules_of_job
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from penstok.output.store.base import HeldLock
     from penstok.output.store.folder import FolderStore
     from penstok.types import FinishedUnit, Source
-    from penstok.verification.verify import VerifySettings
+    from penstok.verification.settings import VerifySettings
 
 __all__ = ["repair_ledger"]
 
@@ -123,9 +123,11 @@ def _find_sources(reader: LedgerReader, manifest: Manifest, folder: Path) -> lis
     """Return the inputs: as recorded, or probed again where their lines are lost."""
     used = [record for record in manifest.inputs if record.reason is None]
     lost = used[len(reader.sources) :]
-    text_key = manifest.settings.get("text_key", "")
+    settings = manifest.settings
+    text_key = settings.get("text_key", "")
+    csv = CsvOptions(settings.get("csv_delimiter", ""), settings.get("no_header", False))
     sources = reader.sources + [
-        probe_recorded_source(record.path, format_of(record), text_key, record.archive)
+        probe_recorded_source(record.path, format_of(record), text_key, csv, record.archive)
         for record in lost
     ]
     if digest_inputs(sources) != manifest.inputs_digest:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from penstok.types import FinishedUnit, Unit
     from penstok.verification.findings import Report
     from penstok.verification.records import Records
-    from penstok.verification.verify import VerifySettings
+    from penstok.verification.settings import VerifySettings
 
 __all__ = ["prove"]
 

@@ -14,7 +14,7 @@ from penstok.errors import DamageError
 from penstok.output.layout import JOB, MANIFEST, SEGMENTS, SKIPPED, WORK, Layout, is_own_name
 from penstok.output.ledger.reader import LedgerReader, lists_skipped
 from penstok.output.ledger.scan import iter_damaged, iter_sampled_units
-from penstok.output.manifest import Manifest
+from penstok.output.manifest import Manifest, check_readable
 from penstok.storage.object_paths import ObjectPath, output_path
 from penstok.types import SPLITS, FinishedUnit, JobRecord, Source, Unit, UnitOffsets
 from penstok.verification.findings import Finding
@@ -113,7 +113,9 @@ def refuse_unfinished(folder: OutputPath) -> None:
 
     Raises:
         DamageError: If it is empty, missing, not an output, or its job is unfinished.
+        InputError: If its records cannot be read.
     """
+    check_readable(folder)
     if not any((folder / name).exists() for name in (MANIFEST, SEGMENTS)):
         Manifest.load(folder)
     if not (folder / MANIFEST).exists() and (folder / WORK / JOB).exists():

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from penstok.output.segments import SinkKind
     from penstok.tokenizers import Tokenizer
     from penstok.types import JobRecord, Source
-    from penstok.verification.verify import VerifySettings
+    from penstok.verification.settings import VerifySettings
 
 __all__ = ["make_executor", "rules_of_job"]
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from penstok.jobs.progress import Progress
     from penstok.output.store.base import HeldLock
     from penstok.types import Source, Split
-    from penstok.verification.verify import VerifySettings
+    from penstok.verification.settings import VerifySettings
 
 __all__ = ["repair_output"]
 

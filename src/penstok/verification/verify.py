@@ -6,11 +6,9 @@ of its own: `records`, `tokens`, `proof`; `repair` repairs what they find.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING
 
-from penstok.errors import UsageError
 from penstok.jobs.progress import Meter
 from penstok.storage.object_paths import ObjectPath
 from penstok.types import SPLITS
@@ -18,48 +16,22 @@ from penstok.verification.findings import Finding, Report
 from penstok.verification.proof import prove
 from penstok.verification.records import check_records
 from penstok.verification.tokens import TokenChecker
-from penstok.worker.memory import num_cores
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
     from penstok.jobs.progress import Progress
-    from penstok.storage.object_paths import OutputPath
     from penstok.types import FinishedUnit, Split
     from penstok.verification.records import Records
+    from penstok.verification.settings import VerifySettings
     from penstok.verification.tokens import Checked
 
-__all__ = ["VerifySettings", "pick_units", "verify_output"]
+__all__ = ["pick_units", "verify_output"]
 
 _SAMPLE_UNITS = 2000
 # Each takes some requests, one after the other.
 _REMOTE_SAMPLE_UNITS = 100
 _SAMPLE_BYTES = 256 << 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerifySettings:
-    """What to check; the flags of `penstok verify` have the same names."""
-
-    output: OutputPath
-    full: bool = False
-    source: bool = False
-    workers: int | None = None
-    memory_bytes: int = 1 << 30
-    seed: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.workers is not None and self.workers < 1:
-            raise UsageError(
-                f"`{self.workers}` is too small",
-                where="--workers",
-                next_step="pass 1 or more, or leave `--workers` out",
-            )
-
-    @property
-    def num_threads(self) -> int:
-        """How many threads read tokens."""
-        return self.workers or num_cores()
 
 
 def verify_output(

@@ -7,6 +7,8 @@ reached its share, and `jobs.progress` shows the total.
 from __future__ import annotations
 
 import os
+import resource
+import sys
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -17,7 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-__all__ = ["MemoryShare", "num_cores", "tree_bytes"]
+__all__ = ["MemoryShare", "num_cores", "total_bytes", "tree_bytes"]
+
+_RUSAGE_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +43,21 @@ def num_cores() -> int:
     return os.cpu_count() or 1
 
 
+def total_bytes() -> int:
+    """Return the memory of this machine."""
+    try:
+        return int(psutil.virtual_memory().total)
+    except OSError:
+        # There is no `/proc` here.
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
 def own_bytes() -> int:
-    """Return the resident memory of this process."""
-    return int(_process(os.getpid()).memory_info().rss)
+    """Return the resident memory of this process; its peak where there is no `/proc`."""
+    try:
+        return int(_process(os.getpid()).memory_info().rss)
+    except (psutil.Error, OSError):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _RUSAGE_UNIT
 
 
 @lru_cache(maxsize=1)
@@ -51,12 +67,12 @@ def _process(pid: int) -> psutil.Process:
 
 
 def tree_bytes(worker_pids: Iterable[int]) -> int:
-    """Return the resident memory of this process and its workers; dead workers count as 0."""
+    """Return the resident memory of this process and its workers; what is not known is 0."""
     return own_bytes() + sum(map(_process_bytes, worker_pids))
 
 
 def _process_bytes(pid: int) -> int:
     try:
         return int(psutil.Process(pid).memory_info().rss)
-    except psutil.NoSuchProcess:
+    except (psutil.Error, OSError):
         return 0

@@ -5,27 +5,27 @@
 namespace penstok::kernel {
 namespace {
 
-#if defined(PENSTOK_WITH_AVX512) || defined(PENSTOK_WITH_AVX2)
-bool machine_has_avx2() {
+bool machine_has(Isa isa) {
+#if defined(PENSTOK_WITH_AVX2)
   __builtin_cpu_init();
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
-         __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt") &&
-         __builtin_cpu_supports("lzcnt");
-}
+  const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
+                        __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt") &&
+                        __builtin_cpu_supports("lzcnt");
+  if (isa == Isa::avx2) return has_avx2;
 #endif
-
-#if defined(PENSTOK_WITH_AVX512)
-bool machine_has_avx512() {
 #if defined(PENSTOK_MODEL_AVX512)
-  return machine_has_avx2();  // the rest is emulated in plain C++
-#else
-  return machine_has_avx2() && __builtin_cpu_supports("avx512f") &&
-         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi") &&
-         __builtin_cpu_supports("avx512vbmi2") && __builtin_cpu_supports("vaes");
+  if (isa == Isa::avx512) return has_avx2;  // the rest is emulated in plain C++
+#elif defined(PENSTOK_WITH_AVX512)
+  if (isa == Isa::avx512) {
+    return has_avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+           __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vbmi2") &&
+           __builtin_cpu_supports("vaes");
+  }
 #endif
+  static_cast<void>(isa);
+  return true;  // every AArch64 machine has NEON
 }
-#endif
 
 std::string joined(const std::vector<Isa>& isas) {
   std::string text;
@@ -49,18 +49,25 @@ const char* name_of(Isa isa) {
   return "portable";
 }
 
-std::vector<Isa> available_isas() {
-  std::vector<Isa> isas;
+std::vector<Isa> built_isas() {
+  return {
 #if defined(PENSTOK_WITH_AVX512)
-  if (machine_has_avx512()) isas.push_back(Isa::avx512);
+      Isa::avx512,
 #endif
 #if defined(PENSTOK_WITH_AVX2)
-  if (machine_has_avx2()) isas.push_back(Isa::avx2);
+      Isa::avx2,
 #endif
 #if defined(PENSTOK_WITH_NEON)
-  isas.push_back(Isa::neon);  // every AArch64 machine has it
+      Isa::neon,
 #endif
-  isas.push_back(Isa::portable);
+      Isa::portable};
+}
+
+std::vector<Isa> available_isas() {
+  std::vector<Isa> isas;
+  for (Isa isa : built_isas()) {
+    if (machine_has(isa)) isas.push_back(isa);
+  }
   return isas;
 }
 

@@ -10,6 +10,9 @@ enum class Isa { portable, neon, avx2, avx512 };
 
 const char* name_of(Isa isa);
 
+// The sets this build contains, the fastest first. Never empty.
+std::vector<Isa> built_isas();
+
 // The sets this build contains and this machine runs, the fastest first. Never empty.
 std::vector<Isa> available_isas();
 

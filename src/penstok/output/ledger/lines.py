@@ -129,6 +129,8 @@ class _InputLine:
     content: _Number = 0
     version: str = ""
     index: _Number = 0
+    delimiter: Annotated[str, msgspec.Meta(pattern="^[\x01-\x7f]?$")] = ""
+    columns: _Number = 0
     archive: _ArchiveLine | None = None
     offset: _Number = 0
 
@@ -217,6 +219,8 @@ def format_input(idx: int, source: Source, end: int) -> bytes:
         "content": source.content_bytes,
         "version": source.version,
         "index": source.index_bytes,
+        "delimiter": source.delimiter,
+        "columns": source.num_columns,
         "archive": None if source.archive is None else _format_archive(source.archive),
         "offset": source.offset,
     }
@@ -406,6 +410,8 @@ def read_input(body: bytes) -> tuple[int, Source, int]:
         content_bytes=line.content,
         version=line.version,
         index_bytes=line.index,
+        delimiter=line.delimiter,
+        num_columns=line.columns,
         archive=None
         if line.archive is None
         else _read_archive(line.archive, line.mtime_ns, line.edges, line.version),

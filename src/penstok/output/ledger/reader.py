@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import xxhash
 
-from penstok.errors import DamageError
+from penstok.errors import DamageError, is_refused, read_error
 from penstok.output.layout import Layout
 from penstok.output.ledger.lines import (
     INPUT_START,
@@ -121,6 +121,7 @@ class LedgerReader:
 
         Raises:
             DamageError: If there is no ledger, or its first line is damaged.
+            InputError: If there is no permission to read it.
         """
         self._path = path
         self.sources: list[Source] = []
@@ -137,6 +138,8 @@ class LedgerReader:
             with path.open("rb") as file:
                 first = file.readline(MAX_LINE_BYTES)
         except OSError as error:
+            if is_refused(error):
+                raise read_error(error, str(path)) from error
             if job is None:
                 raise self._damage(f"cannot be read: {error.strerror}") from error
         try:
@@ -309,7 +312,11 @@ def lists_skipped(path: OutputPath, ledger: OutputPath) -> bool:
     try:
         with io.TextIOWrapper(path.open("rb"), encoding="utf-8", newline="\n") as found:
             return all(here == there for here, there in zip_longest(found, iter_skipped(ledger)))
-    except (OSError, UnicodeDecodeError):
+    except OSError as error:
+        if is_refused(error):
+            raise read_error(error, str(path)) from error
+        return False
+    except UnicodeDecodeError:
         return False
 
 

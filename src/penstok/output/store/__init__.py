@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from penstok.output.store.folder import FolderStore
 from penstok.storage import is_url
+from penstok.storage.object_paths import output_path
 
 if TYPE_CHECKING:
     from penstok.output.store.base import OutputStore
@@ -21,9 +22,12 @@ def open_store(output: str) -> OutputStore:
 
     Raises:
         UsageError: If it is a URL that cannot be written to.
+        ConflictError: If it is a file.
     """
     if not is_url(output):
-        return FolderStore(output)
+        store = FolderStore(str(output_path(output)))
+        store.refuse_not_a_folder()
+        return store
     from penstok.output.store.objects import ObjectStore
 
     return ObjectStore(output)

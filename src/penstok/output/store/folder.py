@@ -23,7 +23,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstok.errors import ConflictError, PenstokError, WriteError
+from penstok.errors import ConflictError, PenstokError, WriteError, limit_error
 from penstok.faults import fault_point
 from penstok.output.layout import JOB, WORK, is_final_name
 from penstok.output.segments import write_errors
@@ -155,18 +155,24 @@ class FolderStore:
 
     def read(self, name: str) -> bytes | None:
         """Return the content of a file."""
+        path = self.folder / name
         try:
-            return (self.folder / name).read_bytes()
-        except (FileNotFoundError, NotADirectoryError):
+            return path.read_bytes()
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
             return None
+        except OSError as error:
+            raise _unreadable(path, error) from error
 
     def iter_lines(self, name: str) -> Iterator[bytes]:
         """Yield the lines of a file."""
-        with (
-            contextlib.suppress(FileNotFoundError, NotADirectoryError),
-            (self.folder / name).open("rb") as file,
-        ):
-            yield from file
+        path = self.folder / name
+        try:
+            with path.open("rb") as file:
+                yield from file
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as error:
+            raise _unreadable(path, error) from error
 
     def write(self, name: str, data: bytes) -> None:
         """Write it under another name, then rename."""
@@ -207,10 +213,9 @@ class FolderStore:
 
     def iter_names(self, prefix: str) -> Iterator[str]:
         """Yield the files of a folder."""
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            for path in sorted((self.folder / prefix).iterdir()):
-                if not path.is_dir():
-                    yield prefix + path.name
+        for path in self._list(prefix):
+            if not path.is_dir():
+                yield prefix + path.name
 
     def delete(self, names: Iterable[str]) -> None:
         """Delete files one by one."""
@@ -322,9 +327,26 @@ class FolderStore:
             with contextlib.suppress(OSError):
                 self.folder.rmdir()
 
+    def refuse_not_a_folder(self) -> None:
+        """Refuse a file, a device or a dangling link under the name of the output."""
+        try:
+            if self.folder.is_dir() or (not self.folder.is_symlink() and not self.folder.exists()):
+                return
+        except OSError:
+            # Its first use says why.
+            return
+        what = f"`{self.name}` is not a folder"
+        if self.folder.is_symlink() and not self.folder.exists():
+            what = f"`{self.name}` is a link to `{self.folder.readlink()}`, which does not exist"
+        raise ConflictError(
+            what,
+            where="OUT",
+            next_step=f"choose another `-o`, or move it away: `mv {self.folder} {self.folder}.old`",
+        )
+
     def refuse_irregular(self) -> None:
         """Refuse links, folders and devices under the names of an output."""
-        for path in sorted(self.folder.iterdir()) if self.folder.is_dir() else ():
+        for path in self._list(""):
             if is_final_name(path.name) and (path.is_symlink() or not path.is_file()):
                 raise ConflictError(
                     f"`{path.name}` is not a regular file",
@@ -372,6 +394,15 @@ class FolderStore:
                 partial.replace(self.folder / name)
             _sync(self.folder)
             (self.folder / REPAIRING).unlink()
+
+    def _list(self, prefix: str) -> list[Path]:
+        folder = self.folder / prefix
+        try:
+            return sorted(folder.iterdir())
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise _unreadable(folder, error) from error
 
     def _partial(self, name: str, location: Location) -> Path:
         return Path(self.folder, location["folder"], f"{name}.partial")
@@ -423,6 +454,16 @@ def _drop(folder: Path) -> None:
     with contextlib.suppress(FileNotFoundError):
         folder.rename(aside)
     shutil.rmtree(aside, ignore_errors=True)
+
+
+def _unreadable(path: Path, error: OSError) -> PenstokError:
+    """Return the error for records that a job needs before it can write."""
+    return limit_error(error, str(path)) or WriteError(
+        f"the output cannot be read: {error.strerror}",
+        where=str(path),
+        next_step=f"`ls -la {path.parent}` shows who may read it; choose another `-o`, or run the "
+        "same command as a user who may",
+    )
 
 
 def _unique() -> str:

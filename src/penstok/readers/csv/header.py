@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from penstok.errors import InputError
@@ -31,10 +31,22 @@ _MARKUP = re.compile(rb"<(!doctype|html|\?xml)\b", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class CsvDialect:
-    """The name of a format, and the byte between two fields."""
+    """How a table is written.
+
+    Attributes:
+        name: The name of the format.
+        delimiter: The byte between two fields.
+        num_columns: The number of columns if there is no header; otherwise 0.
+    """
 
     name: InputFormat
     delimiter: bytes
+    num_columns: int = 0
+
+    def of(self, source: Source) -> CsvDialect:
+        """Return the dialect of a source, which may have another delimiter, or no header."""
+        delimiter = source.delimiter.encode() or self.delimiter
+        return CsvDialect(self.name, delimiter, source.num_columns)
 
 
 CSV = CsvDialect("csv", b",")
@@ -46,7 +58,7 @@ class CsvHeader:
     """The first record.
 
     Attributes:
-        columns: Their names, in order; none if the input is blank.
+        columns: Their names, in order, or numbers; none if the input is blank.
         raw: All bytes before the first record after the header.
     """
 
@@ -92,12 +104,17 @@ def read_header(source: Source, dialect: CsvDialect) -> CsvHeader:
 
 
 def check_column(dialect: CsvDialect, source: Source, text_key: str) -> Source:
-    """Return the source if it has the column; the header is read for that.
+    """Return the source if it has the column; the header, or the first record, is read for that.
 
     Raises:
         InputError: If it has not, or the header cannot be read.
     """
-    find_column(read_header(source, dialect), text_key, source.path, dialect)
+    own = dialect.of(source)
+    if own.num_columns:
+        first = read_header(source, replace(own, num_columns=0))
+        source = replace(source, num_columns=max(len(first.columns), 1))
+        own = dialect.of(source)
+    find_column(read_header(source, own), text_key, source.path, own)
     return source
 
 
@@ -116,7 +133,9 @@ def parse_header(head: bytes, path: str, dialect: CsvDialect, *, is_all: bool) -
     blank = _START.match(head)
     start = 0 if blank is None else blank.end()
     if start == len(head):
-        return CsvHeader((), head) if is_all else None
+        return CsvHeader(_numbers(dialect), head) if is_all else None
+    if dialect.num_columns:
+        return CsvHeader(_numbers(dialect), head[:start])
     names, code, position, end = read_record(memoryview(head), start, ord(dialect.delimiter))
     if end == len(head) and not is_all:
         return None
@@ -125,6 +144,11 @@ def parse_header(head: bytes, path: str, dialect: CsvDialect, *, is_all: bool) -
         what = "a quote is never closed" if is_open else "there is text after a closing quote"
         raise _unusable(f"the header is broken: {what}", f"{path}, byte {position}")
     return CsvHeader(tuple(name.decode("utf-8", "replace") for name in names), head[:end])
+
+
+def _numbers(dialect: CsvDialect) -> tuple[str, ...]:
+    """Return what the columns are called where there is no header."""
+    return tuple(str(number) for number in range(1, dialect.num_columns + 1))
 
 
 def find_column(header: CsvHeader, name: str, path: str, dialect: CsvDialect) -> int:
@@ -138,6 +162,12 @@ def find_column(header: CsvHeader, name: str, path: str, dialect: CsvDialect) ->
         raise _unusable("there is no header: every line is blank", path)
     if names.count(name) == 1:
         return names.index(name)
+    if dialect.num_columns:
+        raise InputError(
+            f"there is no column {name}; the first record has {len(names)}",
+            where=f"{path}, the first record",
+            next_step=f"pass `--text-key` from 1 to {len(names)}, or another `--csv-delimiter`",
+        )
     if name in names:
         what = f"{names.count(name)} columns are called `{name}`; the header has "
         step = "rename the columns so that each name occurs once"
@@ -171,6 +201,8 @@ def _suggest_dialect(names: tuple[str, ...], dialect: CsvDialect) -> str:
     for other in (CSV, TSV):
         if other != dialect and other.delimiter.decode() in names[0]:
             return f"pass `--input-format {other.name}`, whose delimiter this header has"
-    if ";" in names[0] or "|" in names[0]:
-        return "write the file with commas between the fields, or as JSON Lines"
-    return ""
+    found = next((each for each in ";|\t:^" if each in names[0]), None)
+    if found is None:
+        return ""
+    shown = repr(found) if found.isprintable() else "'\\t'"
+    return f"pass `--csv-delimiter {shown}`, which this header has"

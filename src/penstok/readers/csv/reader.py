@@ -37,9 +37,9 @@ class CsvReader(RecordReader):
     def iter_blocks(self, unit: Unit) -> Iterator[Block]:
         """Yield the documents of a unit in order; a block is valid until the next one."""
         head = b"" if unit.window is None else unit.window.head
-        path = unit.source.path
-        header = parse_header(head, path, self._dialect, is_all=True) or CsvHeader((), b"")
-        records = self._open_table(header, path)
+        path, dialect = unit.source.path, self._dialect.of(unit.source)
+        header = parse_header(head, path, dialect, is_all=True) or CsvHeader((), b"")
+        records = self._open_table(header, path, dialect)
         with self._options.open_unit(unit) as file:
             start, end = file.find_line(unit.start), file.find_line(unit.end)
             self._count(header, unit, start, end)
@@ -47,10 +47,10 @@ class CsvReader(RecordReader):
                 self._csv.load(file, start, end)
                 yield from self._iter_records(records, self._csv.view, start, file)
 
-    def _open_table(self, header: CsvHeader, path: str) -> CsvRecords:
+    def _open_table(self, header: CsvHeader, path: str, dialect: CsvDialect) -> CsvRecords:
         return CsvRecords(
-            self._dialect.delimiter,
-            find_column(header, self._options.text_key, path, self._dialect),
+            dialect.delimiter,
+            find_column(header, self._options.text_key, path, dialect),
             len(header.columns),
             find_kernel_function("extract_csv_records"),
         )

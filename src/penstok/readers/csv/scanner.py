@@ -89,5 +89,6 @@ def open_scanner(dialect: CsvDialect, source: Source) -> CsvScanner:
     Raises:
         InputError: If the header cannot be read or is broken.
     """
-    head = read_header(source, dialect).raw
-    return CsvScanner(dialect.delimiter, head, find_kernel_function("scan_csv"))
+    own = dialect.of(source)
+    head = read_header(source, own).raw
+    return CsvScanner(own.delimiter, head, find_kernel_function("scan_csv"))

@@ -1,0 +1,41 @@
+"""The words that a setting can be set to, where there are only a few.
+
+It imports nothing, so that the command line can list them at once. `types` and the settings of all
+commands use these; the text of each flag says what its words mean.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+__all__ = [
+    "DocsBy",
+    "Dtype",
+    "EngineChoice",
+    "EotPosition",
+    "ExecutorChoice",
+    "FormatChoice",
+    "InputFormat",
+    "InvalidUtf8",
+    "OnError",
+    "PatternName",
+    "Priority",
+    "Split",
+]
+
+Split: TypeAlias = Literal["train", "val"]
+EotPosition: TypeAlias = Literal["append", "prepend", "none"]
+InvalidUtf8: TypeAlias = Literal["replace", "ignore", "stop"]
+InputFormat: TypeAlias = Literal["text", "jsonl", "csv", "tsv", "parquet", "arrow"]
+FormatChoice: TypeAlias = Literal["auto", "text", "jsonl", "csv", "tsv", "parquet", "arrow"]
+OnError: TypeAlias = Literal["stop", "skip"]
+Priority: TypeAlias = Literal["low", "normal"]
+DocsBy: TypeAlias = Literal["auto", "separator", "line", "file"]
+Dtype: TypeAlias = Literal["auto", "uint16", "uint32"]
+ExecutorChoice: TypeAlias = Literal["local", "ray"]
+# A test compares these with the engines' registry.
+EngineChoice: TypeAlias = Literal[
+    "auto", "kernel", "fastokens", "tiktoken", "tokenizers", "sentencepiece"
+]
+# A test compares these with the patterns that `tokenizers` knows.
+PatternName: TypeAlias = Literal["gpt2", "cl100k", "llama3", "qwen2", "o200k"]

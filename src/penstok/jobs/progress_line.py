@@ -1,0 +1,130 @@
+"""The progress of a job as a line that is redrawn in place, or as calls of a function.
+
+It measures nothing: `progress` does, and passes a status a few times a second. It writes only to
+the stream it is given: `cli` passes the terminal, and `api` does if a caller asked for progress.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from typing import TYPE_CHECKING
+
+from penstok.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+    from typing import TextIO
+
+    from penstok.jobs.progress import Progress, Status
+
+__all__ = ["CallerProgress", "LineProgress", "fit_line", "make_progress"]
+
+_MIN_BAR, _BAR, _MAX_BAR = 4, 10, 30
+# What is left out first where there is little room. The bar, how much is done, the rate and the
+# time left are kept to the end.
+_DISPENSABLE = ("memory", "units", "title", "nodes", "tokens", "retried", "slow", "tasks")
+_CLEAR_LINE = "\r\x1b[K"
+
+
+def make_progress(wanted: bool | Callable[[Status], object], title: str) -> Progress:  # noqa: FBT001 the keyword of every function
+    """Make what shows progress as a caller asked for."""
+    from penstok.jobs.progress import SilentProgress
+
+    if callable(wanted):
+        return CallerProgress(wanted)
+    if not isinstance(wanted, bool):
+        raise UsageError(
+            f"`{wanted}` is not a function",
+            where="progress",
+            next_step="pass `progress=True`, or a function that takes a `penstok.Status`",
+        )
+    return LineProgress(sys.stderr, title) if wanted else SilentProgress()
+
+
+class CallerProgress:
+    """Passes each status to a function of the caller."""
+
+    def __init__(self, function: Callable[[Status], object]) -> None:
+        self._function = function
+
+    def __enter__(self) -> CallerProgress:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Do nothing."""
+
+    def update(self, status: Status) -> None:
+        """Pass it on."""
+        self._function(status)
+
+
+class LineProgress:
+    """Draws one line that is redrawn in place, and erased at the end.
+
+    It never wraps: what does not fit the terminal is left out. Where there is no
+    terminal, as in a notebook, it is cleared with spaces.
+    """
+
+    def __init__(self, stream: TextIO, title: str) -> None:
+        self._stream = stream
+        self._title = title
+        self._drawn = 0
+
+    def __enter__(self) -> LineProgress:
+        self._draw(f"{self._title}  starting")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._draw("")
+
+    def update(self, status: Status) -> None:
+        """Redraw."""
+        # The terminal may be resized at any time. Its last column stays empty, since some
+        # terminals wrap when it is written.
+        columns = shutil.get_terminal_size().columns - 1
+        self._draw(fit_line(self._title, status, columns))
+
+    def _draw(self, line: str) -> None:
+        clear = _CLEAR_LINE if self._stream.isatty() else f"\r{' ' * self._drawn}\r"
+        self._stream.write(clear + line)
+        self._stream.flush()
+        self._drawn = len(line)
+
+
+def fit_line(title: str, status: Status, columns: int) -> str:
+    """Write a status in at most so many columns: what matters least is left out first."""
+    fields = {"title": title} | {name: text.strip() for name, text in status.fields().items()}
+    has_bar = status.total_bytes > 0
+    for name in _DISPENSABLE:
+        if _width(fields, has_bar=has_bar) <= columns:
+            break
+        fields.pop(name, None)
+    if _width(fields, has_bar=has_bar, bar=_MIN_BAR) > columns:
+        has_bar = False
+    if _width(fields, has_bar=has_bar) > columns and not has_bar:
+        fields.pop("rate", None)
+    if has_bar:
+        room = columns - _width(fields, has_bar=True, bar=0)
+        cells = min(room, _MAX_BAR)
+        filled = round(status.fraction * cells)
+        fields["done"] = f"[{'#' * filled}{'.' * (cells - filled)}] {fields['done']}"
+    if "title" in fields and has_bar:
+        fields["done"] = f"{fields.pop('title')} {fields['done']}"
+    return "  ".join(fields.values())[:columns]
+
+
+def _width(fields: dict[str, str], *, has_bar: bool, bar: int = _BAR) -> int:
+    """Return how long a line is with a bar of so many cells."""
+    return len("  ".join(fields.values())) + (bar + 3 - ("title" in fields)) * has_bar
