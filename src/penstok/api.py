@@ -114,7 +114,7 @@ def tokenize(
             qwen2 or o200k.
         engine: Encoder: auto, kernel, fastokens, tiktoken, tokenizers or sentencepiece; all give
             the same ids.
-        val_fraction: Fraction of the text that goes to the val split.
+        val_fraction: Fraction of the documents that goes to the val split; at least one of few.
         seed: Seed for the train/val split.
         shard_tokens: Tokens per shard, such as 500M (default: one file per split).
         dtype: Type of a token on disk: auto (uint16 if every id fits), uint16 or uint32.
@@ -247,7 +247,7 @@ def plan(
             qwen2 or o200k.
         engine: Encoder: auto, kernel, fastokens, tiktoken, tokenizers or sentencepiece; all give
             the same ids.
-        val_fraction: Fraction of the text that goes to the val split.
+        val_fraction: Fraction of the documents that goes to the val split; at least one of few.
         seed: Seed for the train/val split.
         shard_tokens: Tokens per shard, such as 500M (default: one file per split).
         dtype: Type of a token on disk: auto (uint16 if every id fits), uint16 or uint32.
@@ -382,7 +382,7 @@ def tokenize_part(
             qwen2 or o200k.
         engine: Encoder: auto, kernel, fastokens, tiktoken, tokenizers or sentencepiece; all give
             the same ids.
-        val_fraction: Fraction of the text that goes to the val split.
+        val_fraction: Fraction of the documents that goes to the val split; at least one of few.
         seed: Seed for the train/val split.
         shard_tokens: Tokens per shard, such as 500M (default: one file per split).
         dtype: Type of a token on disk: auto (uint16 if every id fits), uint16 or uint32.

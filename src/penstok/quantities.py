@@ -17,6 +17,7 @@ __all__ = [
     "parse_count",
     "parse_integer",
     "parse_number",
+    "plural",
 ]
 
 _NUMBER = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*([a-zA-Z]*)\s*")
@@ -75,6 +76,12 @@ def _parse(text: str, flag: str, units: dict[str, int], expected: str) -> int:
 def format_count(number: float) -> str:
     """Write a count in short form: 412, 61.2K, 16G."""
     return _scaled(number, 1000, ("", "K", "M", "G", "T"))
+
+
+def plural(number: int, noun: str, *, is_short: bool = False) -> str:
+    """Write a count with its noun: 1 document, 2,000 documents; in short form 2K documents."""
+    count = format_count(number) if is_short else f"{number:,}"
+    return f"{count} {noun}{'' if number == 1 else 's'}"
 
 
 def format_bytes(number: float) -> str:

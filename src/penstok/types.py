@@ -6,7 +6,8 @@ Every stage takes and returns them; `docs/concepts/glossary.md` defines the term
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields
+import re
+from dataclasses import asdict, dataclass, field, fields, replace
 from operator import add, attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -60,6 +61,9 @@ TEXT_RULES_VERSION = 2
 # How many bad records of a unit are listed; all are counted. Without a limit, a file of nothing but
 # bad records would fill the memory with reasons.
 MAX_LISTED_RECORDS = 1000
+_HASH = re.compile("[0-9a-f]{16}")
+# Tokens that a unit without text can have: the end of one document, the beginning of another.
+_MAX_TEXTLESS_TOKENS = 3
 # The end of an input whose length is not known yet.
 UNKNOWN_END = 1 << 62
 
@@ -211,6 +215,8 @@ class TextRules:
         task_bytes: Input bytes per task, if each task writes its own shards; otherwise None.
         csv_delimiter: What separates the fields of CSV; None if the format says it.
         no_header: The columns of CSV have numbers instead of names.
+        val_hash: The hash of the document that goes to val because `val_fraction` gives none; None
+            if the fraction decides.
     """
 
     tokenizer: str
@@ -229,6 +235,7 @@ class TextRules:
     task_bytes: int | None = None
     csv_delimiter: str | None = None
     no_header: bool = False
+    val_hash: str | None = None
 
     def __post_init__(self) -> None:
         """Reject values out of range; `JobSettings` has reported them to the user before."""
@@ -242,6 +249,7 @@ class TextRules:
             "limit_bytes": self.limit_bytes is None or self.limit_bytes >= 1,
             "task_bytes": self.task_bytes is None or self.task_bytes >= 1,
             "doc_separator": self.docs_by != "separator" or has_separator,
+            "val_hash": self.val_hash is None or _HASH.fullmatch(self.val_hash) is not None,
         }
         for name, is_valid in valid.items():
             if not is_valid:
@@ -262,11 +270,18 @@ class TextRules:
     def to_settings(self) -> dict[str, Any]:
         """Return the settings as the ledger and the manifest record them."""
         settings = asdict(self)
-        for name in ("task_bytes", "csv_delimiter", "no_header"):
+        for name in ("task_bytes", "csv_delimiter", "no_header", "val_hash"):
             # Left out by default, so that outputs of older versions are still the same job.
             if not settings[name]:
                 del settings[name]
         return settings
+
+    @property
+    def val_threshold(self) -> int:
+        """Documents with a hash below it go to val."""
+        if self.val_hash is not None:
+            return int(self.val_hash, 16) + 1
+        return round(self.val_fraction * 2**64)
 
     @property
     def document_rule(self) -> DocumentRule:
@@ -413,7 +428,12 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What was read, dropped and repaired; the counts of several units can be added."""
+    """What was read, dropped and repaired; the counts of several units can be added.
+
+    `input_bytes` is the decompressed content of the inputs (of rows, their text), `text_bytes` the
+    text of the documents as it was encoded: without separators, and without the syntax of records.
+    Older versions did not count it, and then it is 0; a sum with such counts has none either.
+    """
 
     documents: int = 0
     tokens: int = 0
@@ -425,13 +445,21 @@ class Counts:
     nul_bytes: int = 0
     forced_cuts: int = 0
     skipped_records: int = 0
+    text_bytes: int = 0
 
     def values(self) -> tuple[int, ...]:
         """Return all counts in the order of the fields."""
         return _count_values(self)
 
     def __add__(self, other: Counts) -> Counts:
-        return Counts(*map(add, _count_values(self), _count_values(other)))
+        total = Counts(*map(add, _count_values(self), _count_values(other)))
+        if self._has_uncounted_text or other._has_uncounted_text:
+            return replace(total, text_bytes=0)
+        return total
+
+    @property
+    def _has_uncounted_text(self) -> bool:
+        return not self.text_bytes and self.tokens > _MAX_TEXTLESS_TOKENS
 
 
 # Built once: the ledger of a terabyte corpus adds hundreds of thousands of `Counts`.
@@ -478,6 +506,12 @@ class EncodedUnit:
     open_split: Split | None
     open_special: bool
     skipped: tuple[SkippedRecord, ...] = ()
+
+    def equals_recorded(self, recorded: EncodedUnit) -> bool:
+        """Compare with a record, which may be of a version that did not count the text."""
+        if self.counts.text_bytes and not recorded.counts.text_bytes:
+            return replace(self, counts=replace(self.counts, text_bytes=0)) == recorded
+        return self == recorded
 
 
 @dataclass(frozen=True, slots=True)

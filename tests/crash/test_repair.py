@@ -243,7 +243,7 @@ def test_a_long_list_is_cut_and_counted(tmp_path: Path) -> None:
     for idx in range(60):
         (tmp_path / f"{idx}.txt").write_text(f"document {idx}")
     inputs = sorted(tmp_path.glob("*.txt"))
-    assert penstok("tokenize", *inputs, "-o", tmp_path / "out")[0] == 0
+    assert penstok("tokenize", *inputs, "-o", tmp_path / "out", "--val-fraction", "0")[0] == 0
     size = (tmp_path / "out" / "train.bin").stat().st_size
     (tmp_path / "out" / "train.bin").write_bytes(bytes(size))
     code, said = penstok("verify", tmp_path / "out", "--full")

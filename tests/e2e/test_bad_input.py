@@ -38,7 +38,7 @@ def ids_of(*documents: bytes) -> list[int]:
         (["*.nothing"], 4, "no file matches `*.nothing`"),
         (["empty_folder"], 4, "no files in the folder `empty_folder`"),
         (["empty.txt"], 4, "no text in the input"),
-        (["separators.txt"], 4, "no document in the input: 2 empty ones were dropped"),
+        (["separators.txt"], 4, "no document in the input: 2 empty ones dropped"),
         (["pipe"], 4, "not a regular file"),
         (["text.txt.gz"], 4, "the gzip data is cut off"),
         (["data.parquet"], 4, "this parquet file is damaged or cut short"),
@@ -181,7 +181,7 @@ def test_extreme_val_fractions(penstok: RunPenstok, tmp_path: Path) -> None:
         assert (tmp_path / fraction / f"{full}.bin").stat().st_size > 0
         assert (tmp_path / fraction / f"{empty}.bin").stat().st_size == 0
     done = penstok("tokenize", "text.txt", "--docs-by", "line", "-o", "default")
-    assert "val is empty: the input has only 3 documents" in done.stderr
+    assert "val: 1 document was taken, the one with the smallest hash" in done.stderr
 
 
 def test_another_jobs_output_is_a_conflict(penstok: RunPenstok, tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_nothing_to_look_at_is_damage(penstok: RunPenstok, tmp_path: Path) -> No
     (tmp_path / "text.txt").write_text("some text")
     penstok("tokenize", "text.txt")
     (tmp_path / "tokens" / "train.bin").write_bytes(b"x")
-    assert "has 1 bytes instead of" in penstok("info", "tokens", exit_code=6).stderr
+    assert "has 1 byte instead of" in penstok("info", "tokens", exit_code=6).stderr
 
 
 def test_a_finished_job_without_its_files_is_a_conflict(

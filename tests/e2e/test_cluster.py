@@ -142,7 +142,7 @@ def check(output: Path, local: Path) -> Manifest:
     nodes = found.run["nodes"]
     assert sum(node["tasks"] for node in nodes) == found.run["tasks"]
     assert sum(node["tokens"] for node in nodes) == found.counts["tokens"]
-    assert sum(node["text_bytes"] for node in nodes) == found.counts["input_bytes"]
+    assert sum(node["text_bytes"] for node in nodes) == found.counts["text_bytes"]
     return found
 
 

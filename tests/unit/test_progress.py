@@ -60,8 +60,8 @@ def record(task: int, node: str, seconds: float) -> TaskRecord:
         tokens={"train": 200, "val": 50},
         documents={"train": 2, "val": 1},
         sources={
-            0: Counts(input_bytes=1000, tokens=200, documents=2),
-            1: Counts(input_bytes=200, tokens=50, documents=1),
+            0: Counts(input_bytes=1100, text_bytes=1000, tokens=200, documents=2),
+            1: Counts(input_bytes=210, text_bytes=200, tokens=50, documents=1),
         },
         reasons={},
         carried_special=False,

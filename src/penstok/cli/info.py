@@ -11,7 +11,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from penstok.cli.flags import JSON, make_flags, out_argument
-from penstok.cli.messages import ErrorReporter, escape, plural, print_data
+from penstok.cli.messages import ErrorReporter, escape, print_data
+from penstok.quantities import plural
 from penstok.verification.settings import OUT
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def run(*, output: str, as_json: bool) -> int:
 
 
 def _lines(dataset: Dataset) -> list[str]:
+    from penstok.cli.job_summary import bytes_per_token, input_sizes
     from penstok.quantities import format_bytes
     from penstok.types import SPLITS
 
@@ -48,14 +50,15 @@ def _lines(dataset: Dataset) -> list[str]:
     counts, tokenizer = manifest.counts, manifest.tokenizer
     lines = [
         f"{dataset.folder}/: {plural(counts['tokens'], 'token')} in "
-        f"{plural(counts['documents'], 'document')} from {plural(len(manifest.inputs), 'input')} "
-        f"({format_bytes(counts['input_bytes'])})",
+        f"{plural(counts['documents'], 'document')} from {plural(len(manifest.inputs), 'input')}",
+        f"  inputs  {input_sizes(manifest)}",
         f"  tokenizer  {tokenizer.name}, {tokenizer.vocab_size:,} ids, "
         + ("" if tokenizer.bos_id is None else f"begin-of-text {tokenizer.bos_id}, ")
         + f"end-of-text {tokenizer.eot_id}, {manifest.dtype}",
         f"  engine  {manifest.run.get('engine', 'unknown')}",
-        f"  bytes per token  {counts['input_bytes'] / max(counts['tokens'], 1):.3f}",
     ]
+    if counts.get("text_bytes"):
+        lines.append(f"  {bytes_per_token(counts)}")
     for split in SPLITS:
         record = manifest.splits[split]
         size = format_bytes(sum(file.bytes for file in record.files))

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from penstok.cli.messages import one_line, plural
-from penstok.quantities import format_bytes, format_count, format_seconds
+from penstok.cli.messages import one_line
+from penstok.quantities import format_bytes, format_seconds, plural
 from penstok.types import SPLITS
 
 if TYPE_CHECKING:
@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from penstok.types import Split
 
 __all__ = [
+    "bytes_per_token",
     "document_rule",
     "finished_json",
     "finished_lines",
+    "input_sizes",
     "part_json",
     "part_lines",
     "skipped_lines",
@@ -50,16 +52,17 @@ def summary_lines(outcome: Outcome, settings: JobSettings) -> list[str]:
     run, counts = manifest.run, manifest.counts
     return [
         f"wrote {_split(manifest, 'train')} and {_split(manifest, 'val')} to {settings.output}/",
-        f"  {format_bytes(run['work_bytes'])} of text in {format_seconds(run['seconds'])} "
-        f"({format_bytes(run['work_bytes'] / max(run['work_seconds'], 1e-3))}/s, plus "
-        f"{format_seconds(run['seconds'] - run['work_seconds'])} for startup and finishing), "
-        f"{_bytes_per_token(counts)}; {run['workers']} x {run['engine']}, {_peak_memory(run)}",
+        f"  {', '.join(_read(manifest))}",
+        f"  {format_seconds(run['seconds'])} "
+        f"({_rate(run['work_text_bytes'], run['work_seconds'])}, plus "
+        f"{format_seconds(run['seconds'] - run['work_seconds'])} for startup and finishing); "
+        f"{run['workers']} x {run['engine']}, {_peak_memory(run)}",
         *_node_lines(run),
         *_resumed(run, counts),
         f"  documents: {document_rule(manifest.settings, _formats(manifest))}",
         *(f"  {note}" for note in _notes(counts, manifest.settings)),
         *skipped,
-        *(f"  warning: {warning}" for warning in _warnings(outcome)),
+        *(f"  warning: {warning}" for warning in _warnings(manifest, outcome)),
         *(f"  hint: {hint}" for hint in outcome.hints),
         next_line,
     ]
@@ -81,7 +84,7 @@ def summary_json(outcome: Outcome, settings: JobSettings) -> dict[str, Any]:
     return {
         **finished_json(outcome.manifest, str(settings.output), is_new=outcome.is_new),
         "skipped": outcome.skipped,
-        "warnings": _warnings(outcome),
+        "warnings": _warnings(outcome.manifest, outcome),
         "hints": outcome.hints,
     }
 
@@ -94,14 +97,15 @@ def finished_lines(manifest: Manifest, output: str, *, is_new: bool) -> list[str
         return [f"nothing to do: this job is already finished in {output}", next_line]
     return [
         f"wrote {_split(manifest, 'train')} and {_split(manifest, 'val')} to {output}",
-        f"  {format_bytes(run['work_bytes'])} of text in {plural(run['tasks'], 'task')}, "
-        f"{format_seconds(run['seconds'])} of work in total, {_bytes_per_token(counts)}; "
+        f"  {', '.join(_read(manifest))}",
+        f"  {plural(run['tasks'], 'task')}, {format_seconds(run['seconds'])} of work in total; "
         f"{run['engine']}, peak memory {format_bytes(run['peak_memory_bytes'])} per task",
         *_node_lines(run),
         *(f"  {note}" for note in _notes(counts, manifest.settings)),
         *skipped_lines(
             "  skipped:", {each.path: each.reason for each in manifest.inputs if each.reason}
         ),
+        *(f"  warning: {warning}" for warning in _warnings(manifest)),
         next_line,
     ]
 
@@ -115,6 +119,7 @@ def finished_json(manifest: Manifest, output: str, *, is_new: bool) -> dict[str,
         "splits": {split: asdict(manifest.splits[split]) for split in SPLITS},
         "counts": manifest.counts,
         "run": manifest.run,
+        "warnings": _warnings(manifest),
     }
 
 
@@ -125,7 +130,8 @@ def part_lines(outcome: PartOutcome, settings: JobSettings) -> list[str]:
     skipped = f"  {plural(outcome.num_skipped, 'record')} skipped"
     return [
         f"part {part}/{num_parts} is done: {plural(outcome.num_tasks, 'task')}{earlier}, "
-        f"{format_bytes(outcome.text_bytes)} of text, {format_count(outcome.num_tokens)} tokens "
+        f"{format_bytes(outcome.text_bytes)} of text, "
+        f"{plural(outcome.num_tokens, 'token', is_short=True)} "
         f"in {format_seconds(outcome.seconds)}",
         *([skipped] if outcome.num_skipped else []),
         *(f"  hint: {hint}" for hint in outcome.hints),
@@ -155,12 +161,48 @@ def document_rule(settings: dict[str, Any], formats: Iterable[str | None]) -> st
 
 def _split(manifest: Manifest, split: Split) -> str:
     record = manifest.splits[split]
-    name = record.files[0].path if len(record.files) == 1 else f"{len(record.files)} {split} shards"
-    return f"{name} ({format_count(record.tokens)} tokens, {plural(record.documents, 'document')})"
+    is_one = len(record.files) == 1
+    name = record.files[0].path if is_one else plural(len(record.files), f"{split} shard")
+    tokens = plural(record.tokens, "token", is_short=True)
+    return f"{name} ({tokens}, {plural(record.documents, 'document')})"
 
 
-def _bytes_per_token(counts: dict[str, int]) -> str:
-    return f"{counts['input_bytes'] / max(counts['tokens'], 1):.2f} bytes per token"
+def _read(manifest: Manifest) -> list[str]:
+    """Say what was read, and how many bytes of text became a token, if that is known."""
+    counts = manifest.counts
+    figures = [bytes_per_token(counts)] if counts.get("text_bytes") else []
+    return [input_sizes(manifest), *figures]
+
+
+def input_sizes(manifest: Manifest) -> str:
+    """Say how large the inputs are as they are stored, and how much text was in them."""
+    from penstok.readers.formats import FORMATS
+
+    names = {row.name: row.content_name for row in FORMATS.values()}
+    sizes: dict[str, int] = {}
+    for record in manifest.inputs:
+        if record.reason is None and record.format in names:
+            name = names[record.format] + (f" ({record.compression})" if record.compression else "")
+            sizes[name] = sizes.get(name, 0) + record.bytes
+    if not all(sizes.values()) and len(sizes) == 1:
+        # Of standard input, only the content was measured.
+        sizes = dict.fromkeys(sizes, manifest.counts["input_bytes"])
+    stored = " and ".join(f"{format_bytes(size)} of {name}" for name, size in sizes.items())
+    limit, text_bytes = manifest.settings.get("limit_bytes"), manifest.counts.get("text_bytes")
+    if limit is not None and limit < sum(sizes.values()):
+        stored = f"the first {format_bytes(limit)} of {stored}"
+    if not text_bytes or list(sizes) == [names["text"]]:
+        return stored
+    return f"{stored}, which held {format_bytes(text_bytes)} of text"
+
+
+def bytes_per_token(counts: dict[str, int]) -> str:
+    """Say how many bytes of text became a token."""
+    return f"{counts['text_bytes'] / max(counts['tokens'], 1):.2f} bytes of text per token"
+
+
+def _rate(text_bytes: int, seconds: float) -> str:
+    return f"{format_bytes(text_bytes / max(seconds, 1e-3))}/s of text"
 
 
 def _peak_memory(run: dict[str, Any]) -> str:
@@ -171,19 +213,20 @@ def _peak_memory(run: dict[str, Any]) -> str:
 def _resumed(run: dict[str, Any], counts: dict[str, int]) -> list[str]:
     if not run["resumed"]:
         return []
-    done = f"{run['units_kept']} units"
+    done = plural(run["units_kept"], "unit")
     if "tasks" in run:
-        done = f"{run['tasks_kept']} of {run['tasks']} tasks"
+        done = f"{run['tasks_kept']:,} of {plural(run['tasks'], 'task')}"
     done_bytes = counts["input_bytes"] - run["work_bytes"]
-    return [f"  resumed: {format_bytes(done_bytes)} ({done}) were done by an earlier run"]
+    return [f"  resumed: an earlier run had done {format_bytes(done_bytes)} of input ({done})"]
 
 
 def _node_lines(run: dict[str, Any]) -> list[str]:
     """Say what each node did, and how many tasks were retried."""
     lines = [
         f"  node {node['name']}: {plural(node['tasks'], 'task')}, "
-        f"{format_bytes(node['text_bytes'])}, {format_count(node['tokens'])} tokens, "
-        f"{format_bytes(node['text_bytes'] / max(node['seconds'], 1e-3))}/s per core"
+        f"{format_bytes(node['text_bytes'])} of text, "
+        f"{plural(node['tokens'], 'token', is_short=True)}, "
+        f"{_rate(node['text_bytes'], node['seconds'])} per core"
         for node in run.get("nodes", ())
     ]
     if run.get("tasks_retried"):
@@ -217,26 +260,40 @@ def _notes(counts: dict[str, int], settings: dict[str, Any]) -> list[str]:
     ]
 
 
-def _warnings(outcome: Outcome) -> list[str]:
-    manifest = outcome.manifest
+def _warnings(manifest: Manifest, outcome: Outcome | None = None) -> list[str]:
+    """List what the user can act on; without an outcome, of a job that was run in parts."""
+    from penstok.readers.formats import FORMATS
+
     warnings = []
-    counts, settings = manifest.counts, manifest.settings
+    counts, settings, formats = manifest.counts, manifest.settings, _formats(manifest)
     if counts["special_text_documents"]:
+        eot = "the end-of-text string" if outcome is None else f"the text `{outcome.eot_text}`"
+        flag = "TEXT" if outcome is None else f"'{outcome.eot_text}'"
+        has_texts = any(not row.has_records for name, row in FORMATS.items() if name in formats)
+        advice = f"; if it separates documents, pass `--doc-separator {flag} --overwrite`"
         warnings.append(
-            f"the text `{outcome.eot_text}` occurs in "
-            f"{plural(counts['special_text_documents'], 'document')} and was encoded as ordinary "
-            f"text; if it separates documents, pass `--doc-separator '{outcome.eot_text}' "
-            "--overwrite`"
+            f"{eot} occurs in {plural(counts['special_text_documents'], 'document')} and was "
+            f"encoded as ordinary text{advice if has_texts else ''}"
         )
     num_texts = sum(record.bytes > 0 for record in manifest.inputs)
-    was_given = settings["docs_by"] == "separator" and not outcome.found_separator
-    if was_given and counts["documents"] + counts["empty_documents"] <= num_texts:
+    # Parts do not record whether the separator was found or given.
+    is_given = outcome is not None and not outcome.found_separator
+    is_given = is_given and settings["docs_by"] == "separator"
+    if is_given and counts["documents"] + counts["empty_documents"] <= num_texts:
         warnings.append(
             f"the separator {settings['doc_separator']!r} does not occur in the input: each file "
             "is one document"
         )
-    if manifest.splits["val"].tokens == 0 and settings["val_fraction"] > 0:
+    val = manifest.splits["val"]
+    if val.tokens == 0 and settings["val_fraction"] > 0:
         warnings.append(f"val is empty: {_way_to_val(counts['documents'], settings)}")
+    elif settings.get("val_hash") is not None:
+        was = "was taken, the one" if val.documents == 1 else "were taken, those"
+        warnings.append(
+            f"val: {plural(val.documents, 'document')} {was} with the smallest hash, because "
+            f"`--val-fraction {settings['val_fraction']}` of "
+            f"{plural(counts['documents'], 'document')} gave none"
+        )
     if manifest.splits["train"].tokens == 0:
         warnings.append("train is empty: pass a smaller `--val-fraction`")
     return warnings
@@ -245,7 +302,7 @@ def _warnings(outcome: Outcome) -> list[str]:
 def _way_to_val(num_documents: int, settings: dict[str, Any]) -> str:
     """Name flags that would give a val split: a larger fraction, or more and smaller documents."""
     if num_documents < _FEW_DOCUMENTS and settings["docs_by"] == "record":
-        return f"the input has only {plural(num_documents, 'record')}"
+        return f"the input has only {plural(num_documents, 'record')} to choose from; add more"
     if num_documents < _FEW_DOCUMENTS:
         other = "file" if settings["docs_by"] == "line" else "line"
         return (

@@ -28,7 +28,7 @@ from penstok.errors import (
 if TYPE_CHECKING:
     from types import FrameType, TracebackType
 
-__all__ = ["ErrorReporter", "escape", "one_line", "plural", "print_data", "print_error", "say"]
+__all__ = ["ErrorReporter", "escape", "one_line", "print_data", "print_error", "say"]
 
 
 # Sent by a closing terminal, a scheduler or a shutdown; both stop a job like Ctrl-C.
@@ -64,11 +64,6 @@ def _escaped(character: str) -> str:
 def one_line(text: str) -> str:
     """Make text safe to print within a line."""
     return escape(text).replace("\n", "\\n")
-
-
-def plural(number: int, noun: str) -> str:
-    """Write a count with its noun: 1 document, 2,000 documents."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 class ErrorReporter:

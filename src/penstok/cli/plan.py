@@ -10,11 +10,11 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from penstok.cli.flags import RUN, make_flags
-from penstok.cli.job_summary import document_rule, skipped_lines
-from penstok.cli.messages import ErrorReporter, one_line, plural, print_data
+from penstok.cli.job_summary import bytes_per_token, document_rule, skipped_lines
+from penstok.cli.messages import ErrorReporter, one_line, print_data
 from penstok.jobs.definition import settings_of
 from penstok.jobs.settings import JobSettings
-from penstok.quantities import format_bytes, format_count, format_seconds
+from penstok.quantities import format_bytes, format_count, format_seconds, plural
 
 if TYPE_CHECKING:
     from penstok.jobs.job import Job
@@ -113,7 +113,9 @@ def _free_disk(preview: Preview) -> str:
     from penstok.jobs.tasks import divide_tasks
 
     num_tasks = len(divide_tasks(preview.job.plan, task_bytes))
-    return f"{free}; {num_tasks:,} tasks of at most {format_bytes(task_bytes)}, one shard per task"
+    return (
+        f"{free}; {plural(num_tasks, 'task')} of at most {format_bytes(task_bytes)}, a shard each"
+    )
 
 
 def _special_tokens(job: Job) -> str:
@@ -150,7 +152,7 @@ def _show(number: int, document: ShownDocument) -> list[str]:
     head, tail = document.head[:_SHOWN_CHARACTERS], document.tail[-_SHOWN_CHARACTERS:]
     is_short = document.num_tokens <= len(document.first_ids)
     return [
-        f"  {number}. {document.num_bytes:,} bytes, {document.num_tokens:,} tokens",
+        f"  {number}. {plural(document.num_bytes, 'byte')}, {plural(document.num_tokens, 'token')}",
         f"     {_quoted(head)}" + ("" if is_short else f" ... {_quoted(tail)}"),
         f"     {ids[0]}" + ("" if is_short else f"  ...  {ids[1]}"),
     ]
@@ -159,14 +161,17 @@ def _show(number: int, document: ShownDocument) -> list[str]:
 def _estimate(preview: Preview) -> list[str]:
     job, sample, estimate = preview.job, preview.sample, preview.estimate
     rate = (
-        f"a sample of {format_bytes(sample.counts.input_bytes)} was encoded at "
-        f"{format_count(sample.ids_per_second)} tokens/s"
+        f"a sample of {format_bytes(sample.counts.text_bytes)} of text was encoded at "
+        f"{format_count(sample.ids_per_second)} tokens/s, "
+        f"{bytes_per_token(asdict(sample.counts))}"
     )
     if estimate is None:
         return [f"estimate:   none, since the size of the input is unknown; {rate}"]
     return [
-        f"estimate:   about {format_count(estimate.documents)} documents, "
-        f"{format_count(estimate.tokens)} tokens, {format_bytes(estimate.output_bytes)} of output",
+        f"estimate:   about {plural(estimate.documents, 'document', is_short=True)}, "
+        f"{format_bytes(estimate.text_bytes)} of text, "
+        f"{plural(estimate.tokens, 'token', is_short=True)}, "
+        f"{format_bytes(estimate.output_bytes)} of output",
         f"            in {format_seconds(estimate.seconds)} with {job.num_workers} x {job.engine}; "
         f"{rate}",
     ]

@@ -11,9 +11,9 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from penstok.cli.flags import RUN, make_flags
-from penstok.cli.messages import ErrorReporter, escape, plural, print_data, say
+from penstok.cli.messages import ErrorReporter, escape, print_data, say
 from penstok.jobs.definition import settings_of
-from penstok.quantities import format_bytes, format_seconds
+from penstok.quantities import format_bytes, format_seconds, plural
 from penstok.training.settings import DEFAULT_SPECIAL, INPUT_SETTINGS, TrainingSettings
 
 if TYPE_CHECKING:

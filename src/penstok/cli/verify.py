@@ -10,9 +10,9 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from penstok.cli.flags import RUN, make_flags, out_argument
-from penstok.cli.messages import ErrorReporter, escape, plural, print_data, say
+from penstok.cli.messages import ErrorReporter, escape, print_data, say
 from penstok.jobs.definition import settings_of
-from penstok.quantities import format_bytes
+from penstok.quantities import format_bytes, plural
 from penstok.verification.settings import OUT, REPAIR, VerifySettings
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from penstok.data.remote_tokens import RemoteTokens
 from penstok.errors import DamageError, UsageError, read_error
 from penstok.output.manifest import Manifest
+from penstok.quantities import plural
 from penstok.storage.object_paths import ObjectPath, output_path, repair_step
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class Dataset:
         total = self.manifest.splits[settings.split].tokens
         if settings.at >= total:
             raise UsageError(
-                f"the {settings.split} split has only {total:,} tokens",
+                f"the {settings.split} split has only {plural(total, 'token')}",
                 where=f"--at {settings.at}",
                 next_step=f"pass `--at` from 0 to {max(total - 1, 0)}, or another `--split`",
             )
@@ -161,7 +162,8 @@ def _missing(path: OutputPath) -> DamageError:
 
 
 def _wrong_size(path: OutputPath, size: int | None, file: FileRecord) -> DamageError:
-    return _damage(f"`{path.name}` has {size} bytes instead of {file.bytes}", path)
+    found = "an unknown size" if size is None else plural(size, "byte")
+    return _damage(f"`{path.name}` has {found} instead of {plural(file.bytes, 'byte')}", path)
 
 
 def _damage(what: str, path: OutputPath) -> DamageError:

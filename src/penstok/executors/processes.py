@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from penstok.engines import name_reference
 from penstok.errors import EngineError, PenstokError
 from penstok.executors.batches import Batch, BatchQueue, iter_batches
+from penstok.quantities import plural
 from penstok.resources import Resource
 
 if TYPE_CHECKING:
@@ -329,7 +330,7 @@ def _failed_twice(batch: Batch, failure: str, next_step: str) -> PenstokError:
     first, last = batch.units[0], batch.units[-1]
     where = first.where
     if last is not first:
-        where += f", or one of the {len(batch.units) - 1} inputs after it"
+        where += f", or in the {plural(len(batch.units) - 1, 'input')} after it"
     return EngineError(
         f"a worker failed twice on the same text: {failure}",
         where=where,

@@ -18,6 +18,7 @@ from penstok.errors import EngineError, InputError, PenstokError, UsageError, Wr
 from penstok.executors.ray_nodes import Probe, load_ray, name_nodes, probe_node, run_task
 from penstok.output.ledger.journal import new_attempt
 from penstok.output.store import open_store
+from penstok.quantities import plural
 from penstok.resources import Resource
 
 if TYPE_CHECKING:
@@ -231,7 +232,7 @@ class RayExecutor(Resource):
         if not self.num_cores and not self._running:
             raise UsageError(
                 f"no node of the cluster has a core and {self._memory_bytes >> 20} MiB of memory: "
-                f"{len(nodes)} nodes have at most "
+                f"{plural(len(nodes), 'node')} with at most "
                 f"{max((int(each.get('memory', 0)) for each in nodes), default=0) >> 20} MiB",
                 where="--executor ray, --memory",
                 next_step="pass a smaller `--memory` (with Ray: per task), or add nodes",

@@ -51,6 +51,7 @@ class StreamOptions:
         on_error: End a damaged stream at the damage, or stop there.
         max_window_bytes: The largest window that a decoder may use.
         give_back: Drop pages that were read from the page cache.
+        keeps_head: Standard input will be read again.
     """
 
     open_scanner: OpenScanner
@@ -58,6 +59,7 @@ class StreamOptions:
     on_error: OnError
     max_window_bytes: int
     give_back: bool
+    keeps_head: bool = False
 
 
 class BufferedStream:
@@ -102,7 +104,7 @@ class BufferedStream:
             source,
             max_window_bytes=options.max_window_bytes,
             give_back=options.give_back,
-            is_last=True,
+            is_last=not options.keeps_head,
         )
 
     def close(self) -> None:

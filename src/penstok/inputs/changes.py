@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from penstok.errors import ConflictError, InputError
 from penstok.inputs.probe import probe_stored
 from penstok.inputs.streams import STANDARD_INPUT
+from penstok.quantities import plural
 from penstok.storage import is_url
 
 if TYPE_CHECKING:
@@ -90,7 +91,8 @@ def refuse_changed(source: Source, *, by_time: bool = True) -> None:
     found, _ = probe_stored(source.path)
     step = "restore the file the job used, or start again with `--overwrite`"
     if found.num_bytes != source.num_bytes:
-        what = f"the input has {found.num_bytes} bytes now, {source.num_bytes} when it was used"
+        now = plural(found.num_bytes, "byte")
+        what = f"the input has {now} now, {source.num_bytes:,} when it was used"
     elif found.edges != source.edges:
         what = "the content of the input changed since it was used"
     elif by_time and found.mtime_ns != source.mtime_ns:

@@ -44,8 +44,12 @@ def make_feed(
     open_scanner: OpenScanner,
     on_error: OnError,
     give_back: bool,
+    keeps_head: bool = False,
 ) -> Feed | None:
-    """Make a feed for the streams among the inputs; None if there are none."""
+    """Make a feed for the streams among the inputs; None if there are none.
+
+    With `keeps_head`, standard input can be read again: all that this feed reads stays in memory.
+    """
     if not any(source.is_stream for source in sources):
         return None
     options = StreamOptions(
@@ -54,6 +58,7 @@ def make_feed(
         on_error=on_error,
         max_window_bytes=_window_bytes(sources),
         give_back=give_back,
+        keeps_head=keeps_head,
     )
     return Feed(LONGEST_WINDOW_BYTES + unit_bytes * (2 * num_workers - 1), options)
 
@@ -149,7 +154,7 @@ class Feed:
     def _pump(self, units: Iterable[Unit]) -> None:
         try:
             for unit in units:
-                filled = self._fill(unit) if unit.source.is_stream else unit
+                filled = self.fill(unit)
                 if filled is not None:
                     self._put(filled)
         except RingClosedError:
@@ -160,7 +165,10 @@ class Feed:
             self._is_done = True
         self._wake()
 
-    def _fill(self, unit: Unit) -> Unit | None:
+    def fill(self, unit: Unit) -> Unit | None:
+        """Fill one unit of a stream; None if its content ends before. Others stay as they are."""
+        if not unit.source.is_stream:
+            return unit
         stream = self._open(unit)
         filled = stream.fill(unit)
         if stream.size < UNKNOWN_END:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from penstok.errors import InputError, read_error
 from penstok.inputs.compression import FramedContent, find_frames
 from penstok.inputs.streams import count_lines
+from penstok.quantities import plural
 from penstok.resources import Resource
 from penstok.storage import ObjectInfo, RemoteFile, is_url
 
@@ -202,7 +203,8 @@ class SourceFile(_SeekableInput):
     def _changed(self) -> InputError:
         return InputError(
             "the file changed while it was read",
-            where=f"{self.source.path}, {self.source.num_bytes} bytes when the job was planned",
+            where=f"{self.source.path}, {plural(self.source.num_bytes, 'byte')} when the job was "
+            "planned",
             next_step="wait until nothing writes to it, then pass `--overwrite` to start again",
         )
 

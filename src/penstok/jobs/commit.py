@@ -31,7 +31,7 @@ from penstok.output.ledger.lines import (
     read_unit,
 )
 from penstok.output.ledger.reader import list_skipped, list_skipped_inputs
-from penstok.output.manifest import Manifest, make_manifest
+from penstok.output.manifest import Manifest, host_facts, make_manifest
 from penstok.output.offsets import Offsets
 from penstok.output.store.base import (
     INTENT,
@@ -50,9 +50,9 @@ if TYPE_CHECKING:
     from penstok.output.ledger.journal import FinishedJournal, TaskRecord
     from penstok.output.manifest import KnowsDigests
     from penstok.output.store.base import OutputStore
-    from penstok.types import Source, Split
+    from penstok.types import Counts, Source, Split
 
-__all__ = ["JobTotals", "commit_job", "reopen_job", "roll_forward", "tidy_finished"]
+__all__ = ["JobTotals", "TaskFacts", "commit_job", "reopen_job", "roll_forward", "tidy_finished"]
 
 # Matches the key only: inside a string, the quotes would be escaped.
 _HAS_SKIPPED = b'"skipped":['
@@ -77,6 +77,16 @@ class _Intent:
     staged: list[StagedFile] = field(default_factory=list)
     older: list[str] = field(default_factory=list)
     reopen: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class TaskFacts:
+    """What the manifest records about the tasks of a run."""
+
+    executor: str
+    tasks: int
+    tasks_kept: int
+    tasks_retried: int
 
 
 @dataclass(slots=True)
@@ -114,13 +124,58 @@ class JobTotals:
         """Return the digest of a shard."""
         return self.digests[split, shard]
 
-    def facts(self) -> dict[str, Any]:
-        """Return what the manifest records about the run."""
+    def facts_of_parts(self) -> dict[str, Any]:
+        """Return what the manifest records about a job that was run in parts."""
+        return self.facts(
+            seconds=self.seconds,
+            work_seconds=self.seconds,
+            work=self.offsets.counts,
+            workers=1,
+            peak_bytes=self.peak_bytes,
+            units_kept=0,
+            is_resumed=False,
+            tasks=TaskFacts("parts", self.num_tasks, 0, 0),
+        )
+
+    def facts(
+        self,
+        *,
+        seconds: float,
+        work_seconds: float,
+        work: Counts,
+        workers: int,
+        peak_bytes: int,
+        units_kept: int,
+        is_resumed: bool,
+        tasks: TaskFacts | None,
+    ) -> dict[str, Any]:
+        """Return what the manifest records about the last run.
+
+        Args:
+            seconds: How long it took.
+            work_seconds: How long its tasks ran.
+            work: What it read.
+            workers: How many workers it had.
+            peak_bytes: Its peak memory.
+            units_kept: How many units earlier runs had finished.
+            is_resumed: Whether earlier runs had finished anything.
+            tasks: Its tasks, if each writes its own shards.
+        """
         nodes = [asdict(each) for _, each in sorted(self.nodes.items())]
         return {
+            "seconds": round(seconds, 3),
+            "work_seconds": round(work_seconds, 3),
+            "work_bytes": work.input_bytes,
+            "work_text_bytes": work.text_bytes,
+            "workers": workers,
+            "peak_memory_bytes": peak_bytes,
+            "resumed": is_resumed,
+            "units_kept": units_kept,
+            "host": host_facts(),
             "workers_replaced": self.num_replaced,
             "engine": ", ".join(sorted(self.engines)),
             **({"nodes": nodes} if nodes else {}),
+            **({} if tasks is None else asdict(tasks)),
         }
 
 

@@ -6,6 +6,7 @@ It compares records, and deletes an unfinished job if the user asked for that; i
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from penstok.output.ledger.lines import format_job, format_line, line_body, read
 from penstok.output.ledger.reader import LedgerReader
 from penstok.output.manifest import Manifest, digest_inputs
 from penstok.output.store.base import PARTS, TASKS, has_progress, journal_name
+from penstok.quantities import plural
 from penstok.storage.object_paths import repair_step
 from penstok.types import SPLITS, JobRecord
 
@@ -38,6 +40,7 @@ __all__ = [
     "claim_output",
     "find_finished",
     "find_manifest",
+    "is_recorded",
     "note_part",
     "read_job_file",
     "refuse_lost_lock",
@@ -46,6 +49,7 @@ __all__ = [
 
 JOB = f"{layout.WORK}/{layout.JOB}"
 _MAX_NAMED = 10
+_VAL_HASH = "val_hash"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,14 +143,16 @@ class JobFile:
         """List how another job (`here`) differs from this one, which is in the output (`there`)."""
         found = _settings_differences(self.job.settings, other.job.settings)
         if self.job.unit_bytes != other.job.unit_bytes:
-            found.append(f"units of {self.job.unit_bytes} bytes there, {other.job.unit_bytes} here")
+            size = plural(self.job.unit_bytes, "byte")
+            found.append(f"units of {size} there, {other.job.unit_bytes:,} here")
         if self.num_inputs != other.num_inputs:
-            found.append(f"{self.num_inputs} inputs there, {other.num_inputs} here")
+            found.append(f"{plural(self.num_inputs, 'input')} there, {other.num_inputs:,} here")
         elif self.inputs_digest != other.inputs_digest:
             found.append("an input was changed or replaced")
         if self.skipped.keys() != other.skipped.keys():
-            found.append(f"{len(self.skipped)} inputs skipped there, {len(other.skipped)} here")
-        return found
+            num_skipped = plural(len(self.skipped), "input")
+            found.append(f"{num_skipped} skipped there, {len(other.skipped):,} here")
+        return found or _val_difference(self.job.settings, other.job.settings)
 
 
 def read_job_file(store: OutputStore) -> JobFile | None:
@@ -161,6 +167,18 @@ def find_manifest(store: OutputStore) -> Manifest | None:
     if data is None:
         return None
     return Manifest.from_json(data.decode(errors="replace"), store.path / MANIFEST)
+
+
+def is_recorded(store: OutputStore, job: JobFile) -> bool:
+    """Return whether an output holds exactly this job, finished or not."""
+    with contextlib.suppress(DamageError):
+        finished = find_manifest(store)
+        if finished is not None:
+            return job.has_made(finished)
+        there = read_job_file(store)
+        if there is not None:
+            return not replace(job, num_tasks=there.num_tasks).differences(there)
+    return False
 
 
 def find_finished(
@@ -190,11 +208,13 @@ def find_finished(
         if plan.is_piped:
             differing = ["standard input cannot be compared with what was read before"]
         elif manifest.inputs_digest == digest_inputs(plan.sources):
-            return manifest
+            if not (differing := _val_difference(manifest.settings, job.settings)):
+                return manifest
         elif job.settings.get("task_bytes") is not None:
             differing = ["its inputs differ, and inputs cannot be added to a distributed job"]
         else:
             differing = _input_differences(_recorded_sources(folder), plan.sources)
+        differing = differing or _val_difference(manifest.settings, job.settings)
     if not differing:
         return None
     num_bytes = sum(file.bytes for split in SPLITS for file in manifest.splits[split].files)
@@ -202,7 +222,8 @@ def find_finished(
         f"the output was made by another job ({'; '.join(differing)})",
         where=str(folder / MANIFEST),
         next_step=_start_over(
-            f"to delete {len(manifest.files())} files ({num_bytes} bytes) and start again",
+            f"to delete {plural(len(manifest.files()), 'file')} ({plural(num_bytes, 'byte')}) and "
+            "start again",
             is_part=is_part,
         ),
     )
@@ -276,15 +297,16 @@ def _job_differences(store: OutputStore, there: JobFile, here: JobFile, plan: Pl
     if there.is_by_task or here.is_by_task:
         return there.differences(here)
     differing = _settings_differences(there.job.settings, here.job.settings)
+    of_val = _val_difference(there.job.settings, here.job.settings)
     if differing or there.inputs_digest == here.inputs_digest:
-        return differing
+        return differing or of_val
     journal = store.path / journal_name(0, None)
     if not journal.exists():
-        return []
+        return of_val
     reader = LedgerReader(journal)
     for _ in reader.iter_units():
         pass
-    return _input_differences(reader.sources, plan.sources)
+    return _input_differences(reader.sources, plan.sources) or of_val
 
 
 def _drop(store: OutputStore) -> None:
@@ -309,7 +331,7 @@ def refuse_missing_tasks(store: OutputStore, job: JobFile, chosen: dict[int, str
     named = ", ".join(f"{part}/{of}" for part, of in parts[:_MAX_NAMED])
     more = "" if len(parts) <= _MAX_NAMED else f" and {len(parts) - _MAX_NAMED} more"
     raise DamageError(
-        f"{len(missing)} of {job.num_tasks} tasks are not done"
+        f"not done: {len(missing):,} of {plural(job.num_tasks, 'task')}"
         + (f"; missing or unfinished parts: {named}{more}" if parts else ""),
         where=store.name,
         next_step=f"run them: the same `penstok tokenize ... -o {store.name}` with "
@@ -341,12 +363,23 @@ def _missing_parts(store: OutputStore, num_tasks: int, missing: list[int]) -> li
 
 
 def _settings_differences(there: dict[str, Any], here: dict[str, Any]) -> list[str]:
-    """List the settings that differ."""
+    """List the settings that differ, without the choice of val, which follows from the inputs."""
     return [
         f"{name}: {there.get(name)} there, {here.get(name)} here"
-        for name in sorted(there.keys() | here.keys())
+        for name in sorted((there.keys() | here.keys()) - {_VAL_HASH})
         if there.get(name) != here.get(name)
     ]
+
+
+def _val_difference(there: dict[str, Any], here: dict[str, Any]) -> list[str]:
+    """Say how val differs if one of the jobs has too few documents for it."""
+    old, new = there.get(_VAL_HASH), here.get(_VAL_HASH)
+    if old == new:
+        return []
+    if old is None:
+        return ["val: no document was chosen for it; now one is, because there are too few"]
+    other = "now `--val-fraction` chooses others" if new is None else "now it would be another"
+    return [f"val was one document, chosen because there were too few; {other}"]
 
 
 def _recorded_sources(folder: OutputPath) -> list[Source]:
@@ -374,7 +407,9 @@ def _input_differences(there: Sequence[Source], here: Sequence[Source]) -> list[
                 return [f"input `{new.path}` is new, but sorts before `{old.path}`, which is done"]
             return [f"input `{old.path}` is missing"]
         if old.num_bytes != new.num_bytes:
-            return [f"input `{old.path}`: {old.num_bytes} bytes there, {new.num_bytes} here"]
+            return [
+                f"input `{old.path}`: {plural(old.num_bytes, 'byte')} there, {new.num_bytes:,} here"
+            ]
         if old.format != new.format:
             return [f"input `{old.path}`: read as {old.format} there, as {new.format} here"]
         if old.compression != new.compression:

@@ -1,7 +1,7 @@
 """From settings to a job: its plan, tokenizer, engine, memory, and what its workers are made from.
 
-It reads the start of inputs and starts no process. `run` runs the job, `preview` says what it would
-do, and `verification` re-encodes a recorded job with the same workers.
+It reads the start of inputs, or all of a few, and starts no process. `run` runs the job, `preview`
+says what it would do, and `verification` re-encodes a recorded job with the same workers.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from penstok.engines import choose_engine, engine_needs
 from penstok.errors import UsageError, own_version
 from penstok.executors.processes import ProcessExecutor
 from penstok.inputs.feed import make_feed
+from penstok.jobs.few_documents import find_val_hash
 from penstok.jobs.memory import divide_memory
 from penstok.jobs.plan import input_needs, make_plan
 from penstok.jobs.tasks import choose_task_bytes
@@ -66,10 +67,25 @@ class Job:
     settings: JobSettings
     plan: Plan
     tokenizer: Tokenizer
-    rules: TextRules
     record: JobRecord
     layout: Layout
     workers: Workers
+
+    @property
+    def rules(self) -> TextRules:
+        """What shapes the bytes."""
+        return self.workers.spec.rules
+
+    def with_val(self, val_hash: str | None) -> Job:
+        """Return the same job with another choice of the only document in val."""
+        if val_hash == self.rules.val_hash:
+            return self
+        rules = replace(self.rules, val_hash=val_hash)
+        return replace(
+            self,
+            record=replace(self.record, settings=rules.to_settings()),
+            workers=replace(self.workers, spec=replace(self.workers.spec, rules=rules)),
+        )
 
     @property
     def engine(self) -> str:
@@ -125,7 +141,8 @@ def prepare(settings: JobSettings) -> Job:
         on_error=settings.on_error,
         block_bytes=settings.block_bytes,
     )
-    return Job(settings, plan, tokenizer, rules, record, layout, workers)
+    job = Job(settings, plan, tokenizer, record, layout, workers)
+    return job.with_val(find_val_hash(plan, workers.spec))
 
 
 def choose_workers(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstok.errors import UsageError
-from penstok.quantities import format_bytes
+from penstok.quantities import format_bytes, plural
 from penstok.worker.memory import MemoryShare, num_cores
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ def divide_memory(
     if fitting < 1 or (wanted_workers and fitting < wanted_workers):
         needed = parent_bytes + total.worker_bytes * (wanted_workers or 1)
         raise UsageError(
-            f"{format_bytes(memory_bytes)} is too little memory for {wanted_workers or 1} "
-            f"worker{'s' if (wanted_workers or 1) > 1 else ''}",
+            f"{format_bytes(memory_bytes)} is too little memory for "
+            f"{plural(wanted_workers or 1, 'worker')}",
             where="--memory",
             next_step=f"pass `--memory {-(-needed >> 20)}MiB`"
             + (" or fewer `--workers`" if wanted_workers and wanted_workers > 1 else ""),
@@ -58,6 +58,6 @@ def divide_memory(
     hint = ""
     if num_workers < wanted:
         needed = parent_bytes + total.worker_bytes * wanted
-        idle = f"{wanted - num_workers} of {wanted} cores were idle"
+        idle = f"only {num_workers} of {plural(wanted, 'core')} can be used"
         hint = f"{idle}: `--memory {-(-needed >> 20)}MiB` uses them"
     return num_workers, share, hint

@@ -22,6 +22,7 @@ from penstok.inputs.streams import STANDARD_INPUT, read_head
 from penstok.output.layout import MANIFEST, WORK, is_own_name
 from penstok.output.ledger.reader import Start
 from penstok.output.manifest import is_manifest
+from penstok.quantities import plural
 from penstok.readers.formats import FORMATS, format_needs
 from penstok.readers.probe import CsvOptions, find_sources
 from penstok.storage import REMOTE_BYTES, is_url
@@ -197,10 +198,14 @@ def _sample_starts(source: Source, size: int) -> list[int]:
 def nothing_found(sources: Sequence[Source], num_empty: int) -> InputError:
     """Return the error for inputs without documents; `num_empty` were found empty and dropped."""
     num_empty += sum(1 for source in sources if source.is_empty)
+    more = f" and {plural(len(sources) - 1, 'other input')}" if len(sources) > 1 else ""
+    has_texts = any(not FORMATS[source.format].has_records for source in sources)
     return InputError(
-        f"no document in the input: {num_empty} empty ones were dropped",
-        where=f"{len(sources)} files, starting with {sources[0].path}",
-        next_step="check the text and `--doc-separator`",
+        f"no document in the input: {plural(num_empty, 'empty one')} dropped",
+        where=f"{sources[0].path}{more}",
+        next_step="check the text and `--doc-separator`"
+        if has_texts
+        else "check the records, and pass the field that holds the text as `--text-key`",
     )
 
 
@@ -256,7 +261,12 @@ def make_plan(settings: JobSettings) -> Plan:
     if all(source.is_empty for source in sources):
         reasons = "".join(f"; `{path}`: {why}" for path, why in list(skipped.items())[:_LISTED])
         raise InputError(
-            f"no text in the input: {len(sources)} files, all empty, {len(skipped)} skipped"
+            "no text in the input: "
+            + ", ".join(
+                f"{plural(number, 'file')} {what}"
+                for number, what in ((len(sources), "empty"), (len(skipped), "skipped"))
+                if number
+            )
             + reasons,
             where=" ".join(inputs[:3]),
             next_step="check the files with `ls -l`",

@@ -87,6 +87,7 @@ class Estimate:
     tokens: int
     output_bytes: int
     seconds: float
+    text_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +203,7 @@ def _estimate(job: Job, sample: Sample) -> Estimate | None:
         tokens=tokens,
         output_bytes=tokens * job.layout.token_bytes,
         seconds=tokens / max(sample.ids_per_second, 1e-6) / job.num_workers,
+        text_bytes=round(sample.counts.text_bytes * times),
     )
 
 
@@ -252,6 +254,11 @@ def _warnings(
     is_full = estimate is not None and free_bytes is not None and estimate.output_bytes > free_bytes
     if is_full:
         warnings.append("too little disk space: the output will not fit; choose another `-o`")
-    if estimate is not None and 0 < settings.val_fraction * estimate.documents < 1:
+    if job.rules.val_hash is not None:
+        warnings.append(
+            f"`--val-fraction {settings.val_fraction}` gives val no document: the one with the "
+            "smallest hash will be taken; pass a larger `--val-fraction` for more"
+        )
+    elif estimate is not None and 0 < settings.val_fraction * estimate.documents < 1:
         warnings.append("val may be empty: there are few documents; pass a larger `--val-fraction`")
     return warnings

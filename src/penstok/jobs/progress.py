@@ -15,7 +15,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Protocol
 
 from penstok.output.ledger.journal import NodeTotals
-from penstok.quantities import format_bytes, format_count, format_seconds
+from penstok.quantities import format_bytes, format_count, format_seconds, plural
 from penstok.types import Counts
 from penstok.worker.memory import tree_bytes
 
@@ -87,7 +87,7 @@ class Status:
         is_one_task = self.num_tasks == 1 and is_here
         fields = {
             "done": f"{self.fraction:4.0%}" if is_known else format_bytes(self.text_bytes),
-            "nodes": "" if is_here else f"{self.nodes_alive} node",
+            "nodes": "" if self.nodes_alive is None else plural(self.nodes_alive, "node"),
             "tasks": "" if is_one_task else f"{self.num_tasks_done}/{self.num_tasks} tasks",
             "rate": f"{format_bytes((self.text_bytes - self.kept_text_bytes) / seconds)}/s",
             "tokens": f"{format_count((self.num_tokens - self.kept_tokens) / seconds)} tok/s",
@@ -97,8 +97,6 @@ class Status:
             "slow": f"slow: {self.slow}" if self.slow else "",
             "eta": f"ETA {format_seconds(left) if is_known and left is not None else '?'}",
         }
-        if not is_here and self.nodes_alive != 1:
-            fields["nodes"] += "s"
         return {name: text for name, text in fields.items() if text}
 
 
@@ -285,8 +283,9 @@ class Watch:
                 done_bytes=min(stored_bytes, self._total_bytes or stored_bytes),
                 kept_bytes=self._resumed.stored_bytes,
                 total_bytes=self._total_bytes,
-                text_bytes=counts.input_bytes,
-                kept_text_bytes=self._resumed.counts.input_bytes,
+                # Not `counts.text_bytes`: that is unknown if an older version began the job.
+                text_bytes=sum(part.counts.text_bytes for part in parts),
+                kept_text_bytes=self._resumed.counts.text_bytes,
                 num_units_done=num_units,
                 num_units=self._num_units,
                 num_tokens=counts.tokens,

@@ -19,6 +19,7 @@ from penstok.output.ledger.reader import Digests, LedgerReader, Start
 from penstok.output.offsets import Offsets
 from penstok.output.segments import SegmentReader
 from penstok.output.store.base import TASKS
+from penstok.quantities import plural
 from penstok.types import SPLITS
 
 if TYPE_CHECKING:
@@ -73,10 +74,8 @@ class ResumeState:
 
     def hints(self) -> list[str]:
         """Return what had to be repeated, and why, for the user."""
-        if len(self.damaged) == 1:
-            return ["1 damaged unit of an earlier run was re-encoded"]
         if self.damaged:
-            return [f"{len(self.damaged)} damaged units of an earlier run were re-encoded"]
+            return [f"re-encoded {plural(len(self.damaged), 'damaged unit')} of an earlier run"]
         if self.problem:
             return [f"the journal of an earlier run was valid up to unit {self.num_units} only"]
         return []

@@ -16,13 +16,21 @@ from penstok.executors.ray import RayExecutor
 from penstok.executors.ray_nodes import load_ray
 from penstok.inputs.changes import changed_meanwhile, find_changed
 from penstok.inputs.streams import STANDARD_INPUT
-from penstok.jobs.commit import commit_job, reopen_job, roll_forward, tidy_finished
+from penstok.jobs.commit import (
+    JobTotals,
+    TaskFacts,
+    commit_job,
+    reopen_job,
+    roll_forward,
+    tidy_finished,
+)
 from penstok.jobs.conflicts import (
     JOB,
     JobFile,
     claim_output,
     find_finished,
     find_manifest,
+    is_recorded,
     note_part,
     read_job_file,
     refuse_lost_lock,
@@ -41,15 +49,14 @@ from penstok.jobs.tasks import divide_tasks, plan_of_task, tasks_of_part
 from penstok.output.layout import SEGMENTS
 from penstok.output.ledger.journal import FinishedJournal, choose_journals, list_journals
 from penstok.output.ledger.reader import LedgerReader
-from penstok.output.manifest import host_facts
 from penstok.output.store import open_store
 from penstok.output.store.base import REPAIRING, TASKS, LostShardError, journal_name
+from penstok.quantities import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from penstok.executors.base import TaskExecutor
-    from penstok.jobs.commit import JobTotals
     from penstok.jobs.job import Job
     from penstok.jobs.plan import Plan
     from penstok.jobs.progress import Progress
@@ -129,8 +136,7 @@ def run_job(settings: JobSettings, progress: Progress) -> Outcome:
             where="part",
             next_step="use `penstok.tokenize_part`, then `penstok.finish`",
         )
-    job = prepare(settings)
-    store = _open(job)
+    job, store = _open(prepare(settings))
     finished = None if settings.overwrite else find_finished(store, job.record, job.plan)
     if finished is not None:
         tidy_finished(store, finished)
@@ -166,9 +172,8 @@ def run_job(settings: JobSettings, progress: Progress) -> Outcome:
 def run_part(settings: JobSettings, progress: Progress) -> PartOutcome:
     """Run the tasks of one part of a job; other parts may run at the same time."""
     started = time.monotonic()
-    job = prepare(settings)
+    job, store = _open(prepare(settings))
     part = settings.part or (1, 1)
-    store = _open(job)
     tasks = divide_tasks(job.plan, job.rules.task_bytes)
     own = [tasks[number] for number in tasks_of_part(len(tasks), *part)]
     nothing_done = PartOutcome(part, len(own), len(own), 0, 0, 0.0, job.hints)
@@ -187,7 +192,7 @@ def run_part(settings: JobSettings, progress: Progress) -> PartOutcome:
         part,
         len(run.tasks),
         len(run.done),
-        done.input_bytes,
+        done.text_bytes,
         done.tokens,
         round(time.monotonic() - started, 3),
         job.hints,
@@ -243,7 +248,7 @@ def finish_job(output: str) -> tuple[Manifest, bool]:
                 store,
                 job,
                 lambda: iter_journals(store, chosen, job.digest),
-                _describe_parts,
+                JobTotals.facts_of_parts,
                 overwrite=False,
             )
         except LostShardError:
@@ -253,8 +258,12 @@ def finish_job(output: str) -> tuple[Manifest, bool]:
         return manifest, True
 
 
-def _open(job: Job) -> OutputStore:
-    """Refuse jobs that cannot be divided into tasks; then open the output."""
+def _open(job: Job) -> tuple[Job, OutputStore]:
+    """Refuse jobs that cannot be divided into tasks; then open the output.
+
+    Returns the job too: an output that an older version began has no document chosen for val, and
+    stays as it is.
+    """
     if job.settings.executor == "ray":
         load_ray()
     if job.plan.is_piped and job.settings.is_by_task:
@@ -263,7 +272,11 @@ def _open(job: Job) -> OutputStore:
             where=f"INPUT `{STANDARD_INPUT}`",
             next_step="write it to a file first, or choose a local folder as `-o`",
         )
-    return open_store(str(job.settings.output))
+    store, older = open_store(str(job.settings.output)), job.with_val(None)
+    if older is job or job.settings.overwrite:
+        return job, store
+    is_older = is_recorded(store, JobFile.of_plan(older.record, older.plan, 0))
+    return older if is_older else job, store
 
 
 def _run_tasks(
@@ -430,44 +443,20 @@ def _outcome(job: Job, manifest: Manifest, *, is_new: bool, hints: Sequence[str]
 def _describe_run(job: Job, run: _Run, totals: JobTotals, started: float) -> dict[str, Any]:
     """Return how a job ran, for the manifest."""
     watch, resume = run.watch, run.resume or ResumeState()
-    facts = {
-        "seconds": round(time.monotonic() - started, 3),
-        "work_seconds": round(watch.work_seconds, 3),
-        "work_bytes": watch.done.counts.input_bytes,
-        "workers": run.executor.num_cores,
-        "peak_memory_bytes": watch.peak_bytes,
-        "resumed": bool(run.done) or resume.num_units > 0,
-        "units_kept": resume.num_units - len(resume.damaged),
-        "host": host_facts(),
-        **totals.facts(),
-    }
-    if run.job.is_by_task:
-        facts |= {
-            "executor": job.settings.executor,
-            "tasks": len(run.tasks),
-            "tasks_kept": len(run.done),
-            "tasks_retried": run.executor.num_retried,
-        }
-    return facts
-
-
-def _describe_parts(totals: JobTotals) -> dict[str, Any]:
-    """Return how the parts of a job ran, for the manifest."""
-    return {
-        "seconds": round(totals.seconds, 3),
-        "work_seconds": round(totals.seconds, 3),
-        "work_bytes": totals.offsets.counts.input_bytes,
-        "workers": 1,
-        "executor": "parts",
-        "tasks": totals.num_tasks,
-        "tasks_kept": 0,
-        "tasks_retried": 0,
-        "peak_memory_bytes": totals.peak_bytes,
-        "resumed": False,
-        "units_kept": 0,
-        "host": host_facts(),
-        **totals.facts(),
-    }
+    return totals.facts(
+        seconds=time.monotonic() - started,
+        work_seconds=watch.work_seconds,
+        work=watch.done.counts,
+        workers=run.executor.num_cores,
+        peak_bytes=watch.peak_bytes,
+        units_kept=resume.num_units - len(resume.damaged),
+        is_resumed=bool(run.done) or resume.num_units > 0,
+        tasks=TaskFacts(
+            job.settings.executor, len(run.tasks), len(run.done), run.executor.num_retried
+        )
+        if run.job.is_by_task
+        else None,
+    )
 
 
 def _hints(job: Job, run: _Run) -> list[str]:
@@ -480,6 +469,7 @@ def _hints(job: Job, run: _Run) -> list[str]:
         size = job.plan.input_bytes // cores // job.plan.unit_bytes * job.plan.unit_bytes >> 20
         if size:
             hints.append(
-                f"{num_tasks} tasks for {cores} cores: `--task-size {size}MiB` uses them all"
+                f"{plural(num_tasks, 'task')} for {cores:,} cores: "
+                f"`--task-size {size}MiB` uses them all"
             )
     return hints

@@ -228,7 +228,7 @@ class JobSettings:
     val_fraction: float = setting(
         "Output",
         "--val-fraction FRACTION",
-        "Fraction of the text that goes to the val split.",
+        "Fraction of the documents that goes to the val split; at least one of few.",
         kind=NUMBER,
         default=0.0005,
     )

@@ -235,6 +235,8 @@ def make_manifest(
         ]
         splits[split] = SplitRecord(offsets.documents[split], total, files)
     counts = asdict(offsets.counts)
+    if not counts["text_bytes"]:
+        del counts["text_bytes"]
     counts["skipped_records"] += len(ending.skipped)
     counts["empty_documents"] += sum(1 for source in sources if source.is_empty)
     return Manifest(

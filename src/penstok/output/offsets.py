@@ -191,7 +191,7 @@ class RecordedOffsets:
             ConflictError: If its text gives something else now, and that is refused.
         """
         recorded = self._in_work[unit.index]
-        if self._refuse_changed and encoded != recorded.encoded:
+        if self._refuse_changed and not encoded.equals_recorded(recorded.encoded):
             raise self._changed(unit)
         return recorded.offsets
 

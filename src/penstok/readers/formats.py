@@ -49,6 +49,7 @@ class Format:
     Attributes:
         name: What `--input-format` and the manifest call it.
         display_name: What messages call it.
+        content_name: What a size is of, as in "3 GB of JSON Lines".
         make_reader: Makes its reader.
         suffixes: Names that end in one of these have this format.
         magic: Content that begins with it has this format, whatever the name says.
@@ -66,6 +67,7 @@ class Format:
 
     name: InputFormat
     display_name: str
+    content_name: str
     make_reader: MakeReader
     suffixes: tuple[str, ...] = ()
     magic: bytes = b""
@@ -85,13 +87,14 @@ class Format:
         return self.divide is not None
 
 
-_TEXT = Format("text", "UTF-8 text", TextReader, has_records=False)
+_TEXT = Format("text", "UTF-8 text", "text", TextReader, has_records=False)
 FORMATS: dict[InputFormat, Format] = {
     row.name: row
     for row in (
         _TEXT,
         Format(
             "jsonl",
+            "JSON Lines",
             "JSON Lines",
             jsonl.JsonlReader,
             suffixes=(".jsonl", ".ndjson", ".json"),
@@ -101,6 +104,7 @@ FORMATS: dict[InputFormat, Format] = {
         ),
         Format(
             "csv",
+            "CSV",
             "CSV",
             partial(csv.CsvReader, csv.CSV),
             suffixes=(".csv",),
@@ -113,6 +117,7 @@ FORMATS: dict[InputFormat, Format] = {
         Format(
             "tsv",
             "TSV",
+            "TSV",
             partial(csv.CsvReader, csv.TSV),
             suffixes=(".tsv",),
             check_head=csv.check_head,
@@ -124,6 +129,7 @@ FORMATS: dict[InputFormat, Format] = {
         Format(
             "parquet",
             "a parquet file",
+            "parquet",
             partial(columnar.ColumnarReader, columnar.open_parquet),
             suffixes=(".parquet",),
             magic=columnar.PARQUET_MAGIC,
@@ -135,6 +141,7 @@ FORMATS: dict[InputFormat, Format] = {
         Format(
             "arrow",
             "an Arrow file",
+            "Arrow",
             partial(columnar.ColumnarReader, columnar.open_arrow),
             suffixes=(".arrow", ".feather"),
             magic=columnar.ARROW_MAGIC,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 from penstok.errors import InputError
+from penstok.quantities import plural
 from penstok.resources import Resource
 from penstok.storage.base import CHUNK_BYTES, RetryPolicy, TransientError
 from penstok.storage.urls import find_object, get_object_info
@@ -107,7 +108,8 @@ class RemoteFile(Resource):
         end = start + len(buffer)
         if end > self.num_bytes:
             raise InputError(
-                f"byte {end} is beyond the end of the file, which has {self.num_bytes} bytes",
+                f"byte {end} is beyond the end of the file, which has "
+                f"{plural(self.num_bytes, 'byte')}",
                 where=f"{self.url}, bytes {start} to {end}",
                 next_step="report this: a range was planned that lies outside the file",
             )

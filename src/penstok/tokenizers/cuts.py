@@ -6,6 +6,7 @@ It works on bytes and knows neither files nor documents. Readers use it inside l
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -70,10 +71,15 @@ class ByteLevelCuts:
         model = tokenizer.model
         if not isinstance(model, ByteLevel):
             raise TypeError(f"no rule is proved for `{tokenizer.name}`")
-        free = _free_junctions(model.ranks)
-        self._rule = _RULES[model.pattern](free, normalizes=model.normalizer is not None)
+        self._model = model
         # A border between two kinds of characters can be inside an added token.
         self._has_ascii_borders = not model.added
+
+    @cached_property
+    def _rule(self) -> _Gpt2Rule | _Cl100kRule | _O200kRule:
+        # Made when the first text is divided, which in small jobs is never: it takes 20 ms.
+        free = _free_junctions(self._model.ranks)
+        return _RULES[self._model.pattern](free, normalizes=self._model.normalizer is not None)
 
     def mask(self, text: NDArray[np.uint8]) -> NDArray[np.bool_]:
         """Mark every position before which `text` may be divided; the first is never marked.

@@ -8,6 +8,7 @@ it before it checks any tokens.
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -87,7 +88,7 @@ def repair_ledger(
         lines = chain(
             [format_job(job)],
             _take_bytes(store.iter_lines(SEGMENTS), reader.valid_bytes),
-            _iter_lines(reader, plan, units, meter),
+            _iter_lines(reader, plan, units, meter, has_text_bytes="text_bytes" in manifest.counts),
             [format_ending(Ending(manifest.run, skipped, ignored))],
         )
         store.write_lines(SEGMENTS, lines, lambda path: _compare_with_manifest(path, folder))
@@ -151,7 +152,12 @@ def _take_bytes(lines: Iterator[bytes], num_bytes: int) -> Iterator[bytes]:
 
 
 def _iter_lines(
-    reader: LedgerReader, plan: Plan, units: Iterable[FinishedUnit], meter: Meter
+    reader: LedgerReader,
+    plan: Plan,
+    units: Iterable[FinishedUnit],
+    meter: Meter,
+    *,
+    has_text_bytes: bool,
 ) -> Iterator[bytes]:
     """Yield the lines that a run would write after the valid ones, up to the end."""
     inputs, tasks = InputLines(plan.sources, len(reader.sources)), deque[Task]()
@@ -165,10 +171,16 @@ def _iter_lines(
         while tasks and (tasks[0].first_source, tasks[0].start) <= (unit.source_idx, unit.start):
             yield format_task(tasks.popleft().number)
         yield from inputs.before(unit)
-        yield format_unit(finished)
+        yield format_unit(finished if has_text_bytes else _without_text_bytes(finished))
     for task in tasks:
         yield format_task(task.number)
     yield from inputs.rest()
+
+
+def _without_text_bytes(finished: FinishedUnit) -> FinishedUnit:
+    """Return a unit as older versions recorded it."""
+    counts = replace(finished.encoded.counts, text_bytes=0)
+    return replace(finished, encoded=replace(finished.encoded, counts=counts))
 
 
 def _compare_with_manifest(path: Path, folder: Path) -> None:

@@ -13,6 +13,7 @@ from penstok.inputs.changes import refuse_changed
 from penstok.jobs.progress import Meter
 from penstok.output.layout import SEGMENTS
 from penstok.output.offsets import RecordedOffsets
+from penstok.quantities import plural
 from penstok.verification.findings import Finding, at_segment
 from penstok.verification.reencode import make_executor
 
@@ -109,13 +110,13 @@ def _compare(
                 token_bytes=records.layout.token_bytes,
             )
         )
-    if finished.unit == unit and finished.encoded != recorded.encoded:
+    if finished.unit == unit and not finished.encoded.equals_recorded(recorded.encoded):
         report.add(
             Finding(
                 "source",
                 "the recorded counts are wrong: re-encoding the input gives "
-                f"{finished.encoded.counts.tokens} tokens in "
-                f"{finished.encoded.counts.documents} documents, recorded are "
+                f"{plural(finished.encoded.counts.tokens, 'token')} in "
+                f"{plural(finished.encoded.counts.documents, 'document')}, recorded are "
                 f"{recorded.encoded.counts.tokens} in {recorded.encoded.counts.documents}; "
                 "other counts may differ",
                 SEGMENTS,

@@ -15,6 +15,7 @@ from penstok.output.layout import JOB, MANIFEST, SEGMENTS, SKIPPED, WORK, Layout
 from penstok.output.ledger.reader import LedgerReader, lists_skipped
 from penstok.output.ledger.scan import iter_damaged, iter_sampled_units
 from penstok.output.manifest import Manifest, check_readable
+from penstok.quantities import plural
 from penstok.storage.object_paths import ObjectPath, output_path
 from penstok.types import SPLITS, FinishedUnit, JobRecord, Source, Unit, UnitOffsets
 from penstok.verification.findings import Finding
@@ -222,7 +223,7 @@ def _check_input_bytes(reader: LedgerReader, report: Report) -> None:
         found = reader.offsets.of_source(idx).input_bytes
         size = reader.end_of(idx) if source.is_stream else source.size
         if found != size and not source.is_rows:
-            what = f"{found} of {size} bytes of `{source.path}` are in its units"
+            what = f"its units have {found} of the {plural(size, 'byte')} of `{source.path}`"
             report.add(Finding("ledger", what, SEGMENTS, input=source.path, is_repairable=False))
 
 
@@ -248,7 +249,7 @@ def _check_files(folder: OutputPath, records: Records, report: Report) -> None:
                 what = "the file is missing" if not path.exists() else "not a regular file"
                 report.add(Finding("file", what, name, 0, file.bytes))
             elif size != file.bytes:
-                what = f"the file has {size} bytes instead of {file.bytes}"
+                what = f"the file has {plural(size, 'byte')} instead of {file.bytes:,}"
                 start, end = sorted((size, file.bytes))
                 report.add(Finding("file", what, name, start, end))
             if size != file.bytes or path.parent.name == WORK:

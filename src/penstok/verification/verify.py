@@ -10,6 +10,7 @@ from random import Random, SystemRandom
 from typing import TYPE_CHECKING
 
 from penstok.jobs.progress import Meter
+from penstok.quantities import plural
 from penstok.storage.object_paths import ObjectPath
 from penstok.types import SPLITS
 from penstok.verification.findings import Finding, Report
@@ -138,7 +139,8 @@ def _compare_documents(records: Records, report: Report, num_eot: dict[Split, in
     for split in SPLITS:
         expected = records.manifest.splits[split].documents if has_eot else 0
         if num_eot[split] != expected:
-            what = f"{split} has {num_eot[split]} end-of-text ids for {expected} documents"
+            found = plural(num_eot[split], "end-of-text id")
+            what = f"{split} has {found} for {plural(expected, 'document')}"
             name = records.layout.file_name(split, 0)
             report.add(Finding("ids", what, name, is_repairable=False))
 

@@ -31,7 +31,7 @@ from penstok.types import (
     WrittenUnit,
 )
 from penstok.worker.repair import repair_block
-from penstok.worker.splits import CARRIED, TRAIN, VAL, Splitter
+from penstok.worker.splits import CARRIED, TRAIN, VAL, Hasher, Splitter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     )
     from penstok.worker.memory import MemoryShare
 
-__all__ = ["ShareReachedError", "Worker", "WorkerSpec"]
+__all__ = ["ShareReachedError", "Worker", "WorkerSpec", "make_hasher", "make_readers"]
 
 _SPLIT_OF = dict(zip((TRAIN, VAL), SPLITS, strict=True))
 _MAX_SPARE_TOKENS = 3
@@ -83,31 +83,39 @@ class WorkerSpec:
     ring: RingFile | None = None
 
 
+def make_readers(spec: WorkerSpec) -> Readers:
+    """Make the readers of a worker."""
+    tokenizer, rules = spec.tokenizer, spec.rules
+    eot_text = tokenizer.eot_text.encode()
+    options = ReaderOptions(
+        rule=rules.document_rule,
+        text_key=rules.text_key,
+        open_unit=partial(open_unit, ring=spec.ring),
+        block_bytes=spec.block_bytes,
+        special_text=b"" if rules.document_rule.separator == eot_text else eot_text,
+        strip=rules.strip,
+        give_back=spec.give_back,
+        on_error=spec.on_error,
+        invalid_utf8=rules.invalid_utf8,
+    )
+    longest = max_document_bytes(spec.engine, tokenizer, spec.share.limit_bytes)
+    return Readers(find_cuts(tokenizer, longest), options)
+
+
+def make_hasher(rules: TextRules) -> Hasher:
+    """Make what hashes documents for their split."""
+    return Hasher(rules.seed, find_kernel_function("choose_splits"))
+
+
 class Worker:
     """Turns units into tokens on one core."""
 
     def __init__(self, spec: WorkerSpec) -> None:
         tokenizer, rules = spec.tokenizer, spec.rules
-        eot_text = tokenizer.eot_text.encode()
-        options = ReaderOptions(
-            rule=rules.document_rule,
-            text_key=rules.text_key,
-            open_unit=partial(open_unit, ring=spec.ring),
-            block_bytes=spec.block_bytes,
-            special_text=b"" if rules.document_rule.separator == eot_text else eot_text,
-            strip=rules.strip,
-            give_back=spec.give_back,
-            on_error=spec.on_error,
-            invalid_utf8=rules.invalid_utf8,
-        )
         self._spec = spec
         self._tokenizer = tokenizer
-        longest = max_document_bytes(spec.engine, tokenizer, spec.share.limit_bytes)
-        cuts = find_cuts(tokenizer, longest)
-        self._readers = Readers(cuts, options)
-        self._splitter = Splitter(
-            rules.val_fraction, rules.seed, find_kernel_function("choose_splits")
-        )
+        self._readers = make_readers(spec)
+        self._splitter = Splitter(rules.val_threshold, make_hasher(rules))
         self._engine = load_engine(spec.engine, tokenizer, rules.eot)
         self._sink = make_sink(spec.sink, spec.layout)
         self._waiting: dict[int, _UnitTokens] = {}
@@ -324,13 +332,15 @@ class _Tally:
         self.skipped: list[SkippedRecord] = []
         self._documents = dict.fromkeys(SPLITS, 0)
         self._num_special = 0
+        self._text_bytes = 0
         self.is_carried = True
         self._carried_special = False
         self._open_special = False
         self.open_split: Split | None = None
 
     def add(self, code: int, block: Block) -> None:
-        """Count the documents of one split that begin in a block."""
+        """Count the text of one split in a block, and the documents that begin there."""
+        self._text_bytes += int((block.ends - block.starts).sum())
         if code != CARRIED:
             self._documents[_SPLIT_OF[code]] += int(block.begins.sum())
 
@@ -364,6 +374,7 @@ class _Tally:
             tokens=sum(map(tokens.count, (TRAIN, VAL, CARRIED))),
             special_text_documents=self._num_special,
             skipped_records=len(self.skipped),
+            text_bytes=self._text_bytes,
         )
         return EncodedUnit(
             unit_idx=unit_idx,

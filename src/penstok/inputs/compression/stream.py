@@ -13,7 +13,7 @@ from penstok.errors import InputError
 from penstok.inputs.compression.decoders import load_codec
 from penstok.inputs.compression.detection import is_skippable, starts_member
 from penstok.inputs.compression.frames import FRAME_HEADER_BYTES, parse_frame_header
-from penstok.quantities import format_bytes
+from penstok.quantities import format_bytes, plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -233,7 +233,7 @@ class DecompressedStream:
         return InputError(
             f"the {self.kind} data is cut off: the file ends inside it",
             where=f"{self.path}, compressed byte {self.compressed_position + num_left}, "
-            f"after {self._position} bytes of content",
+            f"after {plural(self._position, 'byte')} of content",
             next_step=self._repair,
         )
 
@@ -243,7 +243,7 @@ class DecompressedStream:
         return InputError(
             f"damaged {self.kind} data: {reason}",
             where=f"{self.path}, between compressed bytes {self._fed_start} and "
-            f"{self.compressed_position}, after {self._position} bytes of content",
+            f"{self.compressed_position}, after {plural(self._position, 'byte')} of content",
             next_step=self._repair,
         )
 

@@ -32,6 +32,7 @@ from penstok.output.ledger.lines import (
 )
 from penstok.output.offsets import TaskTotals  # noqa: TC001 msgspec reads annotations
 from penstok.output.store.base import TASKS
+from penstok.quantities import plural
 from penstok.types import Split  # noqa: TC001 msgspec reads annotations
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ class NodeTotals:
         """Add a task."""
         counts = record.totals.counts
         self.tasks += 1
-        self.text_bytes += counts.input_bytes
+        self.text_bytes += counts.text_bytes
         self.tokens += counts.tokens
         self.seconds = round(self.seconds + record.seconds, 3)
 
@@ -188,7 +189,8 @@ class FinishedJournal:
                 yield line
         if number != first_unit + self.record.num_units:
             raise _damaged(
-                self.where, f"it has {number - first_unit} of {self.record.num_units} units"
+                self.where,
+                f"it has {number - first_unit:,} of {plural(self.record.num_units, 'unit')}",
             )
 
 

@@ -30,6 +30,7 @@ from penstok.output.ledger.lines import (
     read_unit,
 )
 from penstok.output.offsets import Offsets
+from penstok.quantities import plural
 from penstok.types import SPLITS, UNKNOWN_END, FinishedUnit, Unit
 
 if TYPE_CHECKING:
@@ -297,7 +298,7 @@ def list_skipped(path: str, end: int, encoded: EncodedUnit) -> list[str]:
     lines = [_skipped_line(path, record.position, record.reason) for record in encoded.skipped]
     num_more = encoded.counts.skipped_records - len(encoded.skipped)
     if num_more:
-        reason = f"{num_more} more records up to {end} are counted, not listed"
+        reason = f"{plural(num_more, 'more record')} up to {end}, counted but not listed"
         lines.append(_skipped_line(path, None, reason))
     return lines
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstok.errors import InputError
+from penstok.quantities import plural
 from penstok.readers.columnar.file import RowFile
 from penstok.readers.columnar.texts import MAX_TEXT_BYTES
 from penstok.readers.documents import RecordReader
@@ -80,7 +81,8 @@ class ColumnarReader(RecordReader):
         rows = self._open[2]
         if unit.end > rows.num_rows:
             raise InputError(
-                f"the file has {rows.num_rows} rows now, {unit.end} or more when it was planned",
+                f"the file has {plural(rows.num_rows, 'row')} now, {unit.end:,} or more when "
+                "it was planned",
                 where=unit.source.path,
                 next_step="restore the file, or pass `--overwrite` to start again",
             )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from penstok.quantities import plural
 from penstok.readers.csv.grammar import CsvCode, extract_csv_records, read_record
 from penstok.readers.extraction import Extracted, run_extraction
 
@@ -79,5 +80,5 @@ class CsvRecords:
                 "of the record"
             )
         fields, *_ = read_record(buffer, start, self._delimiter)
-        fields_are = "1 field" if len(fields) == 1 else f"{len(fields)} fields"
+        fields_are = plural(len(fields), "field")
         return f"the record has {fields_are}, the header {self._num_columns}"

@@ -1,0 +1,89 @@
+"""Which document goes to val in a small corpus, where `--val-fraction` gives none.
+
+It reads documents with the readers of the workers and hashes them; it encodes and writes nothing.
+The answer depends on inputs and settings alone and is part of `TextRules`: workers, resume, verify
+and Ray receive it from `jobs.job`, which asks for it before the first unit.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing, nullcontext
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from penstok.inputs.feed import make_feed
+from penstok.inputs.streams import read_head
+from penstok.readers.formats import open_scanner
+from penstok.storage import is_url
+from penstok.worker.splits import SmallestHash
+from penstok.worker.worker import make_hasher, make_readers
+
+if TYPE_CHECKING:
+    from penstok.jobs.plan import Plan
+    from penstok.worker.worker import WorkerSpec
+
+__all__ = ["find_val_hash"]
+
+# A corpus with more content than this is not searched: reading it twice would cost more than a val
+# split that may be empty (ADR 34). Remote inputs are slower; what is read of standard input is kept
+# in memory until the job starts.
+_MAX_LOCAL_BYTES = 1 << 30
+_MAX_REMOTE_BYTES = 64 << 20
+_MAX_PIPED_BYTES = 4 << 20
+# Smaller than the units of a job: usually one of the first documents goes to val.
+_UNIT_BYTES = 2 << 20
+
+
+def find_val_hash(plan: Plan, spec: WorkerSpec) -> str | None:
+    """Return the smallest hash of all documents if the fraction puts none of them into val.
+
+    None if it puts one there, if train would be left empty, or if the corpus is not small.
+    """
+    rules = spec.rules
+    if not 0 < rules.val_fraction < 1 or plan.input_bytes > _max_bytes(plan):
+        return None
+    if plan.is_piped and len(read_head(plan.sources[0], _MAX_PIPED_BYTES + 1)) > _MAX_PIPED_BYTES:
+        return None
+    smallest = SmallestHash(make_hasher(rules))
+    if not _add_documents(plan.divided_by(min(_UNIT_BYTES, plan.unit_bytes)), spec, smallest):
+        return None
+    return None if smallest.value is None or smallest.is_shared else f"{smallest.value:016x}"
+
+
+def _max_bytes(plan: Plan) -> int:
+    if plan.is_piped:
+        return _MAX_PIPED_BYTES
+    is_remote = any(is_url(source.path) for source in plan.sources)
+    return _MAX_REMOTE_BYTES if is_remote else _MAX_LOCAL_BYTES
+
+
+def _add_documents(plan: Plan, spec: WorkerSpec, smallest: SmallestHash) -> bool:
+    """Add all documents; return False at the first that goes to val, or if there is too much."""
+    feed = make_feed(
+        plan.sources,
+        1,
+        plan.unit_bytes,
+        open_scanner=open_scanner,
+        on_error=spec.on_error,
+        give_back=False,
+        keeps_head=plan.is_piped,
+    )
+    left = _max_bytes(plan)
+    with closing(feed) if feed else nullcontext():
+        readers = make_readers(replace(spec, ring=None if feed is None else feed.ring.file))
+        for planned in plan.iter_units(lengths=None if feed is None else feed.lengths):
+            unit = planned if feed is None else feed.fill(planned)
+            if unit is None:
+                continue
+            reader = readers.choose(unit)
+            for block in reader.iter_blocks(unit):
+                smallest.add(block)
+                if smallest.value is not None and smallest.value < spec.rules.val_threshold:
+                    return False
+            left -= reader.take_counts().input_bytes
+            reader.take_skipped()
+            if feed is not None:
+                feed.release(unit)
+            if left < 0:
+                return False
+    return True
