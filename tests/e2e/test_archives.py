@@ -21,8 +21,9 @@ from support import few
 
 from penstok.errors import InputError, NotTextError
 from penstok.inputs.archives import is_tar, iter_members
+from penstok.inputs.members import _Cursor, close_archives
 from penstok.inputs.probe import probe_content
-from penstok.inputs.streams import ContentStream
+from penstok.inputs.streams import ContentStream, read_head
 
 if TYPE_CHECKING:
     from conftest import RunPenstok
@@ -284,6 +285,39 @@ def test_damaged_archives_stop_a_job_unless_they_may_be_skipped(
     (tmp_path / "b.tgz").write_bytes(packed[:-2000])
     assert "gzip data is cut off" in penstok("tokenize", "b.tgz", exit_code=4).stderr
     penstok("tokenize", "b.tgz", "--on-error", "skip", "--overwrite", exit_code=3)
+
+
+@pytest.mark.parametrize("compression", ["gzip", "frames"])
+def test_an_archive_is_opened_once_for_all_members(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compression: str
+) -> None:
+    (tmp_path / "a").write_bytes(
+        COMPRESS[compression](make_tar({f"{idx}.csv": b"%d" % idx * 9000 for idx in range(50)}))
+    )
+    sources = [
+        result[0]
+        for _, result in iter_members(probe_content(str(tmp_path / "a"))[0])
+        if not isinstance(result, InputError)
+    ]
+    opened = []
+    init = _Cursor.__init__
+
+    def count(cursor: _Cursor, *arguments: Any) -> None:
+        opened.append(cursor)
+        init(cursor, *arguments)
+
+    monkeypatch.setattr(_Cursor, "__init__", count)
+    close_archives()
+    for idx, source in enumerate(sources):
+        # The header of a table is read twice before the table is.
+        for num_bytes in (100, 4000, 1 << 20):
+            assert read_head(source, num_bytes) == (b"%d" % idx * 9000)[:num_bytes]
+    assert len(opened) == 1
+    # Going back starts again, and nothing else does.
+    assert read_head(sources[7], 5) == b"77777"
+    assert read_head(sources[9], 5) == b"99999"
+    assert len(opened) == 2
+    close_archives()
 
 
 def test_hostile_headers_are_errors(tmp_path: Path) -> None:

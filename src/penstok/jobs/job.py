@@ -107,7 +107,7 @@ class Job:
         """What would make it faster."""
         why = self.workers.why_not_kernel
         slower = f"slower than it could be: {why}" if why else ""
-        return [hint for hint in (self.workers.idle, slower) if hint]
+        return [hint for hint in (self.workers.idle, slower, *self.plan.hints) if hint]
 
 
 def prepare(settings: JobSettings) -> Job:

@@ -7,6 +7,7 @@ shows it.
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -46,6 +47,7 @@ _SAMPLE_BYTES = 32 << 10
 _SAMPLE_ROWS = 16
 _SAMPLE_SOURCES = 4
 _LISTED = 3
+_SLOW_SECONDS = 10.0
 # Estimates of the output size are increased by this factor: text is not uniform.
 _ROOM_MARGIN = 1.1
 _BEGINNING = Start()
@@ -66,6 +68,7 @@ class Plan:
         first_source: The number in the job of the first input in `sources`.
         ignored: What was found in folders and is not text, and why; unlike `skipped`, nothing that
             was asked for is missing.
+        hints: What would make planning faster.
         input_bytes: The stored size of the inputs, up to the limit.
     """
 
@@ -78,6 +81,7 @@ class Plan:
     text_key: str = "text"
     first_source: int = 0
     ignored: dict[str, str] = field(default_factory=dict)
+    hints: tuple[str, ...] = ()
     input_bytes: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -249,6 +253,7 @@ def make_plan(settings: JobSettings) -> Plan:
     path = settings.files_from
     listed = [] if path is None else read_list(path, is_null=settings.null)
     inputs = (*settings.inputs, *listed)
+    started = time.monotonic()
     sources, ignored = find_sources(
         inputs,
         outputs=output_rules(settings.output),
@@ -281,6 +286,20 @@ def make_plan(settings: JobSettings) -> Plan:
         settings.limit_bytes,
         settings.text_key,
         ignored=ignored,
+        hints=_listing_hints(sources, time.monotonic() - started),
+    )
+
+
+def _listing_hints(sources: Sequence[Source], seconds: float) -> tuple[str, ...]:
+    """Say why finding the inputs took long, if it was because of compressed archives."""
+    path = next(
+        (each.stored.path for each in sources if each.archive and each.stored.is_stream), None
+    )
+    if path is None or seconds < _SLOW_SECONDS:
+        return ()
+    return (
+        f"finding the members of `{path}` and other inputs took {seconds:.0f} s, because "
+        "compressed archives have to be decompressed for that; uncompressed ones do not",
     )
 
 
