@@ -56,9 +56,9 @@ class Command(click.Command):
             help=row.summary,
             options_metavar="[FLAGS]",
         )
-        self.examples = module.EXAMPLES
-        self.flags = module.FLAGS
-        self.exit_codes = row.exit_codes
+        self.examples: Sequence[str] = module.EXAMPLES
+        self.flags: Sequence[Flag | Argument] = module.FLAGS
+        self.exit_codes: dict[int, str] = row.exit_codes
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the arguments; a mistake in them is a usage error."""
@@ -237,7 +237,7 @@ def _print_completion(ctx: click.Context, param: click.Parameter, value: str | N
     ctx.exit()
 
 
-app = CommandGroup(
+app: CommandGroup = CommandGroup(
     "penstok",
     params=[
         click.Option(

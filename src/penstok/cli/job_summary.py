@@ -10,6 +10,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from penstok.cli.messages import one_line
+from penstok.jobs.warnings import find_warnings
 from penstok.quantities import format_bytes, format_seconds, plural
 from penstok.types import SPLITS
 
@@ -35,7 +36,6 @@ __all__ = [
 ]
 
 _MAX_LISTED = 5
-_FEW_DOCUMENTS = 10
 
 
 def summary_lines(outcome: Outcome, settings: JobSettings) -> list[str]:
@@ -62,7 +62,7 @@ def summary_lines(outcome: Outcome, settings: JobSettings) -> list[str]:
         f"  documents: {document_rule(manifest.settings, _formats(manifest))}",
         *(f"  {note}" for note in _notes(counts, manifest.settings)),
         *skipped,
-        *(f"  warning: {warning}" for warning in _warnings(manifest, outcome)),
+        *(f"  warning: {warning}" for warning in find_warnings(outcome.manifest, outcome)),
         *(f"  hint: {hint}" for hint in outcome.hints),
         next_line,
     ]
@@ -84,7 +84,7 @@ def summary_json(outcome: Outcome, settings: JobSettings) -> dict[str, Any]:
     return {
         **finished_json(outcome.manifest, str(settings.output), is_new=outcome.is_new),
         "skipped": outcome.skipped,
-        "warnings": _warnings(outcome.manifest, outcome),
+        "warnings": find_warnings(outcome.manifest, outcome),
         "hints": outcome.hints,
     }
 
@@ -105,7 +105,7 @@ def finished_lines(manifest: Manifest, output: str, *, is_new: bool) -> list[str
         *skipped_lines(
             "  skipped:", {each.path: each.reason for each in manifest.inputs if each.reason}
         ),
-        *(f"  warning: {warning}" for warning in _warnings(manifest)),
+        *(f"  warning: {warning}" for warning in find_warnings(manifest)),
         next_line,
     ]
 
@@ -119,7 +119,7 @@ def finished_json(manifest: Manifest, output: str, *, is_new: bool) -> dict[str,
         "splits": {split: asdict(manifest.splits[split]) for split in SPLITS},
         "counts": manifest.counts,
         "run": manifest.run,
-        "warnings": _warnings(manifest),
+        "warnings": find_warnings(manifest),
     }
 
 
@@ -258,59 +258,3 @@ def _notes(counts: dict[str, int], settings: dict[str, Any]) -> list[str]:
         for name, (noun, what) in notes.items()
         if counts[name]
     ]
-
-
-def _warnings(manifest: Manifest, outcome: Outcome | None = None) -> list[str]:
-    """List what the user can act on; without an outcome, of a job that was run in parts."""
-    from penstok.readers.formats import FORMATS
-
-    warnings = []
-    counts, settings, formats = manifest.counts, manifest.settings, _formats(manifest)
-    if counts["special_text_documents"]:
-        eot = "the end-of-text string" if outcome is None else f"the text `{outcome.eot_text}`"
-        flag = "TEXT" if outcome is None else f"'{outcome.eot_text}'"
-        has_texts = any(not row.has_records for name, row in FORMATS.items() if name in formats)
-        advice = f"; if it separates documents, pass `--doc-separator {flag} --overwrite`"
-        warnings.append(
-            f"{eot} occurs in {plural(counts['special_text_documents'], 'document')} and was "
-            f"encoded as ordinary text{advice if has_texts else ''}"
-        )
-    num_texts = sum(record.bytes > 0 for record in manifest.inputs)
-    # Parts do not record whether the separator was found or given.
-    is_given = outcome is not None and not outcome.found_separator
-    is_given = is_given and settings["docs_by"] == "separator"
-    if is_given and counts["documents"] + counts["empty_documents"] <= num_texts:
-        warnings.append(
-            f"the separator {settings['doc_separator']!r} does not occur in the input: each file "
-            "is one document"
-        )
-    val = manifest.splits["val"]
-    if val.tokens == 0 and settings["val_fraction"] > 0:
-        warnings.append(f"val is empty: {_way_to_val(counts['documents'], settings)}")
-    elif settings.get("val_hash") is not None:
-        was = "was taken, the one" if val.documents == 1 else "were taken, those"
-        warnings.append(
-            f"val: {plural(val.documents, 'document')} {was} with the smallest hash, because "
-            f"`--val-fraction {settings['val_fraction']}` of "
-            f"{plural(counts['documents'], 'document')} gave none"
-        )
-    if manifest.splits["train"].tokens == 0:
-        warnings.append("train is empty: pass a smaller `--val-fraction`")
-    return warnings
-
-
-def _way_to_val(num_documents: int, settings: dict[str, Any]) -> str:
-    """Name flags that would give a val split: a larger fraction, or more and smaller documents."""
-    if num_documents < _FEW_DOCUMENTS and settings["docs_by"] == "record":
-        return f"the input has only {plural(num_documents, 'record')} to choose from; add more"
-    if num_documents < _FEW_DOCUMENTS:
-        other = "file" if settings["docs_by"] == "line" else "line"
-        return (
-            f"the input has only {plural(num_documents, 'document')}; pass `--docs-by {other}` or "
-            "`--doc-separator` to divide it differently"
-        )
-    fraction = min(max(round(20 / num_documents, 4), 0.001), 0.5)
-    return (
-        f"{num_documents:,} documents are too few for `--val-fraction {settings['val_fraction']}`; "
-        f"pass `--val-fraction {fraction} --overwrite`"
-    )

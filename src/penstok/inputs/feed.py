@@ -88,9 +88,10 @@ class Feed:
 
     def __init__(self, num_bytes: int, options: StreamOptions) -> None:
         """Make a ring of `num_bytes`, enough for the longest window."""
-        self.ring = Ring(num_bytes)
+        self.ring: Ring = Ring(num_bytes)
         self.lengths: dict[int, int] = {}
         self.expected: dict[tuple[int, int], str] = {}
+        self.wake_file: int
         self.wake_file, self._waker = os.pipe()
         os.set_blocking(self.wake_file, False)
         os.set_blocking(self._waker, False)

@@ -170,7 +170,7 @@ class SourceFile(_SeekableInput):
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        self.size = source.num_bytes
+        self.size: int = source.num_bytes
         try:
             self._fd = os.open(source.path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
         except OSError as error:

@@ -60,7 +60,7 @@ class FolderTaskFiles:
         self._folder = folder
         self._work = journal_name(number, attempt).removesuffix(".jsonl")
         if layout.is_by_task:
-            self.layout = layout.of_task(number, str(folder), self._work, None)
+            self.layout: Layout = layout.of_task(number, str(folder), self._work, None)
         else:
             self.layout = replace(layout, work=self._work)
         with write_errors(folder):
@@ -146,7 +146,7 @@ class FolderStore:
     def __init__(self, folder: str) -> None:
         self.name = folder
         self.path: OutputPath = Path(folder)
-        self.folder = Path(folder)
+        self.folder: Path = Path(folder)
 
     @property
     def is_repairing(self) -> bool:
