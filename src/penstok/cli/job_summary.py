@@ -6,13 +6,14 @@ print what it returns; the JSON keys are listed in `docs/reference/json.md` and 
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from penstok.cli.messages import one_line
 from penstok.jobs.warnings import find_warnings
 from penstok.quantities import format_bytes, format_seconds, plural
-from penstok.types import SPLITS
+from penstok.types import SPLITS, UTF_8
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -60,9 +61,13 @@ def summary_lines(outcome: Outcome, settings: JobSettings) -> list[str]:
         *_node_lines(run),
         *_resumed(run, counts),
         f"  documents: {document_rule(manifest.settings, _formats(manifest))}",
+        *_encodings(manifest),
         *(f"  {note}" for note in _notes(counts, manifest.settings)),
         *skipped,
-        *(f"  warning: {warning}" for warning in find_warnings(outcome.manifest, outcome)),
+        *(
+            f"  warning: {one_line(warning)}"
+            for warning in find_warnings(outcome.manifest, outcome)
+        ),
         *(f"  hint: {hint}" for hint in outcome.hints),
         next_line,
     ]
@@ -105,7 +110,7 @@ def finished_lines(manifest: Manifest, output: str, *, is_new: bool) -> list[str
         *skipped_lines(
             "  skipped:", {each.path: each.reason for each in manifest.inputs if each.reason}
         ),
-        *(f"  warning: {warning}" for warning in find_warnings(manifest)),
+        *(f"  warning: {one_line(warning)}" for warning in find_warnings(manifest)),
         next_line,
     ]
 
@@ -258,3 +263,12 @@ def _notes(counts: dict[str, int], settings: dict[str, Any]) -> list[str]:
         for name, (noun, what) in notes.items()
         if counts[name]
     ]
+
+
+def _encodings(manifest: Manifest) -> list[str]:
+    """Say how many inputs were read in each encoding, unless all were UTF-8."""
+    counts = Counter(record.encoding for record in manifest.inputs if record.reason is None)
+    if counts.keys() <= {UTF_8}:
+        return []
+    named = ", ".join(f"{name} ({number:,})" for name, number in counts.most_common())
+    return [f"  encodings: {named}"]

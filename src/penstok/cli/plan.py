@@ -18,7 +18,7 @@ from penstok.quantities import format_bytes, format_count, format_seconds, plura
 
 if TYPE_CHECKING:
     from penstok.jobs.job import Job
-    from penstok.jobs.preview import Preview, ShownDocument
+    from penstok.jobs.preview import InputKind, Preview, ShownDocument
 
 __all__ = ["EXAMPLES", "FLAGS", "print_plan", "run"]
 
@@ -133,10 +133,19 @@ def _special_tokens(job: Job) -> str:
 def _kinds(preview: Preview) -> str:
     return "; ".join(
         f"{kind.num_inputs} {kind.format}"
-        + (f" ({kind.compression})" if kind.compression else "")
+        + _marks(kind)
         + (f", {_size(kind.num_bytes)}" if len(preview.kinds) > 1 else "")
         for kind in preview.kinds
     )
+
+
+def _marks(kind: InputKind) -> str:
+    """Say how inputs of a kind are compressed and encoded, unless they are plain UTF-8."""
+    from penstok.types import UTF_8
+
+    encoding = "" if kind.encoding == UTF_8 else kind.encoding
+    marks = [mark for mark in (kind.compression, encoding) if mark]
+    return f" ({', '.join(marks)})" if marks else ""
 
 
 def _size(num_bytes: int) -> str:

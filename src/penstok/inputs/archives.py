@@ -19,7 +19,9 @@ from penstok.inputs.compression import (
     detect_compression,
     find_window_bytes,
 )
+from penstok.inputs.content import Sample
 from penstok.inputs.files import open_unit
+from penstok.inputs.probe import HEAD_BYTES, inner_ranges, refuse_compressed_twice
 from penstok.inputs.streams import STANDARD_INPUT, ContentStream
 from penstok.resources import Resource
 from penstok.types import Source, Unit
@@ -35,7 +37,8 @@ __all__ = ["is_tar", "iter_members", "refuse_piped_tar"]
 _BLOCK_BYTES = 512
 _CHECKSUM = slice(148, 156)
 _OCTAL = re.compile(rb" *0*([0-7]{1,7})[ \0]*")
-_HEAD_BYTES = 1 << 12
+# Smaller members are read whole; in larger ones, the samples follow one another.
+_WHOLE_BYTES = 4 * HEAD_BYTES
 _PIECE_BYTES = 1 << 20
 # A header that announces more is damaged or an attack: names and attributes are short.
 _MAX_HEADER_BYTES = 16 << 20
@@ -68,8 +71,8 @@ def refuse_piped_tar(source: Source) -> None:
         )
 
 
-def iter_members(archive: Source) -> Iterator[tuple[str, tuple[Source, bytes] | InputError]]:
-    """Yield the name of each member with its info and first bytes, or with why it cannot be used.
+def iter_members(archive: Source) -> Iterator[tuple[str, tuple[Source, Sample] | InputError]]:
+    """Yield the name of each member with its info and a sample, or with why it cannot be used.
 
     Hidden members and folders are left out. If the archive is damaged, the error has the archive's
     name and comes last.
@@ -171,8 +174,8 @@ def _next_step(archive: Source) -> str:
 
 def _probe_member(
     archive: Source, content: _Content, path: str, header: tarfile.TarInfo
-) -> tuple[Source, bytes]:
-    """Return a member's info, and the first bytes of its content, decompressed."""
+) -> tuple[Source, Sample]:
+    """Return a member's info, and a sample of its content, decompressed."""
     if header.issym() or header.islnk():
         raise NotTextError(f"this is a link to `{header.linkname}` in an archive", where=path)
     if not header.isreg():
@@ -196,27 +199,42 @@ def _probe_member(
     )
     content.seek(header.offset_data)
     end = header.offset_data + header.size
-    head = content.read(min(header.size, _HEAD_BYTES))
-    if len(head) < min(header.size, _HEAD_BYTES):
+    wanted = header.size if header.size <= _WHOLE_BYTES else HEAD_BYTES
+    first = content.read(wanted)
+    if len(first) < wanted:
         raise _cut_off(archive, f"`{header.name}`")
-    compression = detect_compression(head)
-    check_compression(path, head, compression)
+    compression = detect_compression(first)
+    check_compression(path, first, compression)
+    sample = Sample(first[:HEAD_BYTES])
     if compression is not None:
-        window_bytes = archive.window_bytes + find_window_bytes(compression, head)
+        window_bytes = archive.window_bytes + find_window_bytes(compression, first)
         source = replace(source, compression=compression, is_stream=True, window_bytes=window_bytes)
-        unread = head
+        unread = first
 
         def read(num_bytes: int) -> bytes:
             nonlocal unread
             data, unread = unread, b""
             return data or content.read(min(num_bytes, end - content.tell()))
 
-        buffer = bytearray(_HEAD_BYTES)
+        buffer = bytearray(HEAD_BYTES)
         count = DecompressedStream(read, compression, path).readinto(memoryview(buffer))
-        head = bytes(buffer[:count])
-    if is_tar(head):
+        sample = Sample(bytes(memoryview(buffer)[:count]))
+        refuse_compressed_twice(source, sample.head)
+    elif header.size > HEAD_BYTES:
+        sample = replace(sample, others=tuple(_iter_inner(content, header, first)))
+    if is_tar(sample.head):
         raise NotTextError("this is an archive inside an archive", where=path)
-    return source, head
+    return source, sample
+
+
+def _iter_inner(content: _Content, header: tarfile.TarInfo, first: bytes) -> Iterator[bytes]:
+    """Read from the middle and up to the end of a member, as from a file."""
+    for start, end in inner_ranges(header.size):
+        if end <= len(first):
+            yield first[start:end]
+        else:
+            content.seek(header.offset_data + start)
+            yield content.read(end - start)
 
 
 class _Content(Resource):
@@ -229,7 +247,7 @@ class _Content(Resource):
         if archive.is_stream:
             self._stream = ContentStream(archive)
         else:
-            self._file = open_unit(Unit(0, 0, archive, 0, _HEAD_BYTES, archive.size), None)
+            self._file = open_unit(Unit(0, 0, archive, 0, HEAD_BYTES, archive.size), None)
 
     def close(self) -> None:
         """Close the archive."""

@@ -1,7 +1,7 @@
-"""Inputs that are read once, from front to back: compressed files, pipes, servers without ranges.
+"""Inputs that are read once, from front to back: compressed, piped, or in another encoding.
 
-It returns decompressed content and knows no units or documents. `probe` reads the first bytes of a
-stream, `buffered_stream` reads all of it.
+It returns decompressed content as UTF-8 and knows no units or documents. `probe` reads the first
+bytes of a stream, `buffered_stream` reads all of it.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING
 
 from penstok.errors import InputError, read_error
 from penstok.inputs.compression import MAX_WINDOW_BYTES, DecompressedStream
+from penstok.inputs.encodings import Transcoder
 from penstok.inputs.members import MemberReader
 from penstok.resources import Resource
 from penstok.storage import changed_error, get_object_info, is_url, open_stream
+from penstok.types import UTF_8
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +33,7 @@ __all__ = [
     "ContentStream",
     "closed_input",
     "count_lines",
+    "locate",
     "measure_content",
     "read_head",
 ]
@@ -89,6 +92,9 @@ class ContentStream(Resource):
             self._decoder = DecompressedStream(
                 self._read, source.compression, path, max_window_bytes=max_window_bytes
             )
+        self._transcoder: Transcoder | None = None
+        if source.encoding != UTF_8:
+            self._transcoder = Transcoder(self._read_bytes, source.encoding)
 
     def close(self) -> None:
         """Close the file; standard input stays open."""
@@ -111,6 +117,17 @@ class ContentStream(Resource):
         Raises:
             InputError: If it cannot be read, or is cut off or damaged.
         """
+        return (self._read_bytes if self._transcoder is None else self._transcoder.readinto)(buffer)
+
+    def locate(self, position: int) -> tuple[int, bytes]:
+        """Return where a character begins in the bytes before they became UTF-8, and its bytes.
+
+        Must be called before anything is read; it reads up to that position.
+        """
+        return (position, b"") if self._transcoder is None else self._transcoder.locate(position)
+
+    def _read_bytes(self, buffer: memoryview) -> int:
+        """Read some of the next decompressed bytes."""
         if self._decoder is not None:
             return self._decoder.readinto(buffer)
         if self._file >= 0:
@@ -182,6 +199,20 @@ def count_lines(source: Source, end: int) -> int | None:
             num_lines += buffer.count(b"\n", 0, count)
             done += count
     return num_lines
+
+
+def locate(source: Source, position: int) -> tuple[int, bytes] | None:
+    """Find a position of the content in the uncompressed input by reading it again.
+
+    Returns the byte offset, and the bytes of the character there if the input is not UTF-8; None
+    if the input cannot be read again.
+    """
+    if source.encoding == UTF_8:
+        return position, b""
+    if source.path == STANDARD_INPUT:
+        return None
+    with ContentStream(source) as stream:
+        return stream.locate(position)
 
 
 def measure_content(source: Source) -> int:

@@ -148,7 +148,7 @@ class JobFile:
         if self.num_inputs != other.num_inputs:
             found.append(f"{plural(self.num_inputs, 'input')} there, {other.num_inputs:,} here")
         elif self.inputs_digest != other.inputs_digest:
-            found.append("an input was changed or replaced")
+            found.append("an input was changed or replaced, or has another encoding")
         if self.skipped.keys() != other.skipped.keys():
             num_skipped = plural(len(self.skipped), "input")
             found.append(f"{num_skipped} skipped there, {len(other.skipped):,} here")
@@ -416,6 +416,8 @@ def _input_differences(there: Sequence[Source], here: Sequence[Source]) -> list[
             return [
                 f"input `{old.path}`: compression {old.compression} there, {new.compression} here"
             ]
+        if old.encoding != new.encoding:
+            return [f"input `{old.path}`: encoding {old.encoding} there, {new.encoding} here"]
         if old.edges != new.edges:
             return [f"input `{old.path}` has different content"]
         if old.mtime_ns != new.mtime_ns:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from penstok.inputs.feed import make_feed
 from penstok.jobs.job import prepare
 from penstok.readers.formats import open_scanner
-from penstok.types import SPLITS, Counts, UnitOffsets
+from penstok.types import SPLITS, UTF_8, Counts, UnitOffsets
 from penstok.worker.memory import MemoryShare
 from penstok.worker.worker import Worker
 
@@ -41,12 +41,13 @@ _OFTEN_EMPTY = 0.1
 
 @dataclass(frozen=True, slots=True)
 class InputKind:
-    """The inputs with the same format and compression."""
+    """The inputs with the same format, compression and encoding."""
 
     format: str
     compression: str | None
     num_inputs: int
     num_bytes: int
+    encoding: str = UTF_8
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,12 +209,16 @@ def _estimate(job: Job, sample: Sample) -> Estimate | None:
 
 
 def _group_inputs(sources: Sequence[Source]) -> list[InputKind]:
-    kinds: dict[tuple[str, str | None], list[int]] = {}
+    kinds: dict[tuple[str, str | None, str], list[int]] = {}
     for source in sources:
-        sums = kinds.setdefault((source.format, source.compression), [0, 0])
+        kind = source.format, source.compression, source.encoding
+        sums = kinds.setdefault(kind, [0, 0])
         sums[0] += 1
         sums[1] += source.num_bytes
-    return [InputKind(*kind, *sums) for kind, sums in kinds.items()]
+    return [
+        InputKind(name, compression, sums[0], sums[1], encoding)
+        for (name, compression, encoding), sums in kinds.items()
+    ]
 
 
 def _existing(folder: Path) -> Path:

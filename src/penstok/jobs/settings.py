@@ -114,6 +114,13 @@ class JobSettings:
         default="auto",
         choices=get_args(FormatChoice),
     )
+    encoding: str = setting(
+        "Input",
+        "--encoding NAME",
+        "Encoding of the text: utf-8, gb18030, shift_jis, cp1252, ... or auto (detect that of each "
+        "input).",
+        default="utf-8",
+    )
     text_key: str = setting(
         "Input",
         "--text-key NAME",
@@ -319,6 +326,10 @@ class JobSettings:
                 next_step="also pass `--files-from FILE`",
             )
         check_choices(self)
+        # Imported only here: the command line reads this module before it knows the command.
+        from penstok.inputs.encodings import resolve_encoding
+
+        object.__setattr__(self, "encoding", resolve_encoding(self.encoding))
         if not 0 <= self.val_fraction <= 1:
             raise UsageError(
                 f"the val fraction must be between 0 and 1, not `{self.val_fraction}`",

@@ -20,7 +20,7 @@ import xxhash
 
 from penstok.errors import DamageError, is_refused, read_error
 from penstok.output.layout import JOB, MANIFEST, SEGMENTS, WORK, Layout
-from penstok.types import SPLITS, Split, TokenizerRecord
+from penstok.types import SPLITS, UTF_8, Split, TokenizerRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -96,11 +96,14 @@ class InputRecord:
     format: str | None = None
     compression: str | None = None
     reasons: list[str] = field(default_factory=list)
+    encoding: str = UTF_8
     archive: str | None = None
 
     def to_json(self) -> str:
-        """Format it as JSON; the archive only if it is a member of one."""
+        """Format it as JSON; without an encoding if it is UTF-8, or an archive if there is none."""
         content = asdict(self)
+        if self.encoding == UTF_8:
+            del content["encoding"]
         if self.archive is None:
             del content["archive"]
         return json.dumps(content)
@@ -263,10 +266,11 @@ def is_manifest(head: bytes) -> bool:
 
 
 def digest_inputs(sources: Iterable[Source]) -> str:
-    """Hash the names, sizes, times and edges of all inputs, to detect changes."""
+    """Hash the names, sizes, times, edges and encodings of all inputs, to detect changes."""
     digest = xxhash.xxh3_128()
     for source in sources:
-        line = f"{source.path}\0{source.num_bytes}\0{source.mtime_ns}\0{source.edges}\n"
+        encoding = "" if source.encoding == UTF_8 else f"\0{source.encoding}"
+        line = f"{source.path}\0{source.num_bytes}\0{source.mtime_ns}\0{source.edges}{encoding}\n"
         digest.update(line.encode("utf-8", "surrogateescape"))
     return digest.hexdigest()
 
@@ -283,6 +287,7 @@ def _input_record(source: Source, idx: int, offsets: Offsets) -> InputRecord:
         format=source.format,
         compression=source.compression,
         reasons=offsets.reasons_of(idx),
+        encoding=source.encoding,
         archive=source.archive.path if source.archive is not None else None,
     )
 

@@ -1,6 +1,6 @@
-"""From paths to sources: what each input is, which format it has, and whether it can be used.
+"""From paths to sources: what each input is, its format and encoding, and whether it can be used.
 
-It reads the first bytes of an input, the header of a table, the metadata of a file of rows, and no
+It reads a sample of an input, the header of a table, the metadata of a file of rows, and no
 documents. `inputs.discovery` lists the paths; the plan takes the sources.
 """
 
@@ -17,16 +17,20 @@ from typing import TYPE_CHECKING, NamedTuple
 from penstok.errors import InputError, NotTextError, PenstokError
 from penstok.inputs.archives import is_tar, iter_members, refuse_piped_tar
 from penstok.inputs.changes import refuse_missing
+from penstok.inputs.content import choose_encoding
 from penstok.inputs.discovery import InputPath, list_inputs
+from penstok.inputs.encodings import decode_sample
 from penstok.inputs.probe import probe_content
 from penstok.inputs.streams import STANDARD_INPUT
-from penstok.readers.formats import DATASET_SUFFIXES, find_format
+from penstok.readers.formats import DATASET_SUFFIXES, check_start, find_format
 from penstok.storage import is_url
+from penstok.types import UTF_8
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
     from typing import TypeAlias
 
+    from penstok.inputs.content import Sample
     from penstok.inputs.discovery import OutputRules
     from penstok.types import InputFormat, Source
 
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["CsvOptions", "find_sources", "probe_recorded_source", "probe_source"]
 
 _NUM_THREADS = 8
+_HEAD_BYTES = 1 << 12
 _MAX_LISTED = 3
 
 
@@ -49,11 +54,13 @@ _NO_OPTIONS = CsvOptions()
 
 
 class _Options(NamedTuple):
-    """How inputs are to be read: what `find_sources` was called with."""
+    """How inputs are to be read: what `probe_source` was called with."""
 
     input_format: InputFormat | None
     text_key: str
     csv: CsvOptions
+    encoding: str
+    is_recorded: bool = False
 
 
 def find_sources(
@@ -64,6 +71,7 @@ def find_sources(
     input_format: InputFormat | None = None,
     text_key: str = "text",
     csv: CsvOptions = _NO_OPTIONS,
+    encoding: str = UTF_8,
 ) -> tuple[list[Source], dict[str, str]]:
     """List and probe the files behind `inputs`, in order.
 
@@ -77,15 +85,16 @@ def find_sources(
         input_format: The format of every file; None to detect each.
         text_key: The column that tables must have.
         csv: How CSV is written.
+        encoding: The encoding of all text, or `auto` to detect that of each file.
     """
     paths = list_inputs(inputs, outputs=outputs, dataset_suffixes=DATASET_SUFFIXES)
     if paths[0].path == STANDARD_INPUT:
-        return [probe_source(STANDARD_INPUT, input_format, text_key, csv)], {}
+        return [probe_source(STANDARD_INPUT, input_format, text_key, csv, encoding)], {}
     sources: list[Source] = []
     ignored: dict[str, str] = {}
     # By folder, what was ignored in it; None once something in it was not.
     only_ignored: dict[str, dict[str, str] | None] = {}
-    options = _Options(input_format, text_key, csv)
+    options = _Options(input_format, text_key, csv, encoding)
     with closing(_iter_probed(paths, options)) as probed:
         for found, result in probed:
             if found.folder and isinstance(result, NotTextError):
@@ -115,7 +124,13 @@ def _no_text(folder: str, reasons: dict[str, str]) -> InputError:
 
 
 def probe_source(
-    path: str, input_format: InputFormat | None, text_key: str, csv: CsvOptions = _NO_OPTIONS
+    path: str,
+    input_format: InputFormat | None,
+    text_key: str,
+    csv: CsvOptions = _NO_OPTIONS,
+    encoding: str = UTF_8,
+    *,
+    is_recorded: bool = False,
 ) -> Source:
     """Probe one input.
 
@@ -124,23 +139,27 @@ def probe_source(
         input_format: Its format; None to detect it.
         text_key: The column that a table must have.
         csv: How CSV is written.
+        encoding: The encoding of its text, or `auto` to detect it.
+        is_recorded: An earlier run has read it with this encoding, so nobody needs to be asked.
 
     Raises:
         InputError: If it cannot be read, or is not what it should be.
     """
-    source, head = probe_content(path)
-    if is_tar(head):
+    source, sample = probe_content(path)
+    if is_tar(sample.head):
         refuse_piped_tar(source)
         raise InputError(
             "this is a tar archive now, and was not when it was used",
             where=path,
             next_step="restore the file the job used",
         )
-    return _complete(source, head, _Options(input_format, text_key, csv))
+    options = _Options(input_format, text_key, csv, encoding, is_recorded)
+    return _complete(source, sample, options)
 
 
-def _complete(source: Source, head: bytes, options: _Options) -> Source:
-    """Add what depends on the format of an input."""
+def _complete(source: Source, sample: Sample, options: _Options) -> Source:
+    """Add what depends on the format of an input, and its encoding."""
+    head = sample.head
     found = find_format(source.path, head, options.input_format)
     if found.is_rows and source.archive is not None:
         raise InputError(
@@ -150,6 +169,14 @@ def _complete(source: Source, head: bytes, options: _Options) -> Source:
             "files out with `--on-error skip`",
         )
     source = replace(source, format=found.name, is_empty=not head)
+    if head and not found.is_rows:
+        chosen = options.encoding
+        if not options.is_recorded:
+            chosen = choose_encoding(source.path, sample, chosen)
+        if chosen != UTF_8:
+            source = replace(source, encoding=chosen, is_stream=True, content_bytes=0)
+            head = decode_sample(head, chosen)
+    check_start(found, source.path, head[:_HEAD_BYTES], options.input_format)
     if found.is_sequential:
         source = replace(source, is_stream=True, content_bytes=0)
     if found.has_delimiter:
@@ -163,6 +190,7 @@ def probe_recorded_source(
     input_format: InputFormat,
     text_key: str,
     csv: CsvOptions,
+    encoding: str,
     archive: str | None = None,
 ) -> Source:
     """Probe an input that an earlier run used, in its archive if it was a member of one.
@@ -172,8 +200,8 @@ def probe_recorded_source(
     """
     refuse_missing(archive or path)
     if archive is None:
-        return probe_source(path, input_format, text_key, csv)
-    options = _Options(input_format, text_key, csv)
+        return probe_source(path, input_format, text_key, csv, encoding, is_recorded=True)
+    options = _Options(input_format, text_key, csv, encoding, is_recorded=True)
     found = _find_members(probe_content(archive)[0], options).get(path)
     if found is None:
         raise InputError(
@@ -218,10 +246,10 @@ def _iter_probed(paths: Sequence[InputPath], options: _Options) -> Generator[_Pr
         if found.problem is not None:
             return [(found, found.problem)]
         try:
-            source, head = probe_content(found.path)
-            if is_tar(head):
+            source, sample = probe_content(found.path)
+            if is_tar(sample.head):
                 return _probe_members(found, source, options)
-            return [(found, _complete(source, head, options))]
+            return [(found, _complete(source, sample, options))]
         except InputError as error:
             return [(found, error)]
 

@@ -128,7 +128,9 @@ def _find_sources(reader: LedgerReader, manifest: Manifest, folder: Path) -> lis
     text_key = settings.get("text_key", "")
     csv = CsvOptions(settings.get("csv_delimiter", ""), settings.get("no_header", False))
     sources = reader.sources + [
-        probe_recorded_source(record.path, format_of(record), text_key, csv, record.archive)
+        probe_recorded_source(
+            record.path, format_of(record), text_key, csv, record.encoding, record.archive
+        )
         for record in lost
     ]
     if digest_inputs(sources) != manifest.inputs_digest:

@@ -22,10 +22,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import xxhash
 
+from penstok.errors import UsageError
+from penstok.inputs.encodings import resolve_encoding
 from penstok.types import (
     MAX_LISTED_RECORDS,
     SPLITS,
     UNKNOWN_END,
+    UTF_8,
     Compression,
     Counts,
     EncodedUnit,
@@ -131,6 +134,7 @@ class _InputLine:
     index: _Number = 0
     delimiter: Annotated[str, msgspec.Meta(pattern="^[\x01-\x7f]?$")] = ""
     columns: _Number = 0
+    encoding: str = UTF_8
     archive: _ArchiveLine | None = None
     offset: _Number = 0
 
@@ -221,6 +225,7 @@ def format_input(idx: int, source: Source, end: int) -> bytes:
         "index": source.index_bytes,
         "delimiter": source.delimiter,
         "columns": source.num_columns,
+        "encoding": "" if source.encoding == UTF_8 else source.encoding,
         "archive": None if source.archive is None else _format_archive(source.archive),
         "offset": source.offset,
     }
@@ -396,6 +401,10 @@ def read_input(body: bytes) -> tuple[int, Source, int]:
     line = msgspec.convert(json.loads(body), _InputLine)
     end = UNKNOWN_END if line.end is None else line.end
     os.fsencode(line.path)
+    try:
+        encoding = resolve_encoding(line.encoding)
+    except UsageError as error:
+        raise ValueError(error.what) from error
     source = Source(
         line.path,
         line.bytes,
@@ -412,6 +421,7 @@ def read_input(body: bytes) -> tuple[int, Source, int]:
         index_bytes=line.index,
         delimiter=line.delimiter,
         num_columns=line.columns,
+        encoding=encoding,
         archive=None
         if line.archive is None
         else _read_archive(line.archive, line.mtime_ns, line.edges, line.version),
@@ -420,8 +430,9 @@ def read_input(body: bytes) -> tuple[int, Source, int]:
     is_outside = source.archive is not None and (
         "\0" in source.archive.path or source.offset + source.num_bytes > source.archive.size
     )
-    if end > source.size or "\0" in line.path or is_outside:
-        raise ValueError(f"input {line.input} has an invalid end or path")
+    is_streamed = encoding == UTF_8 or line.stream
+    if end > source.size or "\0" in line.path or is_outside or not is_streamed:
+        raise ValueError(f"input {line.input} has an invalid end, path or encoding")
     return line.input, source, end
 
 
