@@ -108,7 +108,7 @@ class Job:
         why = self.workers.why_not_kernel
         slower = f"slower than it could be: {why}" if why else ""
         eot_note = self.tokenizer.eot_note if self.settings.eot != "none" else ""
-        return [hint for hint in (eot_note, self.workers.idle, slower) if hint]
+        return [hint for hint in (eot_note, self.workers.idle, slower, *self.plan.hints) if hint]
 
 
 def prepare(settings: JobSettings) -> Job:

@@ -98,12 +98,15 @@ class InputRecord:
     compression: str | None = None
     reasons: list[str] = field(default_factory=list)
     encoding: str = UTF_8
+    archive: str | None = None
 
     def to_json(self) -> str:
-        """Format it as JSON; older versions of penstok wrote no encoding, which was UTF-8."""
+        """Format it as JSON; without an encoding if it is UTF-8, or an archive if there is none."""
         content = asdict(self)
         if self.encoding == UTF_8:
             del content["encoding"]
+        if self.archive is None:
+            del content["archive"]
         return json.dumps(content)
 
 
@@ -287,6 +290,7 @@ def _input_record(source: Source, idx: int, offsets: Offsets) -> InputRecord:
         compression=source.compression,
         reasons=offsets.reasons_of(idx),
         encoding=source.encoding,
+        archive=source.archive.path if source.archive is not None else None,
     )
 
 
