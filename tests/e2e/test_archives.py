@@ -281,7 +281,9 @@ def test_damaged_archives_stop_a_job_unless_they_may_be_skipped(
     assert "the archive is cut off" in penstok("tokenize", "a.tar", exit_code=4).stderr
     done = penstok("tokenize", "a.tar", "--on-error", "skip", "--json", exit_code=3)
     assert list(json.loads(done.stdout.splitlines()[-1])["skipped"]) == ["a.tar"]
-    packed = gzip.compress(make_tar({"one.txt": os.urandom(200_000).hex().encode(), "two.txt": b"2"}))
+    packed = gzip.compress(
+        make_tar({"one.txt": os.urandom(200_000).hex().encode(), "two.txt": b"2"})
+    )
     (tmp_path / "b.tgz").write_bytes(packed[:-2000])
     assert "gzip data is cut off" in penstok("tokenize", "b.tgz", exit_code=4).stderr
     penstok("tokenize", "b.tgz", "--on-error", "skip", "--overwrite", exit_code=3)
