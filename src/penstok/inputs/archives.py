@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -233,8 +233,10 @@ def _iter_inner(content: _Content, header: tarfile.TarInfo, first: bytes) -> Ite
         if end <= len(first):
             yield first[start:end]
         else:
-            content.seek(header.offset_data + start)
-            yield content.read(end - start)
+            # Damage is reported by whoever looks for the next header; what precedes it can be used.
+            with suppress(InputError):
+                content.seek(header.offset_data + start)
+                yield content.read(end - start)
 
 
 class _Content(Resource):
