@@ -53,6 +53,7 @@ def tokenize(
     files_from: str | os.PathLike[str] | None = None,
     null: bool = False,
     input_format: Literal["auto", "text", "jsonl", "csv", "tsv", "parquet", "arrow"] = "auto",
+    encoding: str = "utf-8",
     text_key: str = "text",
     csv_delimiter: str | None = None,
     no_header: bool = False,
@@ -95,6 +96,8 @@ def tokenize(
         files_from: Read the list of inputs from a file, one per line; - is standard input.
         null: The names in `files_from` are separated by NUL bytes, as `find -print0` writes them.
         input_format: Input format: auto (by file name), text, jsonl, csv, tsv, parquet or arrow.
+        encoding: Encoding of the text: utf-8, gb18030, shift_jis, cp1252, ... or auto (detect that
+            of each input).
         text_key: Field or column that holds the text; a.b is field b of field a.
         csv_delimiter: What separates the fields of CSV, such as ; or | (default: a comma, in TSV a
             tab).
@@ -148,6 +151,7 @@ def tokenize(
         "files_from": files_from,
         "null": null,
         "input_format": input_format,
+        "encoding": encoding,
         "text_key": text_key,
         "csv_delimiter": csv_delimiter,
         "no_header": no_header,
@@ -187,6 +191,7 @@ def plan(
     files_from: str | os.PathLike[str] | None = None,
     null: bool = False,
     input_format: Literal["auto", "text", "jsonl", "csv", "tsv", "parquet", "arrow"] = "auto",
+    encoding: str = "utf-8",
     text_key: str = "text",
     csv_delimiter: str | None = None,
     no_header: bool = False,
@@ -228,6 +233,8 @@ def plan(
         files_from: Read the list of inputs from a file, one per line; - is standard input.
         null: The names in `files_from` are separated by NUL bytes, as `find -print0` writes them.
         input_format: Input format: auto (by file name), text, jsonl, csv, tsv, parquet or arrow.
+        encoding: Encoding of the text: utf-8, gb18030, shift_jis, cp1252, ... or auto (detect that
+            of each input).
         text_key: Field or column that holds the text; a.b is field b of field a.
         csv_delimiter: What separates the fields of CSV, such as ; or | (default: a comma, in TSV a
             tab).
@@ -278,6 +285,7 @@ def plan(
         "files_from": files_from,
         "null": null,
         "input_format": input_format,
+        "encoding": encoding,
         "text_key": text_key,
         "csv_delimiter": csv_delimiter,
         "no_header": no_header,
@@ -319,6 +327,7 @@ def tokenize_part(
     files_from: str | os.PathLike[str] | None = None,
     null: bool = False,
     input_format: Literal["auto", "text", "jsonl", "csv", "tsv", "parquet", "arrow"] = "auto",
+    encoding: str = "utf-8",
     text_key: str = "text",
     csv_delimiter: str | None = None,
     no_header: bool = False,
@@ -363,6 +372,8 @@ def tokenize_part(
         files_from: Read the list of inputs from a file, one per line; - is standard input.
         null: The names in `files_from` are separated by NUL bytes, as `find -print0` writes them.
         input_format: Input format: auto (by file name), text, jsonl, csv, tsv, parquet or arrow.
+        encoding: Encoding of the text: utf-8, gb18030, shift_jis, cp1252, ... or auto (detect that
+            of each input).
         text_key: Field or column that holds the text; a.b is field b of field a.
         csv_delimiter: What separates the fields of CSV, such as ; or | (default: a comma, in TSV a
             tab).
@@ -414,6 +425,7 @@ def tokenize_part(
         "files_from": files_from,
         "null": null,
         "input_format": input_format,
+        "encoding": encoding,
         "text_key": text_key,
         "csv_delimiter": csv_delimiter,
         "no_header": no_header,
@@ -555,6 +567,7 @@ def train_tokenizer(
     files_from: str | os.PathLike[str] | None = None,
     null: bool = False,
     input_format: Literal["auto", "text", "jsonl", "csv", "tsv", "parquet", "arrow"] = "auto",
+    encoding: str = "utf-8",
     text_key: str = "text",
     csv_delimiter: str | None = None,
     no_header: bool = False,
@@ -582,6 +595,8 @@ def train_tokenizer(
         files_from: Read the list of inputs from a file, one per line; - is standard input.
         null: The names in `files_from` are separated by NUL bytes, as `find -print0` writes them.
         input_format: Input format: auto (by file name), text, jsonl, csv, tsv, parquet or arrow.
+        encoding: Encoding of the text: utf-8, gb18030, shift_jis, cp1252, ... or auto (detect that
+            of each input).
         text_key: Field or column that holds the text; a.b is field b of field a.
         csv_delimiter: What separates the fields of CSV, such as ; or | (default: a comma, in TSV a
             tab).
@@ -614,6 +629,7 @@ def train_tokenizer(
         "files_from": files_from,
         "null": null,
         "input_format": input_format,
+        "encoding": encoding,
         "text_key": text_key,
         "csv_delimiter": csv_delimiter,
         "no_header": no_header,

@@ -250,7 +250,7 @@ def test_no_document_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "corpus.jsonl").write_text('{"text": ""}\n' * 9)
     done = train(tmp_path, "corpus.jsonl")
     assert done.returncode == 4
-    assert "no document in the input: 9 empty ones were dropped" in done.stderr
+    assert "no document in the input: 9 empty ones dropped" in done.stderr
     assert files_in(tmp_path) == ["corpus.jsonl"]
 
 

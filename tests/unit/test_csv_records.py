@@ -18,7 +18,7 @@ from penstok.readers.csv import CSV, TSV, CsvDialect
 from penstok.readers.csv.header import find_column, parse_header, read_header
 from penstok.readers.csv.records import CsvCode, CsvRecords
 from penstok.readers.csv.scanner import CsvScanner
-from penstok.readers.formats import find_format
+from penstok.readers.formats import check_start, find_format
 from penstok.types import Source
 
 GOOD = {  # records of two fields, and the text of the second
@@ -249,7 +249,7 @@ def test_a_broken_header_is_refused(head: bytes, said: str) -> None:
 )
 def test_what_is_no_table_is_refused_by_its_first_bytes(head: bytes, step: str) -> None:
     with pytest.raises(InputError, match="not CSV") as caught:
-        find_format("a.csv", head, None)
+        check_start(find_format("a.csv", head, None), "a.csv", head, None)
     assert step in caught.value.next_step
 
 

@@ -101,9 +101,8 @@ class CommandGroup(click.Group):
     def main(self, args: Sequence[str] | None = None, *more: Any, **extra: Any) -> NoReturn:
         """Run what was typed, and exit with its code; no error leaves it as a traceback alone."""
         words = sys.argv[1:] if args is None else list(args)
-        with ErrorReporter(
-            as_json=_wants_json(words), verbose=not {"-v", "--verbose"}.isdisjoint(words)
-        ):
+        is_verbose = not {"-v", "--verbose"}.isdisjoint(words)
+        with ErrorReporter(as_json=_wants_json(words), verbose=is_verbose, reads_only=True):
             code = super().main(words, *more, **{**extra, "standalone_mode": False})
         sys.exit(code)
 

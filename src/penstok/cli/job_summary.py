@@ -6,13 +6,14 @@ print what it returns; the JSON keys are listed in `docs/reference/json.md` and 
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from penstok.cli.messages import one_line
 from penstok.jobs.warnings import find_warnings
 from penstok.quantities import format_bytes, format_seconds, plural
-from penstok.types import SPLITS
+from penstok.types import SPLITS, UTF_8
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from penstok.jobs.run import Outcome, PartOutcome
     from penstok.jobs.settings import JobSettings
     from penstok.output.manifest import Manifest
-    from penstok.types import Split
+    from penstok.types import EotPosition, Split, TokenizerRecord
 
 __all__ = [
     "bytes_per_token",
@@ -33,6 +34,7 @@ __all__ = [
     "skipped_lines",
     "summary_json",
     "summary_lines",
+    "tokenizer_line",
 ]
 
 _MAX_LISTED = 5
@@ -47,6 +49,7 @@ def summary_lines(outcome: Outcome, settings: JobSettings) -> list[str]:
         return [
             f"nothing to do: this job is already finished in {settings.output}/",
             *skipped,
+            *(f"  hint: {hint}" for hint in outcome.hints),
             next_line,
         ]
     run, counts = manifest.run, manifest.counts
@@ -59,10 +62,15 @@ def summary_lines(outcome: Outcome, settings: JobSettings) -> list[str]:
         f"{run['workers']} x {run['engine']}, {_peak_memory(run)}",
         *_node_lines(run),
         *_resumed(run, counts),
+        f"  tokenizer: {tokenizer_line(manifest.tokenizer, manifest.settings['eot'])}",
         f"  documents: {document_rule(manifest.settings, _formats(manifest))}",
+        *_encodings(manifest),
         *(f"  {note}" for note in _notes(counts, manifest.settings)),
         *skipped,
-        *(f"  warning: {warning}" for warning in find_warnings(outcome.manifest, outcome)),
+        *(
+            f"  warning: {one_line(warning)}"
+            for warning in find_warnings(outcome.manifest, outcome)
+        ),
         *(f"  hint: {hint}" for hint in outcome.hints),
         next_line,
     ]
@@ -101,11 +109,12 @@ def finished_lines(manifest: Manifest, output: str, *, is_new: bool) -> list[str
         f"  {plural(run['tasks'], 'task')}, {format_seconds(run['seconds'])} of work in total; "
         f"{run['engine']}, peak memory {format_bytes(run['peak_memory_bytes'])} per task",
         *_node_lines(run),
+        f"  tokenizer: {tokenizer_line(manifest.tokenizer, manifest.settings['eot'])}",
         *(f"  {note}" for note in _notes(counts, manifest.settings)),
         *skipped_lines(
             "  skipped:", {each.path: each.reason for each in manifest.inputs if each.reason}
         ),
-        *(f"  warning: {warning}" for warning in find_warnings(manifest)),
+        *(f"  warning: {one_line(warning)}" for warning in find_warnings(manifest)),
         next_line,
     ]
 
@@ -116,6 +125,7 @@ def finished_json(manifest: Manifest, output: str, *, is_new: bool) -> dict[str,
         "type": "summary",
         "output": output,
         "is_new": is_new,
+        "tokenizer": asdict(manifest.tokenizer),
         "splits": {split: asdict(manifest.splits[split]) for split in SPLITS},
         "counts": manifest.counts,
         "run": manifest.run,
@@ -142,6 +152,22 @@ def part_lines(outcome: PartOutcome, settings: JobSettings) -> list[str]:
 def part_json(outcome: PartOutcome, settings: JobSettings) -> dict[str, Any]:
     """Return the same as an object."""
     return {"type": "part", "output": str(settings.output), **asdict(outcome)}
+
+
+def tokenizer_line(tokenizer: TokenizerRecord, eot: EotPosition) -> str:
+    """Name a tokenizer, and the tokens that it puts before and after each document."""
+
+    def token(text: str, token_id: int) -> str:
+        return f"{one_line(text)} ({token_id})" if text else str(token_id)
+
+    ends = (
+        []
+        if tokenizer.bos_id is None
+        else [f"begin-of-text {token(tokenizer.bos_text, tokenizer.bos_id)}"]
+    )
+    end = f"end-of-text {token(tokenizer.eot_text, tokenizer.eot_id)} {eot}ed"
+    ends.append(end if eot != "none" else "no end-of-text")
+    return f"{one_line(tokenizer.name)}, {tokenizer.vocab_size:,} ids, {', '.join(ends)}"
 
 
 def document_rule(settings: dict[str, Any], formats: Iterable[str | None]) -> str:
@@ -258,3 +284,12 @@ def _notes(counts: dict[str, int], settings: dict[str, Any]) -> list[str]:
         for name, (noun, what) in notes.items()
         if counts[name]
     ]
+
+
+def _encodings(manifest: Manifest) -> list[str]:
+    """Say how many inputs were read in each encoding, unless all were UTF-8."""
+    counts = Counter(record.encoding for record in manifest.inputs if record.reason is None)
+    if counts.keys() <= {UTF_8}:
+        return []
+    named = ", ".join(f"{name} ({number:,})" for name, number in counts.most_common())
+    return [f"  encodings: {named}"]

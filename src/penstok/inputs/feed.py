@@ -20,6 +20,7 @@ from penstok.inputs.buffered_stream import (
     StreamOptions,
 )
 from penstok.inputs.compression import MAX_WINDOW_BYTES
+from penstok.inputs.members import close_archives
 from penstok.inputs.ring import Ring, RingClosedError
 from penstok.types import UNKNOWN_END, MemoryNeeds
 
@@ -115,6 +116,7 @@ class Feed:
                 return  # it is blocked by a silent pipe, and ends with this process
         if self._stream is not None:
             self._stream.close()
+        close_archives()
         self.ring.close()
         os.close(self.wake_file)
         os.close(self._waker)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstok.quantities import plural
 from penstok.readers.formats import FORMATS
+from penstok.types import UTF_8
 
 if TYPE_CHECKING:
     from penstok.jobs.run import Outcome
@@ -18,11 +19,12 @@ if TYPE_CHECKING:
 __all__ = ["find_warnings"]
 
 _FEW_DOCUMENTS = 10
+_MAX_LISTED = 5
 
 
 def find_warnings(manifest: Manifest, outcome: Outcome | None = None) -> list[str]:
     """List what the user can act on; without an outcome, of a job that was run in parts."""
-    warnings = []
+    warnings = _invalid_text(manifest)
     counts, settings = manifest.counts, manifest.settings
     formats = {record.format for record in manifest.inputs}
     if counts["special_text_documents"]:
@@ -56,6 +58,25 @@ def find_warnings(manifest: Manifest, outcome: Outcome | None = None) -> list[st
     if manifest.splits["train"].tokens == 0:
         warnings.append("train is empty: pass a smaller `--val-fraction`")
     return warnings
+
+
+def _invalid_text(manifest: Manifest) -> list[str]:
+    """Name the inputs with the most invalid sequences."""
+    records = [record for record in manifest.inputs if record.invalid_utf8]
+    if not records:
+        return []
+    records.sort(key=lambda record: -record.invalid_utf8)
+    named = ", ".join(
+        f"{record.path} ({record.invalid_utf8:,}"
+        + (")" if record.encoding == UTF_8 else f", read as {record.encoding})")
+        for record in records[:_MAX_LISTED]
+    )
+    more = f" and {len(records) - _MAX_LISTED:,} more" if len(records) > _MAX_LISTED else ""
+    which = "this input" if len(records) == 1 else "these inputs, the worst first"
+    return [
+        f"invalid sequences were found in {which}: {named}{more}; if their encoding is another "
+        "one, pass it with `--encoding`"
+    ]
 
 
 def _way_to_val(num_documents: int, settings: dict[str, Any]) -> str:

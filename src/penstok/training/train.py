@@ -175,7 +175,7 @@ def _refuse_output(settings: TrainingSettings) -> None:
 
 def _refuse_own_input(settings: TrainingSettings, plan: Plan) -> None:
     output = os.path.realpath(settings.output)
-    if any(os.path.realpath(source.path) == output for source in plan.sources):
+    if any(os.path.realpath(source.stored.path) == output for source in plan.sources):
         raise UsageError(
             f"`{settings.output}` is an input and would be overwritten",
             where="INPUT, --output",
