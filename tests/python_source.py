@@ -356,7 +356,7 @@ def function_reference(function: Function) -> list[str]:
     signature = [line.partition("  #")[0] for line in source[: end + 1]]
     lines = [f"## penstok.{function.name}", "", function.summary]
     lines += [function.about] if function.about else []
-    lines += ["", "```python", *signature, "    ...", "```", "", "| parameter | |", "|---|---|"]
+    lines += ["", "```python", *signature[:-1], f"{signature[-1]} ...", "```", "", "| parameter | |", "|---|---|"]
     rows = [(name, text) for name, _, _, text in function.arguments]
     rows += [(each.name, text_of(each)) for each in function.settings]
     rows += [("progress", PROGRESS_TEXT)] if function.has_progress else []
