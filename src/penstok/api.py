@@ -8,15 +8,19 @@ the settings; `jobs`, `verification`, `training` and `data` do the work, and `pe
 from __future__ import annotations
 
 import os
+import warnings
 from typing import TYPE_CHECKING, Any, Literal
 
+from penstok.errors import PenstokWarning
+from penstok.quantities import plural
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from penstok.data.dataset import Dataset
     from penstok.jobs.preview import Preview
     from penstok.jobs.progress import Progress, Status
-    from penstok.jobs.run import PartOutcome
+    from penstok.jobs.run import Outcome, PartOutcome
     from penstok.jobs.settings import JobSettings
     from penstok.output.manifest import Manifest
     from penstok.training.train import TrainingResult
@@ -616,8 +620,8 @@ def train_tokenizer(
 
     Example:
         >>> trained = penstok.train_tokenizer("corpus/*.txt", "my.json", vocab_size=300)
-        >>> trained.special
-        {'<|endoftext|>': 256}
+        >>> trained.output.name
+        'my.json'
     """
     values = {
         "inputs": inputs,
@@ -675,8 +679,12 @@ def open(  # noqa: A001 reads as `penstok.open`
 def _tokenize(values: Mapping[str, Any], progress: ShowProgress) -> Manifest:
     """Run a job."""
     from penstok.jobs.run import run_job
+    from penstok.jobs.warnings import find_warnings
 
-    return run_job(_job(values), _progress(progress, "tokenizing")).manifest
+    outcome = run_job(_job(values), _progress(progress, "tokenizing"))
+    if outcome.is_new:
+        _warn([*_skipped(outcome), *find_warnings(outcome.manifest, outcome)])
+    return outcome.manifest
 
 
 def _plan(values: Mapping[str, Any]) -> Preview:
@@ -699,8 +707,12 @@ def _tokenize_part(
 def _finish(output: Path) -> Manifest:
     """Commit a job that was run in parts."""
     from penstok.jobs.run import finish_job
+    from penstok.jobs.warnings import find_warnings
 
-    return finish_job(os.fspath(output))[0]
+    manifest, is_new = finish_job(os.fspath(output))
+    if is_new:
+        _warn(find_warnings(manifest))
+    return manifest
 
 
 def _info(output: Path) -> Manifest:
@@ -740,7 +752,26 @@ def _train_tokenizer(values: Mapping[str, Any], progress: ShowProgress) -> Train
 
     fields = make_fields(INPUT_SETTINGS, values) | _fields(TrainingSettings, values)
     settings = TrainingSettings.from_fields(fields)
-    return train.train_tokenizer(settings, _progress(progress, "training"))
+    trained = train.train_tokenizer(settings, _progress(progress, "training"))
+    _warn(train.find_warnings(settings, trained))
+    return trained
+
+
+def _skipped(outcome: Outcome) -> list[str]:
+    """Say what was skipped; the command line has an exit code for it."""
+    num_records = outcome.manifest.counts["skipped_records"]
+    numbers = {"record": num_records, "input": len(outcome.skipped)}
+    return [
+        f"{plural(number, noun)} skipped, see `skipped.jsonl`"
+        for noun, number in numbers.items()
+        if number
+    ]
+
+
+def _warn(messages: Iterable[str]) -> None:
+    """Issue warnings at the line that called a function of this module."""
+    for message in messages:
+        warnings.warn(message, PenstokWarning, stacklevel=4)
 
 
 def _open(output: Path) -> Dataset:

@@ -115,6 +115,9 @@ class Source:
         num_columns: The number of columns of CSV that has no header; otherwise 0.
         encoding: The encoding of its text; if it is not UTF-8, the input is a stream, and positions
             in it count bytes of UTF-8.
+        archive: The archive that it is a member of, if it is one. Size and format are the member's,
+            time, edges and version are the archive's.
+        offset: Where a member begins in the content of its archive.
     """
 
     path: str
@@ -133,6 +136,13 @@ class Source:
     delimiter: str = ""
     num_columns: int = 0
     encoding: str = UTF_8
+    archive: Source | None = None
+    offset: int = 0
+
+    @property
+    def stored(self) -> Source:
+        """What is stored under a path or URL: the input itself, or the archive it is in."""
+        return self.archive or self
 
     @property
     def is_rows(self) -> bool:
@@ -151,13 +161,23 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class TokenizerRecord:
-    """Which tokenizer produced the ids."""
+    """Which tokenizer produced the ids.
+
+    `eot_text` and `bos_text` are the names of the tokens that end and begin documents; they are
+    empty if the tokenizer has no name for the id, and in outputs of earlier versions.
+    """
 
     name: str
     vocab_size: int
     eot_id: int
     fingerprint: str
     bos_id: int | None = None
+    eot_text: str = ""
+    bos_text: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what is recorded; names that are empty are left out."""
+        return {name: value for name, value in asdict(self).items() if value != ""}
 
 
 @dataclass(frozen=True, slots=True)

@@ -189,7 +189,7 @@ def test_another_jobs_output_is_a_conflict(penstok: RunPenstok, tmp_path: Path) 
     penstok("tokenize", "text.txt")
     before = (tmp_path / "tokens" / "train.bin").read_bytes()
     done = penstok("tokenize", "text.txt", "--seed", "7", exit_code=5)
-    assert "seed: 0 there, 7 here" in done.stderr
+    assert "`--seed` 0 there, 7 here" in done.stderr
     assert "`--overwrite` to delete 2 files" in done.stderr
     (tmp_path / "text.txt").write_text("some other text")
     done = penstok("tokenize", "text.txt", exit_code=5)

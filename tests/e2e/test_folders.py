@@ -96,7 +96,7 @@ def test_a_folder_without_text_says_what_is_in_it(penstok: RunPenstok, tmp_path:
     for number in range(9):
         (tmp_path / "pictures" / f"{number}.png").write_bytes(b"\x89PNG\r\n")
     said = penstok("tokenize", "pictures", exit_code=4).stderr
-    assert "no text in the folder `pictures`: `pictures/0.png`: this is a PNG picture" in said
+    assert "no text in `pictures`: `pictures/0.png`: this is a PNG picture" in said
     (tmp_path / "a.txt").write_text("text")
     penstok("tokenize", "a.txt", "pictures", exit_code=4)
     done = penstok("tokenize", "a.txt", "pictures", "--on-error", "skip", exit_code=3)

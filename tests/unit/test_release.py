@@ -92,6 +92,8 @@ def test_the_workflows_test_every_python_that_is_allowed() -> None:
     assert 'requires-python = ">=3.10"' in pyproject
     assert 'build = ["cp310-*", "cp311-*", "cp312-*"]' in pyproject
     assert 'wheel.py-api = "cp312"' in pyproject
+    # Without a compiler there is no module, and the wheel is for no version in particular.
+    assert 'wheel.cmake = false\nwheel.py-api = "py3"\n' in pyproject
 
 
 @pytest.fixture(scope="module")

@@ -10,14 +10,18 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from penstok.cli.flags import RUN, make_flags
-from penstok.cli.job_summary import bytes_per_token, document_rule, skipped_lines
+from penstok.cli.job_summary import (
+    bytes_per_token,
+    document_rule,
+    skipped_lines,
+    tokenizer_line,
+)
 from penstok.cli.messages import ErrorReporter, one_line, print_data
 from penstok.jobs.definition import settings_of
 from penstok.jobs.settings import JobSettings
 from penstok.quantities import format_bytes, format_count, format_seconds, plural
 
 if TYPE_CHECKING:
-    from penstok.jobs.job import Job
     from penstok.jobs.preview import InputKind, Preview, ShownDocument
 
 __all__ = ["EXAMPLES", "FLAGS", "print_plan", "run"]
@@ -72,7 +76,7 @@ def _as_json(preview: Preview) -> dict[str, Any]:
         "share_bytes": job.share.limit_bytes,
         "skipped": job.plan.skipped | job.plan.ignored,
         "warnings": preview.warnings,
-        "hints": job.hints,
+        "hints": preview.hints,
     }
 
 
@@ -92,15 +96,14 @@ def _lines(preview: Preview) -> list[str]:
             for line in _show(number, shown)
         ),
         *_estimate(preview),
-        f"tokenizer:  {job.tokenizer.name}, {job.tokenizer.vocab_size:,} ids, "
-        f"{_special_tokens(job)}",
+        f"tokenizer:  {tokenizer_line(job.record.tokenizer, settings.eot)}",
         f"output:     {settings.output}/, {job.record.dtype}, "
         f"val fraction {settings.val_fraction}{_free_disk(preview)}",
         f"memory:     {format_bytes(settings.memory_bytes)} in total, "
         f"{format_bytes(job.share.limit_bytes)} for each of {job.num_workers} x {job.engine}",
         *skipped_lines("skipped:   ", job.plan.skipped | job.plan.ignored),
         *(f"warning:    {warning}" for warning in preview.warnings),
-        *(f"hint:       {hint}" for hint in job.hints),
+        *(f"hint:       {hint}" for hint in preview.hints),
     ]
 
 
@@ -116,18 +119,6 @@ def _free_disk(preview: Preview) -> str:
     return (
         f"{free}; {plural(num_tasks, 'task')} of at most {format_bytes(task_bytes)}, a shard each"
     )
-
-
-def _special_tokens(job: Job) -> str:
-    """Say which tokens begin and end a document."""
-    tokenizer, eot = job.tokenizer, job.settings.eot
-    names = {token_id: text for text, token_id in tokenizer.special.items()}
-    name = one_line(tokenizer.eot_text)
-    end = f"end-of-text {name} ({tokenizer.eot_id}) {eot}ed" if eot != "none" else "no end-of-text"
-    if tokenizer.bos_id is None:
-        return end
-    begin = one_line(names.get(tokenizer.bos_id, ""))
-    return f"begin-of-text {begin} ({tokenizer.bos_id}), {end}"
 
 
 def _kinds(preview: Preview) -> str:

@@ -28,12 +28,18 @@ from penstok.inputs.streams import STANDARD_INPUT, read_head
 from penstok.storage import RemoteFile, get_object_info, is_url, open_stream
 from penstok.types import Source
 
-__all__ = ["probe_content", "probe_stored"]
+__all__ = [
+    "HEAD_BYTES",
+    "inner_ranges",
+    "probe_content",
+    "probe_stored",
+    "refuse_compressed_twice",
+]
 
 _EDGE_BYTES = 1 << 12
 # How much is sampled at the start, and in the middle and at the end: a licence in English often
 # precedes text in another language. Multiples of 4, so that UTF-32 is not cut.
-_HEAD_BYTES, _INNER_BYTES = 1 << 16, 1 << 14
+HEAD_BYTES, _INNER_BYTES = 1 << 16, 1 << 14
 
 
 def probe_content(path: str) -> tuple[Source, Sample]:
@@ -57,12 +63,17 @@ def probe_content(path: str) -> tuple[Source, Sample]:
             window_bytes=find_window_bytes(compression, head),
         )
         source = _find_frames(source)
-        sample = Sample(read_head(source, _HEAD_BYTES))
-        _refuse_compressed_twice(source, sample.head)
+        sample = Sample(read_head(source, HEAD_BYTES))
+        refuse_compressed_twice(source, sample.head)
     return source, sample
 
 
-def _refuse_compressed_twice(source: Source, head: bytes) -> None:
+def refuse_compressed_twice(source: Source, head: bytes) -> None:
+    """Refuse content that is compressed once more.
+
+    Raises:
+        InputError: If it is.
+    """
     inner, outer = detect_compression(head[:_EDGE_BYTES]), source.compression
     if inner is not None and outer is not None:
         name = shlex.quote(source.path)
@@ -80,7 +91,7 @@ def probe_stored(path: str) -> tuple[Source, Sample]:
         InputError: If it cannot be read.
     """
     if path == STANDARD_INPUT:
-        head = read_head(Source(path, 0, 0, ""), _HEAD_BYTES)
+        head = read_head(Source(path, 0, 0, ""), HEAD_BYTES)
         edges = xxhash.xxh3_64_hexdigest(head[:_EDGE_BYTES])
         return Source(path, 0, 0, edges, is_stream=True), Sample(head)
     return _probe_url(path) if is_url(path) else _probe_file(path)
@@ -96,8 +107,8 @@ def _probe_file(path: str) -> tuple[Source, Sample]:
                 next_step=f"pipe it in: `cat {path} | penstok tokenize -`",
             )
         with open(path, "rb") as file:  # noqa: PTH123 surrogate paths stay as they are
-            head = os.pread(file.fileno(), _HEAD_BYTES, 0)
-            inner = _read_inner(file.fileno(), status.st_size) if len(head) == _HEAD_BYTES else ()
+            head = os.pread(file.fileno(), HEAD_BYTES, 0)
+            inner = _read_inner(file.fileno(), status.st_size) if len(head) == HEAD_BYTES else ()
             tail = (inner[-1] if inner else head)[-_EDGE_BYTES:]
     except OSError as error:
         is_dangling = isinstance(error, FileNotFoundError) and Path(path).is_symlink()
@@ -114,11 +125,14 @@ def _probe_file(path: str) -> tuple[Source, Sample]:
 
 def _read_inner(file: int, num_bytes: int) -> tuple[bytes, ...]:
     """Read from the middle and up to the end of a file."""
-    end = max(num_bytes - _INNER_BYTES, 0)
+    return tuple(os.pread(file, end - start, start) for start, end in inner_ranges(num_bytes))
+
+
+def inner_ranges(num_bytes: int) -> list[tuple[int, int]]:
+    """Return which bytes of an input of this size are sampled besides its first ones."""
+    last = max(num_bytes - _INNER_BYTES, 0)
     # What UTF-16 and UTF-32 begin with stays at an even position.
-    return tuple(
-        os.pread(file, _INNER_BYTES + start % 4, start - start % 4) for start in (end // 2, end)
-    )
+    return [(start - start % 4, start + _INNER_BYTES) for start in (last // 2, last)]
 
 
 def _probe_url(url: str) -> tuple[Source, Sample]:
@@ -126,11 +140,11 @@ def _probe_url(url: str) -> tuple[Source, Sample]:
     info = get_object_info(url)
     if info.has_ranges:
         with RemoteFile(url, info) as file:
-            file.prefetch(0, _HEAD_BYTES)
-            head = file.read_at(0, _HEAD_BYTES)
+            file.prefetch(0, HEAD_BYTES)
+            head = file.read_at(0, HEAD_BYTES)
     else:
         with open_stream(url, info) as stream:
-            head = stream.read(_HEAD_BYTES)
+            head = stream.read(HEAD_BYTES)
     edges = xxhash.xxh3_64_hexdigest(info.version.encode() + head[:_EDGE_BYTES])
     source = Source(
         url, info.num_bytes or 0, 0, edges, is_stream=not info.has_ranges, version=info.version

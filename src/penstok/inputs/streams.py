@@ -11,11 +11,13 @@ import select
 import sys
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from penstok.errors import InputError, read_error
 from penstok.inputs.compression import MAX_WINDOW_BYTES, DecompressedStream
 from penstok.inputs.encodings import Transcoder
+from penstok.inputs.members import MemberReader
 from penstok.resources import Resource
 from penstok.storage import changed_error, get_object_info, is_url, open_stream
 from penstok.types import UTF_8
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstok.storage import RemoteStream
-    from penstok.types import Source
+    from penstok.types import OnError, Source
 
 __all__ = [
     "STANDARD_INPUT",
@@ -67,11 +69,18 @@ class ContentStream(Resource):
         self._dropped = 0
         self._file = -1
         self._remote: RemoteStream | None = None
+        self._member: MemberReader | None = None
         self._read: Callable[[int], bytes] = _stdin.read
         if path == STANDARD_INPUT:
             _stdin.rewind()
             if is_last:
                 _stdin.forget()
+        elif source.archive is not None:
+            open_archive = partial(
+                ContentStream, max_window_bytes=max_window_bytes, give_back=give_back
+            )
+            self._member = MemberReader(source, open_archive, is_last=is_last)
+            self._read = self._member.read
         elif is_url(path):
             self._remote = _open_remote(source)
             self._read = self._remote.read
@@ -91,6 +100,8 @@ class ContentStream(Resource):
         """Close the file; standard input stays open."""
         if self._remote is not None:
             self._remote.close()
+        if self._member is not None:
+            self._member.close()
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
@@ -154,14 +165,24 @@ class ContentStream(Resource):
                 os.posix_fadvise(self._file, 0, end, os.POSIX_FADV_DONTNEED)
 
 
-def read_head(source: Source, num_bytes: int) -> bytes:
-    """Return the first bytes of content; standard input can still be read from its start."""
+def read_head(source: Source, num_bytes: int, *, on_error: OnError = "stop") -> bytes:
+    """Return the first bytes of content; standard input can still be read from its start.
+
+    Args:
+        source: The input.
+        num_bytes: How many.
+        on_error: Whether damage is an error, or ends the content.
+    """
     with ContentStream(source) as stream:
         buffer = bytearray(num_bytes)
         done = 0
-        while done < num_bytes and (count := stream.readinto(memoryview(buffer)[done:])):
-            done += count
-    return bytes(buffer[:done])
+        try:
+            while done < num_bytes and (count := stream.readinto(memoryview(buffer)[done:])):
+                done += count
+        except InputError:
+            if on_error == "stop":
+                raise
+    return bytes(memoryview(buffer)[:done])
 
 
 def count_lines(source: Source, end: int) -> int | None:

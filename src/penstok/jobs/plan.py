@@ -7,6 +7,7 @@ shows it.
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from penstok.errors import PenstokError
     from penstok.jobs.settings import JobSettings
     from penstok.storage.object_paths import OutputPath
-    from penstok.types import Source
+    from penstok.types import OnError, Source
 
 __all__ = ["Plan", "input_needs", "make_plan", "nothing_found", "output_rules"]
 
@@ -50,6 +51,7 @@ _SAMPLE_SOURCES = 4
 _LISTED = 3
 # After so many inputs with another encoding, the others are not looked at.
 _MAX_NOT_UTF8 = 100
+_SLOW_SECONDS = 10.0
 # Estimates of the output size are increased by this factor: text is not uniform.
 _ROOM_MARGIN = 1.1
 _BEGINNING = Start()
@@ -70,6 +72,7 @@ class Plan:
         first_source: The number in the job of the first input in `sources`.
         ignored: What was found in folders and is not text, and why; unlike `skipped`, nothing that
             was asked for is missing.
+        hints: What would make planning faster.
         input_bytes: The stored size of the inputs, up to the limit.
     """
 
@@ -82,6 +85,7 @@ class Plan:
     text_key: str = "text"
     first_source: int = 0
     ignored: dict[str, str] = field(default_factory=dict)
+    hints: tuple[str, ...] = ()
     input_bytes: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -259,6 +263,7 @@ def make_plan(settings: JobSettings) -> Plan:
     path = settings.files_from
     listed = [] if path is None else read_list(path, is_null=settings.null)
     inputs = (*settings.inputs, *listed)
+    started = time.monotonic()
     sources, ignored = find_sources(
         inputs,
         outputs=output_rules(settings.output),
@@ -295,6 +300,20 @@ def make_plan(settings: JobSettings) -> Plan:
         settings.limit_bytes,
         settings.text_key,
         ignored=ignored,
+        hints=_listing_hints(sources, time.monotonic() - started),
+    )
+
+
+def _listing_hints(sources: Sequence[Source], seconds: float) -> tuple[str, ...]:
+    """Say why finding the inputs took long, if it was because of compressed archives."""
+    path = next(
+        (each.stored.path for each in sources if each.archive and each.stored.is_stream), None
+    )
+    if path is None or seconds < _SLOW_SECONDS:
+        return ()
+    return (
+        f"finding the members of `{path}` and other inputs took {seconds:.0f} s, because "
+        "compressed archives have to be decompressed for that; uncompressed ones do not",
     )
 
 
@@ -393,13 +412,13 @@ def _choose_rule(settings: JobSettings, sources: list[Source]) -> tuple[Document
     if settings.docs_by == "file":
         return DocumentRule("file"), False
     for source in texts[:_HEAD_SOURCES]:
-        if _DEFAULT_SEPARATOR in _read_head(source):
+        if _DEFAULT_SEPARATOR in _read_head(source, settings.on_error):
             return DocumentRule("separator", _DEFAULT_SEPARATOR), True
     return DocumentRule("file"), False
 
 
-def _read_head(source: Source) -> bytes:
+def _read_head(source: Source, on_error: OnError) -> bytes:
     if source.compression is not None or source.is_stream:
-        return read_head(source, _HEAD_BYTES)
+        return read_head(source, _HEAD_BYTES, on_error=on_error)
     with open_unit(Unit(0, 0, source, 0, _HEAD_BYTES, 0), None) as file:
         return file.read_at(0, _HEAD_BYTES)

@@ -12,6 +12,11 @@ from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from penstok.engines.alternatives import (
+    SAMPLE_BYTES,
+    advise,
+    has_short_tokens,
+)
 from penstok.inputs.feed import make_feed
 from penstok.jobs.job import prepare
 from penstok.readers.formats import open_scanner
@@ -102,6 +107,7 @@ class Preview:
     estimate: Estimate | None
     free_bytes: int | None
     warnings: list[str]
+    hints: list[str]
 
 
 def make_preview(settings: JobSettings) -> Preview:
@@ -128,10 +134,12 @@ def make_preview(settings: JobSettings) -> Preview:
         worker = Worker(spec)
         documents: list[ShownDocument] = []
         sample = Sample(0, 0.0, Counts())
+        advice = ""
         for unit in _iter_samples(job, feed):
             if len(documents) < _NUM_DOCUMENTS:
                 documents += _show(worker, job, unit, _NUM_DOCUMENTS - len(documents))
             sample = _add_to_sample(worker, unit, sample)
+            advice = advice or _advise(worker, job, unit, sample)
             if sample.seconds > _SAMPLE_SECONDS:
                 break
     estimate = _estimate(job, sample)
@@ -145,6 +153,7 @@ def make_preview(settings: JobSettings) -> Preview:
         estimate=estimate,
         free_bytes=free_bytes,
         warnings=_warnings(job, sample, estimate, free_bytes),
+        hints=[*job.hints, *([advice] if advice else [])],
     )
 
 
@@ -175,6 +184,21 @@ def _show(worker: Worker, job: Job, unit: Unit, most: int) -> list[ShownDocument
         if len(shown) == most:
             break
     return shown
+
+
+def _advise(worker: Worker, job: Job, unit: Unit, sample: Sample) -> str:
+    """Name a tokenizer that needs far fewer tokens for the documents of a unit, if there is one."""
+    tokenizer, counts = job.tokenizer, sample.counts
+    if not has_short_tokens(tokenizer, counts.tokens, counts.text_bytes):
+        return ""
+    text, num_tokens = bytearray(), 0
+    for document, ids in worker.iter_documents(unit):
+        used = document[: SAMPLE_BYTES - len(text)]
+        text += used
+        num_tokens += len(ids) * len(used) // max(len(document), 1)
+        if len(text) >= SAMPLE_BYTES:
+            break
+    return advise(tokenizer, bytes(text), num_tokens, job.layout.token_bytes, measures=True)
 
 
 def _ids_with_text(job: Job, ids: list[int]) -> list[tuple[int, str]]:

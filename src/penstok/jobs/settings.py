@@ -63,7 +63,8 @@ PATTERNS = "gpt2, cl100k, llama3, qwen2 or o200k"
 
 def parse_output(text: str, _flag: str = "") -> Path | str:
     """Return a folder as a path, a URL as text."""
-    if "://" not in text:
+    # What needs a look at the name is left to `storage`, which `--help` must not load.
+    if text and text[0] not in "-~/" and "://" not in text and "\0" not in text:
         return Path(text)
     from penstok.storage import is_url
     from penstok.storage.object_paths import output_path

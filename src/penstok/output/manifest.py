@@ -6,6 +6,7 @@ no token. `jobs.commit` writes it last; `verification`, `data` and `training` re
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
@@ -97,12 +98,15 @@ class InputRecord:
     compression: str | None = None
     reasons: list[str] = field(default_factory=list)
     encoding: str = UTF_8
+    archive: str | None = None
 
     def to_json(self) -> str:
-        """Format it as JSON; older versions of penstok wrote no encoding, which was UTF-8."""
+        """Format it as JSON; without an encoding if it is UTF-8, or an archive if there is none."""
         content = asdict(self)
         if self.encoding == UTF_8:
             del content["encoding"]
+        if self.archive is None:
+            del content["archive"]
         return json.dumps(content)
 
 
@@ -124,6 +128,7 @@ class Manifest:
     def to_json(self) -> str:
         """Format it as JSON, with one input per line."""
         content = {"format": _FORMAT, "version": _VERSION, **asdict(replace(self, inputs=[]))}
+        content["tokenizer"] = self.tokenizer.to_dict()
         inputs = ",\n    ".join(record.to_json() for record in self.inputs)
         text = json.dumps(content, indent=2)
         return text.replace('"inputs": []', f'"inputs": [\n    {inputs}\n  ]', 1) + "\n"
@@ -285,6 +290,7 @@ def _input_record(source: Source, idx: int, offsets: Offsets) -> InputRecord:
         compression=source.compression,
         reasons=offsets.reasons_of(idx),
         encoding=source.encoding,
+        archive=source.archive.path if source.archive is not None else None,
     )
 
 
@@ -304,14 +310,16 @@ def check_readable(folder: OutputPath) -> None:
     Raises:
         InputError: If there is no permission, or too many files are open.
     """
-    if isinstance(folder, Path):
-        for name in (MANIFEST, SEGMENTS):
-            try:
-                (folder / name).open("rb").close()
-            except OSError as error:
-                if is_refused(error):
-                    step = _permissions_step(folder)
-                    raise read_error(error, str(folder / name), step) from error
+    if not isinstance(folder, Path):
+        return
+    path = folder
+    try:
+        for path in (folder / MANIFEST, folder / SEGMENTS):
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
+                path.open("rb").close()
+    except OSError as error:
+        if is_refused(error):
+            raise read_error(error, str(path), _permissions_step(folder)) from error
 
 
 def _permissions_step(folder: OutputPath) -> str:

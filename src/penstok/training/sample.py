@@ -70,9 +70,10 @@ class Sample:
         self._gives_back = plan.input_bytes > total_bytes() // 4
         self._ratios = self._estimate_ratios()
         is_known = all(source.num_bytes or source.is_empty for source in plan.sources)
-        self.total_bytes = sum(map(self._content_bytes, plan.sources)) if is_known else 0
-        self.passed_bytes = self.text_bytes = 0
-        self.counts = Counts()
+        self.total_bytes: int = sum(map(self._content_bytes, plan.sources)) if is_known else 0
+        self.passed_bytes: int = 0
+        self.text_bytes: int = 0
+        self.counts: Counts = Counts()
 
     def iter_texts(self) -> Iterator[list[bytes]]:
         """Yield valid texts in lists; an empty list for each unit that is skipped or awaited."""

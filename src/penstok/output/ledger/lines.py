@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import asdict, dataclass, field, fields
+from functools import lru_cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -103,6 +104,18 @@ class Ending:
 
 
 @dataclass(frozen=True, slots=True)
+class _ArchiveLine:
+    """The archive of a member; what the line of the member holds is not repeated."""
+
+    path: str
+    bytes: _Number
+    compression: Compression | None = None
+    stream: bool = False
+    window: _Number = 0
+    content: _Number = 0
+
+
+@dataclass(frozen=True, slots=True)
 class _InputLine:
     input: _Number
     path: str
@@ -122,6 +135,8 @@ class _InputLine:
     delimiter: Annotated[str, msgspec.Meta(pattern="^[\x01-\x7f]?$")] = ""
     columns: _Number = 0
     encoding: str = UTF_8
+    archive: _ArchiveLine | None = None
+    offset: _Number = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +209,8 @@ class UnitLine:
 
 def format_job(job: JobRecord) -> bytes:
     """Format the first line."""
-    return format_line({"format": _FORMAT, "version": _VERSION, **asdict(job)})
+    content = asdict(job) | {"tokenizer": job.tokenizer.to_dict()}
+    return format_line({"format": _FORMAT, "version": _VERSION, **content})
 
 
 def format_input(idx: int, source: Source, end: int) -> bytes:
@@ -211,6 +227,8 @@ def format_input(idx: int, source: Source, end: int) -> bytes:
         "delimiter": source.delimiter,
         "columns": source.num_columns,
         "encoding": "" if source.encoding == UTF_8 else source.encoding,
+        "archive": None if source.archive is None else _format_archive(source.archive),
+        "offset": source.offset,
     }
     return format_line(
         {
@@ -223,6 +241,37 @@ def format_input(idx: int, source: Source, end: int) -> bytes:
             "end": None if end == UNKNOWN_END else end,
             **{name: mark for name, mark in marks.items() if mark},
         }
+    )
+
+
+def _format_archive(archive: Source) -> dict[str, Any]:
+    marks = {
+        "compression": archive.compression,
+        "stream": archive.is_stream,
+        "window": archive.window_bytes,
+        "content": archive.content_bytes,
+    }
+    return {
+        "path": archive.path,
+        "bytes": archive.num_bytes,
+        **{name: mark for name, mark in marks.items() if mark},
+    }
+
+
+@lru_cache(maxsize=16)
+def _read_archive(line: _ArchiveLine, mtime_ns: int, edges: str, version: str) -> Source:
+    """Make the record of an archive once for all its members."""
+    os.fsencode(line.path)
+    return Source(
+        line.path,
+        line.bytes,
+        mtime_ns,
+        edges,
+        compression=line.compression,
+        is_stream=line.stream,
+        window_bytes=line.window,
+        content_bytes=line.content,
+        version=version,
     )
 
 
@@ -374,8 +423,16 @@ def read_input(body: bytes) -> tuple[int, Source, int]:
         delimiter=line.delimiter,
         num_columns=line.columns,
         encoding=encoding,
+        archive=None
+        if line.archive is None
+        else _read_archive(line.archive, line.mtime_ns, line.edges, line.version),
+        offset=line.offset,
     )
-    if end > source.size or "\0" in line.path or not (encoding == UTF_8 or line.stream):
+    is_outside = source.archive is not None and (
+        "\0" in source.archive.path or source.offset + source.num_bytes > source.archive.size
+    )
+    is_streamed = encoding == UTF_8 or line.stream
+    if end > source.size or "\0" in line.path or is_outside or not is_streamed:
         raise ValueError(f"input {line.input} has an invalid end, path or encoding")
     return line.input, source, end
 

@@ -42,7 +42,7 @@ class RowFile(Resource):
         """
         self.source = source
         self._own = _open(source, give_back=give_back) if stream is None else None
-        self.stream = cast("BinaryIO", self._own) if stream is None else stream
+        self.stream: BinaryIO = cast("BinaryIO", self._own) if stream is None else stream
 
     def close(self) -> None:
         """Close what was opened here."""
