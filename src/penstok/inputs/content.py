@@ -28,7 +28,7 @@ _MAX_DETECTED_BYTES = 1 << 16
 # An answer of the detector with this share of the best one's confidence is worth a mention.
 _NEARLY_AS_LIKELY = 0.95
 # Fewer invalid sequences are a trace: they are repaired and counted.
-_MIN_INVALID, _MIN_INVALID_SHARE = 3, 1 / 4096
+_MIN_INVALID, _MIN_INVALID_SHARE = 4, 1 / 4096
 # How much of a sample may be control characters. Valid UTF-8 may well use some as delimiters.
 _MAX_CONTROLS, _MAX_UTF8_CONTROLS, _MAX_UTF8_NUL = 0.02, 0.2, 0.05
 # One error for so many characters is too many in an encoding that the user named.
