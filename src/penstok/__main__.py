@@ -9,7 +9,7 @@ import sys
 # `-m` puts the current folder first, where a `json.py` of the user would replace Python's own.
 if not getattr(sys.flags, "safe_path", False):
     with contextlib.suppress(OSError):
-        here = os.getcwd()  # noqa: PTH109 pathlib imports modules that may be the user's
+        here: str = os.getcwd()  # noqa: PTH109 pathlib imports modules that may be the user's
         if sys.path[0] in ("", here) and not __file__.startswith(here):
             del sys.path[0]
 
