@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import textwrap
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from support import ROOT
 
+import penstok
+from penstok import errors
 from penstok.data.settings import ShowSettings
 from penstok.jobs.definition import Setting, settings_of
 from penstok.jobs.settings import JobSettings
@@ -203,8 +206,8 @@ FUNCTIONS = (
         "_train_tokenizer(values, progress)",
         """
         >>> trained = penstok.train_tokenizer("corpus/*.txt", "my.json", vocab_size=300)
-        >>> trained.special
-        {'<|endoftext|>': 256}
+        >>> trained.output.name
+        'my.json'
         """,
     ),
     Function(
@@ -305,3 +308,90 @@ def python_source() -> str:
     after = rest.split(MARKS[1])[1]
     lines = [line for function in FUNCTIONS for line in function_source(function)]
     return "".join([before, MARKS[0], "\n\n", "\n".join(lines), "\n", MARKS[1], after])
+
+
+def python_reference() -> str:
+    """Write the reference page from the signatures and docstrings of what `penstok` exports."""
+    lines = [
+        "# Python",
+        "",
+        "Generated from the docstrings; `pytest tests/golden --update-golden` rewrites it.",
+        "",
+        "Every command has a function of the same name, with the same settings and errors.",
+        'Sizes and counts are numbers, or text as on the command line: `memory="2GiB"`,',
+        '`shard_tokens="500M"`. Importing `penstok` imports neither numpy nor pyarrow.',
+        "`penstok.__version__` is the version.",
+        "",
+    ]
+    for function in FUNCTIONS:
+        lines += function_reference(function)
+    lines += ["## Records", ""]
+    for name in sorted(_records()):
+        lines += record_reference(name, getattr(penstok, name))
+    lines += ["## Errors and warnings", "", "| class | exit code | |", "|---|---|---|"]
+    for name in errors.__all__:
+        kind = getattr(errors, name)
+        code = getattr(kind, "exit_code", "")
+        lines.append(f"| `{name}` | {code} | {str(kind.__doc__).splitlines()[0]} |")
+    lines += [
+        "",
+        "Every error is a `PenstokError` and has `what`, `where` and `next_step`. What the caller",
+        "of a finished job should know is issued as a `PenstokWarning`, which `warnings`",
+        "filters can hide or turn into an error.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _records() -> list[str]:
+    functions = {function.name for function in FUNCTIONS}
+    return [
+        name for name in penstok.__all__ if name not in {*functions, *errors.__all__, "__version__"}
+    ]
+
+
+def function_reference(function: Function) -> list[str]:
+    """Write what a function does, and its parameters as a table."""
+    source = function_source(function)
+    end = next(idx for idx, line in enumerate(source) if line.startswith(")"))
+    signature = [line.partition("  #")[0] for line in source[: end + 1]]
+    lines = [f"## penstok.{function.name}", "", function.summary]
+    lines += [function.about] if function.about else []
+    lines += ["", "```python", *signature[:-1], f"{signature[-1]} ...", "```", ""]
+    lines += ["| parameter | |", "|---|---|"]
+    rows = [(name, text) for name, _, _, text in function.arguments]
+    rows += [(each.name, text_of(each)) for each in function.settings]
+    rows += [("progress", PROGRESS_TEXT)] if function.has_progress else []
+    lines += [f"| `{name}` | {text.replace('|', chr(92) + '|')} |" for name, text in rows]
+    if function.raises:
+        lines += ["", "Raises `{}`: {}".format(*function.raises.split(": ", 1))]
+    if function.example:
+        example = textwrap.dedent(function.example).strip().splitlines()
+        lines += ["", "```pycon", *example, "```"]
+    return [*lines, ""]
+
+
+def record_reference(name: str, record: type[Any]) -> list[str]:
+    """Write what a record is, and its public fields and methods."""
+    doc = inspect.getdoc(record) or ""
+    about, _, described_fields = doc.partition("Attributes:")
+    lines = [f"### {name}", "", about.strip(), ""]
+    texts = dict(re.findall(r"^ {4}(\w+): (.*(?:\n {8,}.*)*)", described_fields, re.MULTILINE))
+    rows: list[tuple[str, str]] = []
+    if is_dataclass(record):
+        rows = [
+            (each.name, f"`{each.type}` " + " ".join(texts.get(each.name, "").split()))
+            for each in fields(record)
+        ]
+    for member, value in vars(record).items():
+        is_method = inspect.isfunction(value) or isinstance(value, property)
+        if is_method and not member.startswith("_") and value.__doc__:
+            call = "" if isinstance(value, property) else str(inspect.signature(value))
+            call = call.replace("self, ", "").replace("self", "").replace("'", "")
+            rows.append((f"{member}{call}", value.__doc__.splitlines()[0]))
+    if not rows:
+        return lines
+    table = [
+        "| `{}` | {} |".format(*(cell.strip().replace("|", chr(92) + "|") for cell in row))
+        for row in rows
+    ]
+    return [*lines, "| | |", "|---|---|", *table, ""]

@@ -27,6 +27,7 @@ from penstok.errors import (
     InterruptedRunError,
     LockedError,
     PenstokError,
+    PenstokWarning,
     UsageError,
     WriteError,
 )
@@ -55,6 +56,7 @@ __all__ = [
     "Manifest",
     "PartOutcome",
     "PenstokError",
+    "PenstokWarning",
     "Preview",
     "RemoteTokens",
     "Report",

@@ -8,15 +8,19 @@ the settings; `jobs`, `verification`, `training` and `data` do the work, and `pe
 from __future__ import annotations
 
 import os
+import warnings
 from typing import TYPE_CHECKING, Any, Literal
 
+from penstok.errors import PenstokWarning
+from penstok.quantities import plural
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from penstok.data.dataset import Dataset
     from penstok.jobs.preview import Preview
     from penstok.jobs.progress import Progress, Status
-    from penstok.jobs.run import PartOutcome
+    from penstok.jobs.run import Outcome, PartOutcome
     from penstok.jobs.settings import JobSettings
     from penstok.output.manifest import Manifest
     from penstok.training.train import TrainingResult
@@ -49,6 +53,7 @@ def tokenize(
     files_from: str | os.PathLike[str] | None = None,
     null: bool = False,
     input_format: Literal["auto", "text", "jsonl", "csv", "tsv", "parquet", "arrow"] = "auto",
+    encoding: str = "utf-8",
     text_key: str = "text",
     csv_delimiter: str | None = None,
     no_header: bool = False,
@@ -91,6 +96,8 @@ def tokenize(
         files_from: Read the list of inputs from a file, one per line; - is standard input.
         null: The names in `files_from` are separated by NUL bytes, as `find -print0` writes them.
         input_format: Input format: auto (by file name), text, jsonl, csv, tsv, parquet or arrow.
+        encoding: Encoding of the text: utf-8, gb18030, shift_jis, cp1252, ... or auto (detect that
+            of each input).
         text_key: Field or column that holds the text; a.b is field b of field a.
         csv_delimiter: What separates the fields of CSV, such as ; or | (default: a comma, in TSV a
             tab).
@@ -144,6 +151,7 @@ def tokenize(
         "files_from": files_from,
         "null": null,
         "input_format": input_format,
+        "encoding": encoding,
         "text_key": text_key,
         "csv_delimiter": csv_delimiter,
         "no_header": no_header,
@@ -183,6 +191,7 @@ def plan(
     files_from: str | os.PathLike[str] | None = None,
     null: bool = False,
     input_format: Literal["auto", "text", "jsonl", "csv", "tsv", "parquet", "arrow"] = "auto",
+    encoding: str = "utf-8",
     text_key: str = "text",
     csv_delimiter: str | None = None,
     no_header: bool = False,
@@ -224,6 +233,8 @@ def plan(
         files_from: Read the list of inputs from a file, one per line; - is standard input.
         null: The names in `files_from` are separated by NUL bytes, as `find -print0` writes them.
         input_format: Input format: auto (by file name), text, jsonl, csv, tsv, parquet or arrow.
+        encoding: Encoding of the text: utf-8, gb18030, shift_jis, cp1252, ... or auto (detect that
+            of each input).
         text_key: Field or column that holds the text; a.b is field b of field a.
         csv_delimiter: What separates the fields of CSV, such as ; or | (default: a comma, in TSV a
             tab).
@@ -274,6 +285,7 @@ def plan(
         "files_from": files_from,
         "null": null,
         "input_format": input_format,
+        "encoding": encoding,
         "text_key": text_key,
         "csv_delimiter": csv_delimiter,
         "no_header": no_header,
@@ -315,6 +327,7 @@ def tokenize_part(
     files_from: str | os.PathLike[str] | None = None,
     null: bool = False,
     input_format: Literal["auto", "text", "jsonl", "csv", "tsv", "parquet", "arrow"] = "auto",
+    encoding: str = "utf-8",
     text_key: str = "text",
     csv_delimiter: str | None = None,
     no_header: bool = False,
@@ -359,6 +372,8 @@ def tokenize_part(
         files_from: Read the list of inputs from a file, one per line; - is standard input.
         null: The names in `files_from` are separated by NUL bytes, as `find -print0` writes them.
         input_format: Input format: auto (by file name), text, jsonl, csv, tsv, parquet or arrow.
+        encoding: Encoding of the text: utf-8, gb18030, shift_jis, cp1252, ... or auto (detect that
+            of each input).
         text_key: Field or column that holds the text; a.b is field b of field a.
         csv_delimiter: What separates the fields of CSV, such as ; or | (default: a comma, in TSV a
             tab).
@@ -410,6 +425,7 @@ def tokenize_part(
         "files_from": files_from,
         "null": null,
         "input_format": input_format,
+        "encoding": encoding,
         "text_key": text_key,
         "csv_delimiter": csv_delimiter,
         "no_header": no_header,
@@ -551,6 +567,7 @@ def train_tokenizer(
     files_from: str | os.PathLike[str] | None = None,
     null: bool = False,
     input_format: Literal["auto", "text", "jsonl", "csv", "tsv", "parquet", "arrow"] = "auto",
+    encoding: str = "utf-8",
     text_key: str = "text",
     csv_delimiter: str | None = None,
     no_header: bool = False,
@@ -578,6 +595,8 @@ def train_tokenizer(
         files_from: Read the list of inputs from a file, one per line; - is standard input.
         null: The names in `files_from` are separated by NUL bytes, as `find -print0` writes them.
         input_format: Input format: auto (by file name), text, jsonl, csv, tsv, parquet or arrow.
+        encoding: Encoding of the text: utf-8, gb18030, shift_jis, cp1252, ... or auto (detect that
+            of each input).
         text_key: Field or column that holds the text; a.b is field b of field a.
         csv_delimiter: What separates the fields of CSV, such as ; or | (default: a comma, in TSV a
             tab).
@@ -601,8 +620,8 @@ def train_tokenizer(
 
     Example:
         >>> trained = penstok.train_tokenizer("corpus/*.txt", "my.json", vocab_size=300)
-        >>> trained.special
-        {'<|endoftext|>': 256}
+        >>> trained.output.name
+        'my.json'
     """
     values = {
         "inputs": inputs,
@@ -610,6 +629,7 @@ def train_tokenizer(
         "files_from": files_from,
         "null": null,
         "input_format": input_format,
+        "encoding": encoding,
         "text_key": text_key,
         "csv_delimiter": csv_delimiter,
         "no_header": no_header,
@@ -659,8 +679,12 @@ def open(  # noqa: A001 reads as `penstok.open`
 def _tokenize(values: Mapping[str, Any], progress: ShowProgress) -> Manifest:
     """Run a job."""
     from penstok.jobs.run import run_job
+    from penstok.jobs.warnings import find_warnings
 
-    return run_job(_job(values), _progress(progress, "tokenizing")).manifest
+    outcome = run_job(_job(values), _progress(progress, "tokenizing"))
+    if outcome.is_new:
+        _warn([*_skipped(outcome), *find_warnings(outcome.manifest, outcome)])
+    return outcome.manifest
 
 
 def _plan(values: Mapping[str, Any]) -> Preview:
@@ -683,8 +707,12 @@ def _tokenize_part(
 def _finish(output: Path) -> Manifest:
     """Commit a job that was run in parts."""
     from penstok.jobs.run import finish_job
+    from penstok.jobs.warnings import find_warnings
 
-    return finish_job(os.fspath(output))[0]
+    manifest, is_new = finish_job(os.fspath(output))
+    if is_new:
+        _warn(find_warnings(manifest))
+    return manifest
 
 
 def _info(output: Path) -> Manifest:
@@ -724,7 +752,26 @@ def _train_tokenizer(values: Mapping[str, Any], progress: ShowProgress) -> Train
 
     fields = make_fields(INPUT_SETTINGS, values) | _fields(TrainingSettings, values)
     settings = TrainingSettings.from_fields(fields)
-    return train.train_tokenizer(settings, _progress(progress, "training"))
+    trained = train.train_tokenizer(settings, _progress(progress, "training"))
+    _warn(train.find_warnings(settings, trained))
+    return trained
+
+
+def _skipped(outcome: Outcome) -> list[str]:
+    """Say what was skipped; the command line has an exit code for it."""
+    num_records = outcome.manifest.counts["skipped_records"]
+    numbers = {"record": num_records, "input": len(outcome.skipped)}
+    return [
+        f"{plural(number, noun)} skipped, see `skipped.jsonl`"
+        for noun, number in numbers.items()
+        if number
+    ]
+
+
+def _warn(messages: Iterable[str]) -> None:
+    """Issue warnings at the line that called a function of this module."""
+    for message in messages:
+        warnings.warn(message, PenstokWarning, stacklevel=4)
 
 
 def _open(output: Path) -> Dataset:

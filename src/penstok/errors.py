@@ -34,6 +34,7 @@ __all__ = [
     "LockedError",
     "NotTextError",
     "PenstokError",
+    "PenstokWarning",
     "UsageError",
     "WriteError",
     "expected_error",
@@ -129,6 +130,10 @@ class EngineError(PenstokError):
     """An engine gave other ids than the reference, or crashed its worker twice."""
 
     exit_code = 1
+
+
+class PenstokWarning(UserWarning):
+    """Something about a finished job that its caller should know and can act on."""
 
 
 class InterruptedRunError(PenstokError):

@@ -13,7 +13,7 @@ from collections import Counter
 __all__ = ["fault_point"]
 
 # `NAME` or `NAME:COUNT`: die the first time it is reached, or the COUNTth time.
-_wanted, _, _times = os.environ.get("PENSTOK_FAULT", "").partition(":")
+_wanted, _colon, _times = os.environ.get("PENSTOK_FAULT", "").partition(":")
 _reached: Counter[str] = Counter()
 
 

@@ -27,6 +27,7 @@ __all__ = [
     "SPLITS",
     "TEXT_RULES_VERSION",
     "UNKNOWN_END",
+    "UTF_8",
     "Block",
     "Compression",
     "Counts",
@@ -66,6 +67,8 @@ _HASH = re.compile("[0-9a-f]{16}")
 _MAX_TEXTLESS_TOKENS = 3
 # The end of an input whose length is not known yet.
 UNKNOWN_END = 1 << 62
+# The encoding of an input unless another was chosen or detected, as Python names it.
+UTF_8 = "utf-8"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +113,11 @@ class Source:
         index_bytes: The size of its list of row groups, held in memory while it is open.
         delimiter: What separates the fields of CSV; empty if it is that of the format.
         num_columns: The number of columns of CSV that has no header; otherwise 0.
+        encoding: The encoding of its text; if it is not UTF-8, the input is a stream, and positions
+            in it count bytes of UTF-8.
+        archive: The archive that it is a member of, if it is one. Size and format are the member's,
+            time, edges and version are the archive's.
+        offset: Where a member begins in the content of its archive.
     """
 
     path: str
@@ -127,6 +135,14 @@ class Source:
     index_bytes: int = 0
     delimiter: str = ""
     num_columns: int = 0
+    encoding: str = UTF_8
+    archive: Source | None = None
+    offset: int = 0
+
+    @property
+    def stored(self) -> Source:
+        """What is stored under a path or URL: the input itself, or the archive it is in."""
+        return self.archive or self
 
     @property
     def is_rows(self) -> bool:
@@ -145,13 +161,23 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class TokenizerRecord:
-    """Which tokenizer produced the ids."""
+    """Which tokenizer produced the ids.
+
+    `eot_text` and `bos_text` are the names of the tokens that end and begin documents; they are
+    empty if the tokenizer has no name for the id, and in outputs of earlier versions.
+    """
 
     name: str
     vocab_size: int
     eot_id: int
     fingerprint: str
     bos_id: int | None = None
+    eot_text: str = ""
+    bos_text: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what is recorded; names that are empty are left out."""
+        return {name: value for name, value in asdict(self).items() if value != ""}
 
 
 @dataclass(frozen=True, slots=True)

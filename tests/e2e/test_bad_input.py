@@ -42,7 +42,7 @@ def ids_of(*documents: bytes) -> list[int]:
         (["pipe"], 4, "not a regular file"),
         (["text.txt.gz"], 4, "the gzip data is cut off"),
         (["data.parquet"], 4, "this parquet file is damaged or cut short"),
-        (["utf16.txt"], 4, "iconv -f UTF-16 -t UTF-8"),
+        (["utf16.txt"], 4, "--encoding utf-16-le"),
         (["records.csv"], 4, "column `text` is missing; the header has `id`, `body`"),
         (["-", "text.txt"], 2, "standard input cannot be combined with other inputs"),
         (["text.txt", "./text.txt"], 2, "named twice"),
@@ -189,7 +189,7 @@ def test_another_jobs_output_is_a_conflict(penstok: RunPenstok, tmp_path: Path) 
     penstok("tokenize", "text.txt")
     before = (tmp_path / "tokens" / "train.bin").read_bytes()
     done = penstok("tokenize", "text.txt", "--seed", "7", exit_code=5)
-    assert "seed: 0 there, 7 here" in done.stderr
+    assert "`--seed` 0 there, 7 here" in done.stderr
     assert "`--overwrite` to delete 2 files" in done.stderr
     (tmp_path / "text.txt").write_text("some other text")
     done = penstok("tokenize", "text.txt", exit_code=5)

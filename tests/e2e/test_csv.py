@@ -13,7 +13,7 @@ import pytest
 from conftest import RunPenstok
 from csv_cases import write_csv
 from processes import contents, run
-from support import EXAMPLES
+from support import EXAMPLES, few
 
 pytestmark = pytest.mark.e2e
 VAL = ("--val-fraction", "0.2")
@@ -51,6 +51,34 @@ def test_the_same_documents_give_the_same_bytes(
     assert manifest["counts"]["byte_order_marks"] == 1
     assert manifest["counts"]["input_bytes"] == (tmp_path / "b.csv").stat().st_size
     penstok("verify", "out-a.csv", "--full", "--source")
+
+
+@pytest.mark.parametrize("delimiter", few([";", "|", "\t"]))
+def test_other_delimiters_and_tables_without_a_header_give_the_same_bytes(
+    tmp_path: Path, penstok: RunPenstok, documents: list[str], delimiter: str
+) -> None:
+    flags = ("--csv-delimiter", delimiter.replace("\t", "\\t"), *VAL)
+    table = table_of(documents, delimiter=delimiter, end="\r\n")
+    (tmp_path / "a.csv").write_bytes(table_of(documents))
+    (tmp_path / "b.csv").write_bytes(b"\xef\xbb\xbf" + table)
+    (tmp_path / "c.csv.gz").write_bytes(gzip.compress(b"\r\n" + table.partition(b"\r\n")[2]))
+    penstok("tokenize", "a.csv", "-o", "a", *VAL)
+    penstok("tokenize", "b.csv", "-o", "b", *flags)
+    penstok("tokenize", "c.csv.gz", "-o", "c", *flags, "--no-header", "--text-key", "2")
+    assert contents(tmp_path / "a") == contents(tmp_path / "b") == contents(tmp_path / "c")
+    settings = {
+        name: json.loads((tmp_path / name / "manifest.json").read_text())["settings"]
+        for name in "abc"
+    }
+    assert {"csv_delimiter", "no_header"}.isdisjoint(settings["a"])
+    assert settings["b"]["csv_delimiter"] == delimiter
+    assert settings["c"]["no_header"] is True
+    for name in "bc":
+        penstok("verify", name, "--full", "--source")
+    # The same flags are the same job; without them it is another.
+    done = penstok("tokenize", "b.csv", "-o", "b", *flags)
+    assert "nothing to do" in done.stderr
+    penstok("tokenize", "b.csv", "-o", "b", "--input-format", "text", *VAL, exit_code=5)
 
 
 def test_standard_input_and_another_column(tmp_path: Path, documents: list[str]) -> None:

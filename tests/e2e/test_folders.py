@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 IGNORED = {
     "corpus/old": "this folder is an output of penstok",
-    "corpus/picture.png": "this is a picture, not UTF-8 text",
+    "corpus/picture.png": "this is a PNG picture, not text",
 }
 
 
@@ -49,7 +49,7 @@ def test_what_is_not_text_is_listed_with_exit_0(penstok: RunPenstok) -> None:
     assert {each["path"]: each["reason"] for each in listed} == IGNORED
     assert "nothing to do" in penstok("tokenize", "corpus", "--val-fraction", "0").stderr
     plan = penstok("plan", "corpus").stdout
-    assert "skipped:    corpus/picture.png: this is a picture" in plan
+    assert "skipped:    corpus/picture.png: this is a PNG picture" in plan
     penstok("verify", "tokens", "--full")
 
 
@@ -85,10 +85,10 @@ def test_parts_and_training_ignore_the_same(penstok: RunPenstok) -> None:
     for part in ("1/2", "2/2"):
         penstok("tokenize", "corpus", "--part", part, "--val-fraction", "0")
     said = penstok("finish", "tokens").stderr
-    assert "  skipped: corpus/picture.png: this is a picture" in said
+    assert "  skipped: corpus/picture.png: this is a PNG picture" in said
     assert {each["path"] for each in manifest()["inputs"] if each["reason"]} == IGNORED.keys()
     done = penstok("train-tokenizer", "corpus", "-o", "t.json", "--vocab-size", "260")
-    assert "  skipped: corpus/picture.png: this is a picture" in done.stderr
+    assert "  skipped: corpus/picture.png: this is a PNG picture" in done.stderr
 
 
 def test_a_folder_without_text_says_what_is_in_it(penstok: RunPenstok, tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_a_folder_without_text_says_what_is_in_it(penstok: RunPenstok, tmp_path:
     for number in range(9):
         (tmp_path / "pictures" / f"{number}.png").write_bytes(b"\x89PNG\r\n")
     said = penstok("tokenize", "pictures", exit_code=4).stderr
-    assert "no text in the folder `pictures`: `pictures/0.png`: this is a picture" in said
+    assert "no text in `pictures`: `pictures/0.png`: this is a PNG picture" in said
     (tmp_path / "a.txt").write_text("text")
     penstok("tokenize", "a.txt", "pictures", exit_code=4)
     done = penstok("tokenize", "a.txt", "pictures", "--on-error", "skip", exit_code=3)

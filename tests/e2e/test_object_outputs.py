@@ -224,7 +224,7 @@ def delete(client: Any, key: str, place: int) -> None:
     ("harm", "name", "place", "expected"),
     [
         (flip, "train_shard_00001.bin", 4001, "checksum mismatch: the tokens were changed"),
-        (truncate, "train_shard_00001.bin", 4000, "has 4000 bytes instead of 80000"),
+        (truncate, "train_shard_00001.bin", 4000, "has 4,000 bytes instead of 80,000"),
         (delete, "train_shard_00001.bin", 0, "the file is missing"),
         (flip, "manifest.json", 300, "the manifest"),
         (delete, "manifest.json", 0, "the manifest is missing"),

@@ -196,7 +196,7 @@ def test_another_job_is_refused_and_overwriting_keeps_the_old_one_until_the_end(
     before = objects(s3, url)
     exit_code, said = run(*job(made, url))
     assert exit_code == 5, said
-    assert "seed: 7 there, 0 here" in said
+    assert "`--seed` 7 there, 0 here" in said
     command = job(made, url, "--overwrite")
     assert run(*command, fault="task uploaded:2")[0] == -signal.SIGKILL
     now = objects(s3, url)

@@ -104,7 +104,7 @@ def test_more_parts_than_tasks(corpus: Path, tmp_path: Path) -> None:
 def test_what_is_left_may_be_divided_another_way(corpus: Path, tmp_path: Path) -> None:
     do_part(corpus, tmp_path / "out", 2, 3)
     with pytest.raises(
-        DamageError, match="7 of 10 tasks are not done; missing or unfinished parts: 1/3, 3/3"
+        DamageError, match="not done: 7 of 10 tasks; missing or unfinished parts: 1/3, 3/3"
     ):
         penstok.finish(tmp_path / "out")
     exit_code, said = run(*command_of(corpus, tmp_path / "out", "1/2"))
@@ -127,7 +127,7 @@ def test_parts_at_once_some_of_them_killed(corpus: Path, tmp_path: Path) -> None
         assert run(*command_of(corpus, output, f"{part}/3"))[0] in (0, 3)
     exit_code, said = run("finish", output)
     assert exit_code == 3
-    assert "in 10 tasks" in said
+    assert "  10 tasks, " in said
     exit_code, said = run("finish", output)
     assert exit_code == 3
     assert "nothing to do" in said
@@ -207,9 +207,9 @@ def test_one_that_is_late_disturbs_nothing(corpus: Path, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"seed": 5}, "seed: 0 there, 5 here"),
-        ({"task_size": 300_000}, "task_bytes: 100000 there, 300000 here"),
-        ({"unit_bytes": 100_000}, "units of 200000 bytes there, 100000 here"),
+        ({"seed": 5}, "`--seed` 0 there, 5 here"),
+        ({"task_size": 300_000}, "`--task-size` 100000 there, 300000 here"),
+        ({"unit_bytes": 100_000}, "units of 200,000 bytes there, 100,000 here"),
     ],
 )
 def test_a_part_of_another_job_is_refused(
@@ -243,7 +243,7 @@ def test_tasks_of_an_input_that_changes_are_forgotten(corpus: Path, tmp_path: Pa
     _, said = process.communicate(timeout=120)
     assert process.returncode == 4
     assert "the file changed while the job ran" in said
-    with pytest.raises(DamageError, match="5 of 10 tasks are not done"):
+    with pytest.raises(DamageError, match="not done: 5 of 10 tasks"):
         penstok.finish(output)
     os.utime(text, ns=(before.st_atime_ns, before.st_mtime_ns))
     do_part(tmp_path, output, 1, 1)
@@ -259,7 +259,7 @@ def spoil_journal(work: Path) -> str:
 def lose_tokens(work: Path) -> str:
     path = sorted(work.glob("tasks/*/train_shard_00004.bin.partial"))[0]
     path.unlink()
-    return "1 of 10 tasks are not done; missing or unfinished parts: 1/1"
+    return "not done: 1 of 10 tasks; missing or unfinished parts: 1/1"
 
 
 @pytest.mark.parametrize("harm", [spoil_journal, lose_tokens])
@@ -293,7 +293,7 @@ def test_parts_without_a_document_are_told(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.txt").write_text("   \n")
     do_part(tmp_path, tmp_path / "out", 1, 1, strip=True)
-    with pytest.raises(InputError, match="no document in the input: 1 empty ones were dropped"):
+    with pytest.raises(InputError, match="no document in the input: 1 empty one dropped"):
         penstok.finish(tmp_path / "out")
     assert list((tmp_path / "out").iterdir()) == []
 
@@ -308,7 +308,7 @@ def test_jobs_of_both_kinds_keep_out_of_each_others_way(corpus: Path, tmp_path: 
     process.communicate()
     exit_code, said = run(*command_of(corpus, output, "1/1"))
     assert exit_code == 5
-    assert "another job is unfinished here (task_bytes: None there" in said
+    assert "another job is unfinished here (`--task-size` not given there" in said
     assert run(*whole)[0] == 3
     exit_code, said = run(*command_of(corpus, output, "1/1"))
     assert exit_code == 5
@@ -319,7 +319,7 @@ def test_jobs_of_both_kinds_keep_out_of_each_others_way(corpus: Path, tmp_path: 
     do_part(corpus, output, 1, 12)
     exit_code, said = run(*whole)
     assert exit_code == 5
-    assert "another job is unfinished here (task_bytes: 100000 there, None here)" in said
+    assert "another job is unfinished here (`--task-size` 100000 there, not given here)" in said
     assert run(*whole, "--overwrite")[0] == 3
     assert (output / "train.bin").read_bytes() == (corpus / "local" / "train.bin").read_bytes()
     assert not (output / ".penstok").exists()

@@ -56,12 +56,14 @@ def test_the_estimate_is_near_what_comes_out(
             "compression": None,
             "num_inputs": 1,
             "num_bytes": corpus.stat().st_size,
+            "encoding": "utf-8",
         },
         {
             "format": "jsonl",
             "compression": "gzip",
             "num_inputs": 1,
             "num_bytes": (tmp_path / "more.jsonl.gz").stat().st_size,
+            "encoding": "utf-8",
         },
     ]
 

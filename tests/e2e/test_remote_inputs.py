@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import shutil
 import signal
+import tarfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -321,3 +323,41 @@ def test_a_limit_holds_for_remote_inputs(web: WebServer, files: Path, tmp_path: 
     assert run("tokenize", *urls, "-o", tmp_path / "a", *FLAGS, *limit)[0] == 0
     assert run("tokenize", *paths, "-o", tmp_path / "b", *FLAGS, *limit)[0] == 0
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
+
+
+def test_archives_on_a_web_server_give_the_same_bytes(
+    web: WebServer, files: Path, expected: dict[str, bytes], tmp_path: Path
+) -> None:
+    plain = io.BytesIO()
+    with tarfile.open(fileobj=plain, mode="w") as tar:
+        for name in NAMES[:3]:
+            tar.add(files / name, name)
+    web.files = {"a.tar": plain.getvalue(), "b.tgz": gzip.compress(plain.getvalue())}
+    for name, has_ranges in (("a.tar", True), ("a.tar", False), ("b.tgz", True)):
+        web.has_ranges = has_ranges
+        output = tmp_path / f"{name}-{has_ranges}"
+        exit_code, said = run("tokenize", web.url(name), "-o", output, *FLAGS, "-j", "2")
+        assert exit_code == 0, said
+        assert contents(output) == times(3, expected)
+        exit_code, said = run("verify", output, "--full")
+        assert exit_code == 0, said
+
+
+@pytest.mark.usefixtures("s3")
+def test_outputs_in_a_folder_of_objects_are_ignored(bucket: int, tmp_path: Path) -> None:
+    client = s3_client(bucket)
+    marks = {"done/manifest.json": b'{\n  "format": "penstok",', "killed/.penstok/job.jsonl": b"{}"}
+    texts = ("a.txt", "done/train.bin", "killed/train_shard_00000.bin", "site/b.txt")
+    for name, data in {**marks, **dict.fromkeys(texts, b"text")}.items():
+        client.put_object(Bucket=BUCKET, Key=f"mixed/{name}", Body=data)
+    client.close()
+    exit_code, said = run("tokenize", f"s3://{BUCKET}/mixed", "-o", tmp_path / "out", *FLAGS)
+    assert exit_code == 0, said
+    inputs = manifest(tmp_path / "out")["inputs"]
+    found = {each["path"].partition("/mixed/")[2]: each["reason"] for each in inputs}
+    ignored = "this folder is an output of penstok"
+    assert found == {"a.txt": None, "site/b.txt": None, "done": ignored, "killed": ignored}
+    for name in ("done", "killed"):
+        exit_code, said = run("tokenize", f"s3://{BUCKET}/mixed/{name}", "-o", tmp_path / "other")
+        assert exit_code == 4
+        assert "holds tokens, not text" in said

@@ -68,7 +68,7 @@ def test_a_damaged_unit_of_an_earlier_run_is_done_again(inputs: Path, tmp_path: 
     partial.write_bytes(data)
     exit_code, said = run("tokenize", inputs, "-o", output, *FLAGS)
     assert exit_code == 0
-    assert "1 damaged unit of an earlier run was re-encoded" in said
+    assert "re-encoded 1 damaged unit of an earlier run" in said
     assert contents(output) == unbroken
 
 
@@ -95,7 +95,7 @@ def test_other_settings_are_a_conflict(inputs: Path, tmp_path: Path) -> None:
     interrupted(inputs, output)
     exit_code, said = run("tokenize", inputs, "-o", output, *FLAGS, "--seed", "5")
     assert exit_code == 5
-    assert "another job is unfinished here (seed: 0 there, 5 here)" in said
+    assert "another job is unfinished here (`--seed` 0 there, 5 here)" in said
     assert "`--overwrite`" in said
     other = finished(inputs, tmp_path / "other", "--seed", "5")
     assert finished(inputs, output, "--seed", "5", "--overwrite") == other
@@ -259,7 +259,7 @@ def test_a_job_that_a_later_release_goes_on_with_is_whole(
 
     output = tmp_path / "out"
     with monkeypatch.context() as earlier:
-        earlier.setattr("penstok.jobs.job.version", lambda _: "0.0.9")
+        earlier.setattr("penstok.jobs.job.own_version", lambda: "0.0.9")
         library.tokenize(inputs, output, engine="tiktoken", unit_bytes=100_000)
     write_corpus(inputs / "part-3.txt", 20)
     manifest = library.tokenize(inputs, output, engine="tiktoken")

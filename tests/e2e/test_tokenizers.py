@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import threading
@@ -78,7 +79,8 @@ def test_a_name_is_found_in_the_cache_of_tiktoken(
         assert output.train.tolist() == [i for t in example_texts() for i in (*encode(t), 100_257)]
         fingerprints.add(record.fingerprint)
     assert len(fingerprints) == 1
-    assert "end-of-text 100257" in run("info", "out", folder=tmp_path).stdout
+    shown = run("info", "out", folder=tmp_path).stdout
+    assert "end-of-text <|endoftext|> (100257) appended" in shown
 
 
 def test_without_cache_and_network_it_says_which_file_goes_where(
@@ -240,7 +242,7 @@ def test_a_sentencepiece_model_goes_through(tmp_path: Path) -> None:
     assert shown.startswith("<s> " + lines[0][:6])
     # Without one of the flag's own the model says nothing of what begins a text.
     again = tokenize(tmp_path, "-t", path, "--docs-by", "line", "--val-fraction", 0, exit_code=5)
-    assert "tokenizer: sha256:" in again.stderr
+    assert "begin-of-text `<s>` (1) there, none here; `--bos 1`" in again.stderr
 
 
 @pytest.mark.parametrize("name", ["text.txt", "text.jsonl"])
@@ -293,6 +295,57 @@ def test_a_missing_library_names_what_to_install(tmp_path: Path) -> None:
 
 
 # ---- what parts documents ----
+
+
+def test_the_token_that_ends_documents_is_named_everywhere(tmp_path: Path) -> None:
+    """A folder as Gemma 3 has it; and an output with the id that was chosen before."""
+    special = ("<pad>", "<eos>", "<bos>", "<end_of_turn>")
+    write_json(tmp_path, train(400, *special).to_str())
+    write_json(tmp_path, {"eos_token": "<end_of_turn>"}, "tokenizer_config.json")
+    flags = ("-t", ".", "--docs-by", "line", "--val-fraction", 0.5)
+    line = "., 400 ids, end-of-text <eos> (1) appended"
+    note = "the tokenizer's files also name `<end_of_turn>`"
+    planned = run("plan", EXAMPLES, *flags, folder=tmp_path).stdout
+    assert f"tokenizer:  {line}" in planned
+    assert note in planned
+    done = tokenize(tmp_path, *flags, "--json")
+    assert f"  tokenizer: {line}" in done.stderr
+    assert "  hint: documents end with `<eos>` (1), because its name says" in done.stderr
+    summary = json.loads(done.stdout.splitlines()[-1])
+    assert (summary["tokenizer"]["eot_id"], summary["tokenizer"]["eot_text"]) == (1, "<eos>")
+    assert note in summary["hints"][0]
+    assert f"  tokenizer  {line}, uint16" in run("info", "out", folder=tmp_path).stdout
+    recorded = json.loads((tmp_path / "out" / "manifest.json").read_text())["tokenizer"]
+    assert (recorded["eot_text"], "bos_text" in recorded) == ("<eos>", False)
+    assert "is whole" in run("verify", "out", "--full", folder=tmp_path).stderr
+    other = tokenize(tmp_path, *flags, "--eot-token", "<end_of_turn>", exit_code=5)
+    assert "end-of-text `<eos>` (1) there, `<end_of_turn>` (3) here" in other.stderr
+    other = tokenize(tmp_path, *flags[2:], exit_code=5)
+    assert "`-t` . there, gpt2 here" in other.stderr
+    # What the message names works as it is typed.
+    assert "nothing to do" in tokenize(tmp_path, *flags, "--eot-token", 1).stderr
+
+
+def test_an_output_without_the_names_of_its_tokens_is_the_same_job(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("some words", encoding="utf-8")
+    command = ("tokenize", "text.txt", "-o", "out", "--val-fraction", 0, "--engine", "tiktoken")
+    run(*command, folder=tmp_path)
+    manifest = tmp_path / "out" / "manifest.json"
+    content = manifest.read_text()
+    assert '"eot_text": "<|endoftext|>"' in content
+    manifest.write_text(re.sub(r',\s*"eot_text": "[^"]*"', "", content))
+    assert "nothing to do" in run(*command, folder=tmp_path).stderr
+    assert "end-of-text 50256 appended" in run("info", "out", folder=tmp_path).stdout
+
+
+def test_the_summary_says_where_another_tokenizer_may_be_better(tmp_path: Path) -> None:
+    text = "\u0939\u093f\u0928\u094d\u0926\u0940 \u092e\u0947\u0902 " * 1000
+    (tmp_path / "text.txt").write_text(text, encoding="utf-8")
+    done = run(
+        *("tokenize", "text.txt", "-o", "out"), folder=tmp_path, TIKTOKEN_CACHE_DIR=str(tmp_path)
+    )
+    assert "compare with `penstok plan -t o200k_base INPUT`" in done.stderr
+    assert "bytes of text per token is low" in done.stderr
 
 
 def test_begin_and_end_of_text_stand_where_they_were_asked_for(tmp_path: Path) -> None:

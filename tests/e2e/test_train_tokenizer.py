@@ -222,7 +222,7 @@ def test_standard_input_is_taken_from_its_beginning_and_that_is_said(tmp_path: P
     [
         (["--vocab-size", "257"], 2, "258 (256 bytes, 1 special, one to learn)"),
         (["--vocab-size", "3M"], 2, "--vocab-size"),
-        (["--pattern", "gpt5"], 2, "unknown pattern `gpt5`; known: gpt2, cl100k"),
+        (["--pattern", "gpt5"], 2, "unknown value `gpt5`; known: gpt2, cl100k"),
         (["--special", "the"], 2, "`the` can be a token of ordinary text"),
         (["--special", EOT, "--special", EOT], 2, "is repeated or"),
         (["--special", "a\udcff b"], 2, "cannot be printed"),
@@ -250,7 +250,7 @@ def test_no_document_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "corpus.jsonl").write_text('{"text": ""}\n' * 9)
     done = train(tmp_path, "corpus.jsonl")
     assert done.returncode == 4
-    assert "no document in the input: 9 empty ones were dropped" in done.stderr
+    assert "no document in the input: 9 empty ones dropped" in done.stderr
     assert files_in(tmp_path) == ["corpus.jsonl"]
 
 

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from python_source import SOURCE, python_source
+from python_source import SOURCE, python_reference, python_source
 from support import ROOT
 
 from penstok.cli.app import Command
@@ -15,6 +15,51 @@ from penstok.cli.flags import GROUPS, Argument, Flag
 
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.md")])
 CLI_PAGE = ROOT / "docs" / "reference" / "cli.md"
+PYTHON_PAGE = ROOT / "docs" / "reference" / "python.md"
+
+CLI_NOTES = """
+## Settings from elsewhere
+
+A flag can also be set by a variable or in a configuration file. The flag wins over the variable,
+the variable over the file, the file over the default.
+
+- Variable: `PENSTOK_VAL_FRACTION=0.01` is `--val-fraction 0.01`; a switch is set by `1`.
+- File: `--config FILE` (or `PENSTOK_CONFIG`) reads TOML. No file is read unless it is named. In a
+  file called `pyproject.toml` it is the table `[tool.penstok]`.
+
+Keys are named like the flags, with `-` or `_`; `inputs` and `output` are the arguments. Keys at the
+top apply to every command that has the flag, those in a table to the command of that name (`plan`
+also reads `[tokenize]`). Relative paths start at the current folder, as on the command line. A key
+or table that no command knows, and a value of the wrong type, are errors.
+
+```toml
+inputs = ["corpus/", "web/*.jsonl.gz"]
+output = "tokens"
+memory = "2GiB"
+
+[tokenize]
+tokenizer = "cl100k_base"
+val-fraction = 0.001
+strip = true
+
+[verify]
+full = true
+```
+
+`--log FILE` appends what a command says to a file, errors and a line of progress every 30 seconds
+included, each line with the time. A file that cannot be opened is an error before anything is done;
+a disk that is full later does not stop the job.
+
+## Shell completion
+
+| shell | add this line to | |
+|---|---|---|
+| bash | `~/.bashrc` | `eval "$(penstok --show-completion bash)"` |
+| zsh | `~/.zshrc`, after `compinit` | `eval "$(penstok --show-completion zsh)"` |
+| fish | `~/.config/fish/config.fish` | `penstok --show-completion fish \\| source` |
+
+Commands, flags, the values of flags and file names are completed.
+"""
 
 
 def cli_reference() -> str:
@@ -22,10 +67,7 @@ def cli_reference() -> str:
     lines = ["# Command line", ""]
     lines += ["Generated from the program; `pytest tests/golden --update-golden` rewrites it.", ""]
     lines += ["Counts take K M G (powers of ten), sizes also KiB MiB GiB. Standard output is data,"]
-    lines += ["standard error is narration. Each flag can be set by an environment variable:"]
-    lines += ["`PENSTOK_VAL_FRACTION=0.01` is `--val-fraction 0.01`. `penstok --show-completion`"]
-    lines += ["`bash`, `zsh` or `fish` prints a completion script; `penstok --help` says where it"]
-    lines += ["goes.", ""]
+    lines += ["standard error is narration.", "", *CLI_NOTES.strip().splitlines(), ""]
     for row in COMMANDS:
         command = Command(row)
         lines += [f"## penstok {row.name}", "", row.summary, ""]
@@ -65,6 +107,12 @@ def test_the_python_functions_are_what_the_settings_say(request: pytest.FixtureR
     assert SOURCE.read_text(encoding="utf-8") == python_source()
 
 
+def test_the_python_reference_is_what_the_docstrings_say(request: pytest.FixtureRequest) -> None:
+    if request.config.getoption("--update-golden"):
+        PYTHON_PAGE.write_text(python_reference(), encoding="utf-8")
+    assert PYTHON_PAGE.read_text(encoding="utf-8") == python_reference()
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_links_resolve(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):
@@ -76,9 +124,10 @@ def test_every_exit_code_is_documented() -> None:
     from penstok import errors
 
     page = (ROOT / "docs" / "reference" / "errors.md").read_text(encoding="utf-8")
-    for error in (getattr(errors, name) for name in errors.__all__):
-        if isinstance(error, type) and issubclass(error, errors.PenstokError):
-            assert f"| {error.exit_code} |" in page
+    for name in errors.__all__:
+        if name.endswith("Error"):
+            assert f"| {getattr(errors, name).exit_code} |" in page
+    assert "| 141 |" in page
 
 
 def test_every_count_is_documented() -> None:

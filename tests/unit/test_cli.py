@@ -5,9 +5,11 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -175,6 +177,41 @@ def test_shells_complete_commands_flags_and_files(shell: str) -> None:
     assert "train-tokenizer" in complete("penstok", "tr")
     assert "--val-fraction" in complete("penstok", "tokenize", "--val")
     assert "file" in complete("penstok", "tokenize", "corp")
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
+def test_bash_completes_commands_flags_words_and_files(tmp_path: Path) -> None:
+    (tmp_path / "penstok").write_text(
+        f'#!/bin/sh\nexec {sys.executable} -c "from penstok.cli import main; main()" "$@"\n'
+    )
+    (tmp_path / "penstok").chmod(0o755)
+    script = """
+    eval "$(penstok --show-completion bash)"
+    try() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _penstok_completion penstok
+            echo "${COMPREPLY[*]}"; COMPREPLY=(); }
+    compopt() { [ "$2" = default ] && echo "files"; }
+    try penstok tr
+    try penstok tokenize --csv
+    try penstok tokenize --engine t
+    try penstok show out --split ""
+    try penstok tokenize in
+    """
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-c", script],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PATH": path},
+        check=True,
+    )
+    assert done.stdout.splitlines() == [
+        "train-tokenizer",
+        "--csv-delimiter",
+        "tiktoken tokenizers",
+        "train val",
+        "files",
+        "",
+    ]
 
 
 def shown(elapsed_seconds: float = 40.0, **fields: Any) -> Status:

@@ -25,7 +25,7 @@ from row_cases import (
 from penstok.errors import InputError
 from penstok.readers.columnar import RowFile
 from penstok.readers.columnar.texts import MAX_TEXT_BYTES
-from penstok.readers.formats import find_format
+from penstok.readers.formats import check_start, find_format
 
 TEXTS = [f"document {idx} " + "word " * (idx * 37 % 211) for idx in range(500)]
 BYTES = [text.encode() for text in TEXTS]
@@ -396,7 +396,7 @@ def test_a_file_of_rows_is_known_by_its_head(
         ("a.parquet", b"hello", None, "this is not a parquet file: it begins with b'hello'"),
         ("a.arrow", b"hello", None, "this is not an Arrow file"),
         ("a.parquet", b"", None, "this is not a parquet file"),
-        ("a.parquet", b"PAR1", "text", "this is a parquet file, not UTF-8 text"),
+        ("a.parquet", b"PAR1", "text", "this is a parquet file, not text"),
         ("a.parquet", b"PAR1", "arrow", "this is a parquet file, not an Arrow file"),
         ("a.parquet", b"PARE", None, "this is an encrypted parquet file"),
         ("a.feather", b"FEA1", None, "this is a Feather file of version 1"),
@@ -406,7 +406,7 @@ def test_a_file_that_is_something_else_is_refused(
     name: str, head: bytes, wanted: Any, what: str
 ) -> None:
     with pytest.raises(InputError) as raised:
-        find_format(name, head, wanted)
+        check_start(find_format(name, head, wanted), name, head, wanted)
     assert raised.value.what.startswith(what)
 
 

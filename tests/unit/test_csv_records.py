@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from csv_cases import extract, find_records
 from support import run_units
 
 from penstok import _kernel
-from penstok.errors import InputError
+from penstok.errors import InputError, UsageError
 from penstok.inputs import buffered_stream
+from penstok.jobs.plan import make_plan
+from penstok.jobs.settings import JobSettings
 from penstok.readers.csv import CSV, TSV, CsvDialect
 from penstok.readers.csv.header import find_column, parse_header, read_header
 from penstok.readers.csv.records import CsvCode, CsvRecords
 from penstok.readers.csv.scanner import CsvScanner
-from penstok.readers.formats import find_format
+from penstok.readers.formats import check_start, find_format
 from penstok.types import Source
 
 GOOD = {  # records of two fields, and the text of the second
@@ -212,7 +215,7 @@ def test_a_header_may_be_long_but_not_endless(tmp_path: Path) -> None:
         (b"text,id,text\n", CSV, "2 columns are called `text`; the header has", "occurs once"),
         (b"id\ttext\n", CSV, "is missing; the header has `id\ttext`", "`--input-format tsv`"),
         (b"id,text\n", TSV, "is missing; the header has `id,text`", "`--input-format csv`"),
-        (b"id;text\n", CSV, "is missing; the header has `id;text`", "commas"),
+        (b"id;text\n", CSV, "is missing; the header has `id;text`", "--csv-delimiter ';'"),
         (b"\n\n", CSV, "no header", "correct it"),
     ],
 )
@@ -246,7 +249,7 @@ def test_a_broken_header_is_refused(head: bytes, said: str) -> None:
 )
 def test_what_is_no_table_is_refused_by_its_first_bytes(head: bytes, step: str) -> None:
     with pytest.raises(InputError, match="not CSV") as caught:
-        find_format("a.csv", head, None)
+        check_start(find_format("a.csv", head, None), "a.csv", head, None)
     assert step in caught.value.next_step
 
 
@@ -267,3 +270,51 @@ def test_a_quote_that_is_never_closed_is_named(
     (tmp_path / "a.csv").write_bytes(b"text\ngood\n" + b"x" * 9999)
     with pytest.raises(InputError, match="a record of more than"):
         run_units([tmp_path / "a.csv"], tmp_path / "out2", unit_bytes=1000)
+
+
+@pytest.mark.parametrize(
+    ("content", "flags", "what", "next_step"),
+    [
+        (b"id;text\n1;a\n", {}, "column `text` is missing", "pass `--csv-delimiter ';'`"),
+        (b"id|text\n1|a\n", {}, "column `text` is missing", "pass `--csv-delimiter '|'`"),
+        (
+            b"1,a\n",
+            {"no_header": True, "text_key": "3"},
+            "there is no column 3; the first record has 2",
+            "pass `--text-key` from 1 to 2",
+        ),
+    ],
+)
+def test_a_missing_column_says_which_flag_helps(
+    tmp_path: Path, content: bytes, flags: dict[str, Any], what: str, next_step: str
+) -> None:
+    (tmp_path / "a.csv").write_bytes(content)
+    with pytest.raises(InputError) as caught:
+        make_plan(JobSettings(inputs=(str(tmp_path / "a.csv"),), **flags))
+    assert caught.value.what.startswith(what)
+    assert caught.value.next_step.startswith(next_step)
+
+
+@pytest.mark.parametrize(
+    ("flags", "what"),
+    [
+        ({"csv_delimiter": "ab"}, "`ab` is not one ASCII character"),
+        ({"csv_delimiter": ""}, "`` is not one ASCII character"),
+        ({"csv_delimiter": '"'}, '`"` is not one ASCII character'),
+        ({"csv_delimiter": "\n"}, "`\n` is not one ASCII character"),
+        ({"csv_delimiter": "é"}, "`é` is not one ASCII character"),
+        ({"no_header": True}, "without a header, columns have numbers, and `text` is not one"),
+        ({"no_header": True, "text_key": "0"}, "without a header, columns have numbers"),
+    ],
+)
+def test_csv_flags_that_cannot_work_are_refused(flags: dict[str, Any], what: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        JobSettings(inputs=("a.csv",), **flags)
+    assert caught.value.what.startswith(what)
+
+
+def test_csv_flags_without_csv_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("text")
+    with pytest.raises(UsageError, match="no input is CSV") as caught:
+        make_plan(JobSettings(inputs=(str(tmp_path / "a.txt"),), csv_delimiter=";"))
+    assert caught.value.where == "--csv-delimiter"

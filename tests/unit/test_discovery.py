@@ -181,12 +181,12 @@ def test_a_link_to_nothing_is_an_error_in_a_folder_too(tmp_path: Path) -> None:
 
 def test_what_is_not_text_is_ignored_in_a_folder_and_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(b"\x89PNG\r\n")
-    with pytest.raises(InputError, match=r"no text in the folder .*a\.png`: this is a picture"):
+    with pytest.raises(InputError, match=r"no text in .*a\.png`: this is a PNG picture"):
         find(tmp_path)
     (tmp_path / "b.txt").write_text("text")
-    assert find(tmp_path) == (["b.txt"], {"a.png": "this is a picture, not UTF-8 text"})
+    assert find(tmp_path) == (["b.txt"], {"a.png": "this is a PNG picture, not text"})
     for pattern in ("a.png", "*"):
-        with pytest.raises(NotTextError, match="this is a picture"):
+        with pytest.raises(NotTextError, match="this is a PNG picture"):
             find(tmp_path, f"{tmp_path}/{pattern}")
 
 

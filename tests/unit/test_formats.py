@@ -10,7 +10,7 @@ import pytest
 from support import ROOT
 
 from penstok.errors import InputError, UsageError
-from penstok.readers.formats import DATASET_SUFFIXES, FORMATS, find_format
+from penstok.readers.formats import DATASET_SUFFIXES, FORMATS, check_start, find_format
 from penstok.types import InputFormat, Source
 
 PACKAGE = ROOT / "src" / "penstok"
@@ -60,7 +60,7 @@ def test_a_file_of_rows_is_not_read_as_another_format(wanted: InputFormat) -> No
 
 def test_standard_input_that_looks_like_records_must_be_named() -> None:
     with pytest.raises(UsageError, match="begins like JSON Lines") as raised:
-        find_format("-", b' {"text": "a"}', None)
+        check_start(FORMATS["text"], "-", b' {"text": "a"}', None)
     assert "--input-format jsonl" in raised.value.next_step
-    assert find_format("-", b' {"text": "a"}', "text").name == "text"
-    assert find_format("-", b"plain", None).name == "text"
+    check_start(FORMATS["text"], "-", b' {"text": "a"}', "text")
+    check_start(FORMATS["text"], "-", b"plain", None)

@@ -39,8 +39,8 @@ def test_an_interrupted_command_says_what_became_of_the_output(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for name in (
-        "penstok.verification.verify_output",
-        "penstok.verification.repair_output",
+        "penstok.verification.verify.verify_output",
+        "penstok.verification.repair.repair_output",
         "penstok.output.manifest.Manifest.load",
         "penstok.jobs.run.run_job",
         "penstok.training.train.train_tokenizer",

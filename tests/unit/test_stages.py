@@ -55,17 +55,20 @@ def test_ids_between_documents_are_placed(
     assert ids.tolist() == expected
 
 
+UNIT = Unit(0, 0, Source("p", 9, 0, ""), 0, 9, 9)
+
+
 def test_repair_counts_what_it_replaces() -> None:
     repaired, counts = repair_block(
-        block_of(b"a\xff\xc3", b"fine", "\ufffd".encode()), "replace", "p"
+        block_of(b"a\xff\xc3", b"fine", "\ufffd".encode()), "replace", UNIT
     )
     assert bytes(repaired.text) == "a\ufffd\ufffdfine\ufffd".encode()
     assert counts == Counts(invalid_utf8=2)
-    repaired, counts = repair_block(block_of(b"\xff", b"fine"), "ignore", "p")
+    repaired, counts = repair_block(block_of(b"\xff", b"fine"), "ignore", UNIT)
     assert bytes(repaired.text) == b"fine"
     assert counts == Counts(invalid_utf8=1, empty_documents=1)
     with pytest.raises(InputError, match="invalid UTF-8: bytes ff"):
-        repair_block(block_of(b"\xff"), "stop", "p")
+        repair_block(block_of(b"\xff"), "stop", UNIT)
 
 
 def test_a_document_has_its_split_wherever_it_stands() -> None:

@@ -56,9 +56,9 @@ class Command(click.Command):
             help=row.summary,
             options_metavar="[FLAGS]",
         )
-        self.examples = module.EXAMPLES
-        self.flags = module.FLAGS
-        self.exit_codes = row.exit_codes
+        self.examples: Sequence[str] = module.EXAMPLES
+        self.flags: Sequence[Flag | Argument] = module.FLAGS
+        self.exit_codes: dict[int, str] = row.exit_codes
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the arguments; a mistake in them is a usage error."""
@@ -101,9 +101,8 @@ class CommandGroup(click.Group):
     def main(self, args: Sequence[str] | None = None, *more: Any, **extra: Any) -> NoReturn:
         """Run what was typed, and exit with its code; no error leaves it as a traceback alone."""
         words = sys.argv[1:] if args is None else list(args)
-        with ErrorReporter(
-            as_json=_wants_json(words), verbose=not {"-v", "--verbose"}.isdisjoint(words)
-        ):
+        is_verbose = not {"-v", "--verbose"}.isdisjoint(words)
+        with ErrorReporter(as_json=_wants_json(words), verbose=is_verbose, reads_only=True):
             code = super().main(words, *more, **{**extra, "standalone_mode": False})
         sys.exit(code)
 
@@ -237,7 +236,7 @@ def _print_completion(ctx: click.Context, param: click.Parameter, value: str | N
     ctx.exit()
 
 
-app = CommandGroup(
+app: CommandGroup = CommandGroup(
     "penstok",
     params=[
         click.Option(

@@ -32,6 +32,7 @@ _MEANINGS = {
     7: "output is locked by another run",
     8: "disk full or write failed; safe to rerun",
     130: "interrupted; safe to rerun",
+    141: "the program that read standard output is gone",
 }
 
 
@@ -52,28 +53,28 @@ COMMANDS = (
         "plan",
         "penstok.cli.plan",
         "Show what tokenize would do: inputs, first documents, estimated tokens, disk and time.",
-        _codes(0, 2, 4),
+        _codes(0, 1, 2, 4, 5, 8, 130, 141),
     ),
     CommandRow(
         "info",
         "penstok.cli.info",
         "Show the counts, sizes and first and last tokens of an output.",
-        _codes(0, 2, 6, _4="object store cannot be read"),
+        _codes(0, 1, 2, 6, 8, 130, 141, _4="output cannot be read"),
     ),
     CommandRow(
         "show",
         "penstok.cli.show",
         "Print tokens of an output as text.",
-        _codes(0, 2, 6, _4="object store cannot be read"),
+        _codes(0, 1, 2, 6, 8, 130, 141, _4="output cannot be read"),
     ),
     CommandRow(
         "verify",
         "penstok.cli.verify",
         "Check an output for damage, and repair it.",
         _codes(
-            *(1, 2, 6, 7, 8, 130),
+            *(1, 2, 6, 7, 8, 130, 141),
             _0="no damage found",
-            _4="an input or the object store cannot be read",
+            _4="an input or the output cannot be read",
             _5="an input changed, or the folder holds another unfinished job",
         ),
     ),
@@ -95,6 +96,7 @@ COMMANDS = (
         _codes(
             *(0, 1, 2, 3, 7, 8, 130),
             _4="the input has no documents",
+            _5="OUT is not a folder",
             _6="parts are missing, or there is no job",
         ),
     ),

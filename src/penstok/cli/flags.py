@@ -82,7 +82,7 @@ class Argument(click.Argument):
             required=not is_many,
         )
         self.setting = setting
-        self.text = setting.text
+        self.text: str = setting.text
 
     def make_metavar(self, ctx: click.Context) -> str:
         """Write it as in the usage line: `[INPUT]...`."""

@@ -32,17 +32,21 @@ def run(*, output: str, as_json: bool) -> int:
     """Print what an output is."""
     with ErrorReporter(as_json=as_json, reads_only=True):
         from penstok.data.dataset import open_dataset
+        from penstok.output.store.folder import describe_leftovers
 
         dataset = open_dataset(output)
+        notes = describe_leftovers(dataset.folder)
         if as_json:
-            print_data(json.dumps({"type": "summary", **asdict(dataset.manifest)}))
+            summary = {"type": "summary", **asdict(dataset.manifest)}
+            print_data(json.dumps({**summary, "notes": notes} if notes else summary))
         else:
-            print_data("\n".join(_lines(dataset)))
+            notes = [f"  note: {escape(note)}" for note in notes]
+            print_data("\n".join([*_lines(dataset), *notes]))
         return 0
 
 
 def _lines(dataset: Dataset) -> list[str]:
-    from penstok.cli.job_summary import bytes_per_token, input_sizes
+    from penstok.cli.job_summary import bytes_per_token, input_sizes, tokenizer_line
     from penstok.quantities import format_bytes
     from penstok.types import SPLITS
 
@@ -52,9 +56,7 @@ def _lines(dataset: Dataset) -> list[str]:
         f"{dataset.folder}/: {plural(counts['tokens'], 'token')} in "
         f"{plural(counts['documents'], 'document')} from {plural(len(manifest.inputs), 'input')}",
         f"  inputs  {input_sizes(manifest)}",
-        f"  tokenizer  {tokenizer.name}, {tokenizer.vocab_size:,} ids, "
-        + ("" if tokenizer.bos_id is None else f"begin-of-text {tokenizer.bos_id}, ")
-        + f"end-of-text {tokenizer.eot_id}, {manifest.dtype}",
+        f"  tokenizer  {tokenizer_line(tokenizer, manifest.settings['eot'])}, {manifest.dtype}",
         f"  engine  {manifest.run.get('engine', 'unknown')}",
     ]
     if counts.get("text_bytes"):

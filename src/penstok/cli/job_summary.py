@@ -6,12 +6,14 @@ print what it returns; the JSON keys are listed in `docs/reference/json.md` and 
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from penstok.cli.messages import one_line
+from penstok.jobs.warnings import find_warnings
 from penstok.quantities import format_bytes, format_seconds, plural
-from penstok.types import SPLITS
+from penstok.types import SPLITS, UTF_8
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from penstok.jobs.run import Outcome, PartOutcome
     from penstok.jobs.settings import JobSettings
     from penstok.output.manifest import Manifest
-    from penstok.types import Split
+    from penstok.types import EotPosition, Split, TokenizerRecord
 
 __all__ = [
     "bytes_per_token",
@@ -32,10 +34,10 @@ __all__ = [
     "skipped_lines",
     "summary_json",
     "summary_lines",
+    "tokenizer_line",
 ]
 
 _MAX_LISTED = 5
-_FEW_DOCUMENTS = 10
 
 
 def summary_lines(outcome: Outcome, settings: JobSettings) -> list[str]:
@@ -47,6 +49,7 @@ def summary_lines(outcome: Outcome, settings: JobSettings) -> list[str]:
         return [
             f"nothing to do: this job is already finished in {settings.output}/",
             *skipped,
+            *(f"  hint: {hint}" for hint in outcome.hints),
             next_line,
         ]
     run, counts = manifest.run, manifest.counts
@@ -59,10 +62,15 @@ def summary_lines(outcome: Outcome, settings: JobSettings) -> list[str]:
         f"{run['workers']} x {run['engine']}, {_peak_memory(run)}",
         *_node_lines(run),
         *_resumed(run, counts),
+        f"  tokenizer: {tokenizer_line(manifest.tokenizer, manifest.settings['eot'])}",
         f"  documents: {document_rule(manifest.settings, _formats(manifest))}",
+        *_encodings(manifest),
         *(f"  {note}" for note in _notes(counts, manifest.settings)),
         *skipped,
-        *(f"  warning: {warning}" for warning in _warnings(manifest, outcome)),
+        *(
+            f"  warning: {one_line(warning)}"
+            for warning in find_warnings(outcome.manifest, outcome)
+        ),
         *(f"  hint: {hint}" for hint in outcome.hints),
         next_line,
     ]
@@ -84,7 +92,7 @@ def summary_json(outcome: Outcome, settings: JobSettings) -> dict[str, Any]:
     return {
         **finished_json(outcome.manifest, str(settings.output), is_new=outcome.is_new),
         "skipped": outcome.skipped,
-        "warnings": _warnings(outcome.manifest, outcome),
+        "warnings": find_warnings(outcome.manifest, outcome),
         "hints": outcome.hints,
     }
 
@@ -101,11 +109,12 @@ def finished_lines(manifest: Manifest, output: str, *, is_new: bool) -> list[str
         f"  {plural(run['tasks'], 'task')}, {format_seconds(run['seconds'])} of work in total; "
         f"{run['engine']}, peak memory {format_bytes(run['peak_memory_bytes'])} per task",
         *_node_lines(run),
+        f"  tokenizer: {tokenizer_line(manifest.tokenizer, manifest.settings['eot'])}",
         *(f"  {note}" for note in _notes(counts, manifest.settings)),
         *skipped_lines(
             "  skipped:", {each.path: each.reason for each in manifest.inputs if each.reason}
         ),
-        *(f"  warning: {warning}" for warning in _warnings(manifest)),
+        *(f"  warning: {one_line(warning)}" for warning in find_warnings(manifest)),
         next_line,
     ]
 
@@ -116,10 +125,11 @@ def finished_json(manifest: Manifest, output: str, *, is_new: bool) -> dict[str,
         "type": "summary",
         "output": output,
         "is_new": is_new,
+        "tokenizer": asdict(manifest.tokenizer),
         "splits": {split: asdict(manifest.splits[split]) for split in SPLITS},
         "counts": manifest.counts,
         "run": manifest.run,
-        "warnings": _warnings(manifest),
+        "warnings": find_warnings(manifest),
     }
 
 
@@ -142,6 +152,22 @@ def part_lines(outcome: PartOutcome, settings: JobSettings) -> list[str]:
 def part_json(outcome: PartOutcome, settings: JobSettings) -> dict[str, Any]:
     """Return the same as an object."""
     return {"type": "part", "output": str(settings.output), **asdict(outcome)}
+
+
+def tokenizer_line(tokenizer: TokenizerRecord, eot: EotPosition) -> str:
+    """Name a tokenizer, and the tokens that it puts before and after each document."""
+
+    def token(text: str, token_id: int) -> str:
+        return f"{one_line(text)} ({token_id})" if text else str(token_id)
+
+    ends = (
+        []
+        if tokenizer.bos_id is None
+        else [f"begin-of-text {token(tokenizer.bos_text, tokenizer.bos_id)}"]
+    )
+    end = f"end-of-text {token(tokenizer.eot_text, tokenizer.eot_id)} {eot}ed"
+    ends.append(end if eot != "none" else "no end-of-text")
+    return f"{one_line(tokenizer.name)}, {tokenizer.vocab_size:,} ids, {', '.join(ends)}"
 
 
 def document_rule(settings: dict[str, Any], formats: Iterable[str | None]) -> str:
@@ -260,57 +286,10 @@ def _notes(counts: dict[str, int], settings: dict[str, Any]) -> list[str]:
     ]
 
 
-def _warnings(manifest: Manifest, outcome: Outcome | None = None) -> list[str]:
-    """List what the user can act on; without an outcome, of a job that was run in parts."""
-    from penstok.readers.formats import FORMATS
-
-    warnings = []
-    counts, settings, formats = manifest.counts, manifest.settings, _formats(manifest)
-    if counts["special_text_documents"]:
-        eot = "the end-of-text string" if outcome is None else f"the text `{outcome.eot_text}`"
-        flag = "TEXT" if outcome is None else f"'{outcome.eot_text}'"
-        has_texts = any(not row.has_records for name, row in FORMATS.items() if name in formats)
-        advice = f"; if it separates documents, pass `--doc-separator {flag} --overwrite`"
-        warnings.append(
-            f"{eot} occurs in {plural(counts['special_text_documents'], 'document')} and was "
-            f"encoded as ordinary text{advice if has_texts else ''}"
-        )
-    num_texts = sum(record.bytes > 0 for record in manifest.inputs)
-    # Parts do not record whether the separator was found or given.
-    is_given = outcome is not None and not outcome.found_separator
-    is_given = is_given and settings["docs_by"] == "separator"
-    if is_given and counts["documents"] + counts["empty_documents"] <= num_texts:
-        warnings.append(
-            f"the separator {settings['doc_separator']!r} does not occur in the input: each file "
-            "is one document"
-        )
-    val = manifest.splits["val"]
-    if val.tokens == 0 and settings["val_fraction"] > 0:
-        warnings.append(f"val is empty: {_way_to_val(counts['documents'], settings)}")
-    elif settings.get("val_hash") is not None:
-        was = "was taken, the one" if val.documents == 1 else "were taken, those"
-        warnings.append(
-            f"val: {plural(val.documents, 'document')} {was} with the smallest hash, because "
-            f"`--val-fraction {settings['val_fraction']}` of "
-            f"{plural(counts['documents'], 'document')} gave none"
-        )
-    if manifest.splits["train"].tokens == 0:
-        warnings.append("train is empty: pass a smaller `--val-fraction`")
-    return warnings
-
-
-def _way_to_val(num_documents: int, settings: dict[str, Any]) -> str:
-    """Name flags that would give a val split: a larger fraction, or more and smaller documents."""
-    if num_documents < _FEW_DOCUMENTS and settings["docs_by"] == "record":
-        return f"the input has only {plural(num_documents, 'record')} to choose from; add more"
-    if num_documents < _FEW_DOCUMENTS:
-        other = "file" if settings["docs_by"] == "line" else "line"
-        return (
-            f"the input has only {plural(num_documents, 'document')}; pass `--docs-by {other}` or "
-            "`--doc-separator` to divide it differently"
-        )
-    fraction = min(max(round(20 / num_documents, 4), 0.001), 0.5)
-    return (
-        f"{num_documents:,} documents are too few for `--val-fraction {settings['val_fraction']}`; "
-        f"pass `--val-fraction {fraction} --overwrite`"
-    )
+def _encodings(manifest: Manifest) -> list[str]:
+    """Say how many inputs were read in each encoding, unless all were UTF-8."""
+    counts = Counter(record.encoding for record in manifest.inputs if record.reason is None)
+    if counts.keys() <= {UTF_8}:
+        return []
+    named = ", ".join(f"{name} ({number:,})" for name, number in counts.most_common())
+    return [f"  encodings: {named}"]

@@ -10,15 +10,19 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from penstok.cli.flags import RUN, make_flags
-from penstok.cli.job_summary import bytes_per_token, document_rule, skipped_lines
+from penstok.cli.job_summary import (
+    bytes_per_token,
+    document_rule,
+    skipped_lines,
+    tokenizer_line,
+)
 from penstok.cli.messages import ErrorReporter, one_line, print_data
 from penstok.jobs.definition import settings_of
 from penstok.jobs.settings import JobSettings
 from penstok.quantities import format_bytes, format_count, format_seconds, plural
 
 if TYPE_CHECKING:
-    from penstok.jobs.job import Job
-    from penstok.jobs.preview import Preview, ShownDocument
+    from penstok.jobs.preview import InputKind, Preview, ShownDocument
 
 __all__ = ["EXAMPLES", "FLAGS", "print_plan", "run"]
 
@@ -72,7 +76,7 @@ def _as_json(preview: Preview) -> dict[str, Any]:
         "share_bytes": job.share.limit_bytes,
         "skipped": job.plan.skipped | job.plan.ignored,
         "warnings": preview.warnings,
-        "hints": job.hints,
+        "hints": preview.hints,
     }
 
 
@@ -92,15 +96,14 @@ def _lines(preview: Preview) -> list[str]:
             for line in _show(number, shown)
         ),
         *_estimate(preview),
-        f"tokenizer:  {job.tokenizer.name}, {job.tokenizer.vocab_size:,} ids, "
-        f"{_special_tokens(job)}",
+        f"tokenizer:  {tokenizer_line(job.record.tokenizer, settings.eot)}",
         f"output:     {settings.output}/, {job.record.dtype}, "
         f"val fraction {settings.val_fraction}{_free_disk(preview)}",
         f"memory:     {format_bytes(settings.memory_bytes)} in total, "
         f"{format_bytes(job.share.limit_bytes)} for each of {job.num_workers} x {job.engine}",
         *skipped_lines("skipped:   ", job.plan.skipped | job.plan.ignored),
         *(f"warning:    {warning}" for warning in preview.warnings),
-        *(f"hint:       {hint}" for hint in job.hints),
+        *(f"hint:       {hint}" for hint in preview.hints),
     ]
 
 
@@ -118,25 +121,22 @@ def _free_disk(preview: Preview) -> str:
     )
 
 
-def _special_tokens(job: Job) -> str:
-    """Say which tokens begin and end a document."""
-    tokenizer, eot = job.tokenizer, job.settings.eot
-    names = {token_id: text for text, token_id in tokenizer.special.items()}
-    name = one_line(tokenizer.eot_text)
-    end = f"end-of-text {name} ({tokenizer.eot_id}) {eot}ed" if eot != "none" else "no end-of-text"
-    if tokenizer.bos_id is None:
-        return end
-    begin = one_line(names.get(tokenizer.bos_id, ""))
-    return f"begin-of-text {begin} ({tokenizer.bos_id}), {end}"
-
-
 def _kinds(preview: Preview) -> str:
     return "; ".join(
         f"{kind.num_inputs} {kind.format}"
-        + (f" ({kind.compression})" if kind.compression else "")
+        + _marks(kind)
         + (f", {_size(kind.num_bytes)}" if len(preview.kinds) > 1 else "")
         for kind in preview.kinds
     )
+
+
+def _marks(kind: InputKind) -> str:
+    """Say how inputs of a kind are compressed and encoded, unless they are plain UTF-8."""
+    from penstok.types import UTF_8
+
+    encoding = "" if kind.encoding == UTF_8 else kind.encoding
+    marks = [mark for mark in (kind.compression, encoding) if mark]
+    return f" ({', '.join(marks)})" if marks else ""
 
 
 def _size(num_bytes: int) -> str:

@@ -40,7 +40,7 @@ def run(*, as_json: bool, quiet: bool, verbose: bool, no_progress: bool, **field
         silent = no_progress or (quiet and not as_json)
         progress = choose_progress(as_json=as_json, silent=silent, title="training")
         trained = train.train_tokenizer(settings, progress)
-        warnings = _warnings(settings, trained)
+        warnings = train.find_warnings(settings, trained)
         if as_json:
             print_data(json.dumps(_as_json(trained, warnings)))
         say("\n".join(_lines(settings, trained, warnings)), is_quiet=quiet)
@@ -88,19 +88,3 @@ def _lines(settings: TrainingSettings, trained: TrainingResult, warnings: list[s
         *(f"  warning: {warning}" for warning in warnings),
         f"next: penstok tokenize {escape(named)} -t {shlex.quote(str(trained.output))}{eot_flag}",
     ]
-
-
-def _warnings(settings: TrainingSettings, trained: TrainingResult) -> list[str]:
-    warnings = []
-    if trained.vocab_size < settings.vocab_size:
-        warnings.append(
-            f"the vocabulary has {trained.vocab_size:,} tokens instead of "
-            f"{settings.vocab_size:,}, because no other pair occurs twice in the sample; pass more "
-            "text or a larger `--sample`"
-        )
-    if trained.is_head:
-        warnings.append(
-            "the size of the input is unknown, so the sample is its beginning; pass files to "
-            "sample evenly"
-        )
-    return warnings

@@ -46,7 +46,7 @@ class Dataset:
         self.manifest = manifest
         self._remote: dict[str, RemoteTokens] = {}
         self._tokenizer: Tokenizer | None = None
-        self.dtype = np.dtype(manifest.dtype).newbyteorder("<")
+        self.dtype: np.dtype[Any] = np.dtype(manifest.dtype).newbyteorder("<")
 
     @property
     def train(self) -> Tokens:

@@ -28,7 +28,7 @@ class AddedTokensEngine:
     """Finds added tokens, and passes the text between them to an engine."""
 
     def __init__(self, engine: Engine, added: dict[str, int]) -> None:
-        self.name = engine.name
+        self.name: str = engine.name
         self._engine = engine
         self._ids = {text.encode(): token_id for text, token_id in added.items()}
         # Of those that begin at one position the longest is matched. One expression for all runs at

@@ -33,7 +33,7 @@ class NormalizingEngine:
     """Passes text to an engine in NFC, as `tokenizers` normalizes it."""
 
     def __init__(self, engine: Engine) -> None:
-        self.name = engine.name
+        self.name: str = engine.name
         self._engine = engine
         self._normalize: Callable[[str], str] = (
             import_library("tokenizers").normalizers.NFC().normalize_str

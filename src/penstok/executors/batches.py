@@ -40,7 +40,7 @@ class BatchQueue:
     """Keeps unit order: hands out batches, assigns offsets, returns finished units."""
 
     def __init__(self, batches: Iterator[Batch | None], offsets: AssignsOffsets) -> None:
-        self.is_exhausted = False
+        self.is_exhausted: bool = False
         self._batches = batches
         self._offsets = offsets
         self._retries: deque[Batch] = deque()

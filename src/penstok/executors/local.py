@@ -47,7 +47,7 @@ class LocalExecutor(Resource):
             on_unit: Called from any thread with a task's number and a finished unit of it.
         """
         self.num_cores = num_cores
-        self.num_running = 0
+        self.num_running: int = 0
         self.num_retried = 0
         self.nodes_alive: int | None = None
         self._on_unit = on_unit

@@ -106,7 +106,7 @@ class ProcessExecutor(Resource):
         self._priority = priority
         self._advice = advice or _other_ways(spec)
         self._processes: list[_Process] = []
-        self.num_replaced = 0
+        self.num_replaced: int = 0
 
     def close(self) -> None:
         """Stop all workers at once, and the feed."""

@@ -70,9 +70,9 @@ class RayExecutor(Resource):
             max_running: How many tasks may run at a time; None for as many as fit.
         """
         self.nodes_alive: int | None = 0
-        self.num_cores = 0
-        self.num_running = 0
-        self.num_retried = 0
+        self.num_cores: int = 0
+        self.num_running: int = 0
+        self.num_retried: int = 0
         self._spec = spec
         self._address = address
         self._memory_bytes = memory_bytes

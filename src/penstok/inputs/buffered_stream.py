@@ -84,7 +84,7 @@ class BufferedStream:
             options: How it is read.
             expected: By input and position, the digest that the content before it must have.
         """
-        self.size = UNKNOWN_END
+        self.size: int = UNKNOWN_END
         self._source = source = unit.source
         self._source_idx = unit.source_idx
         self._ring = ring

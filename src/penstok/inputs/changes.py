@@ -27,9 +27,11 @@ __all__ = ["changed_meanwhile", "find_changed", "refuse_changed", "refuse_missin
 
 def find_changed(sources: Sequence[Source]) -> Source | None:
     """Find a local input that changed since the job was planned."""
-    for source in sources:
-        if source.path == STANDARD_INPUT or is_url(source.path):
+    checked: Source | None = None
+    for source in (each.stored for each in sources):
+        if source is checked or source.path == STANDARD_INPUT or is_url(source.path):
             continue  # the one cannot be checked; every answer of a server is checked as it comes
+        checked = source
         try:
             status = Path(source.path).stat()
         except OSError:
@@ -77,6 +79,7 @@ def refuse_changed(source: Source, *, by_time: bool = True) -> None:
         InputError: If it cannot be read.
         ConflictError: If it changed.
     """
+    source = source.stored
     if source.path == STANDARD_INPUT:
         raise InputError(
             "this job read standard input, which cannot be read again",

@@ -20,6 +20,7 @@ from penstok.inputs.buffered_stream import (
     StreamOptions,
 )
 from penstok.inputs.compression import MAX_WINDOW_BYTES
+from penstok.inputs.members import close_archives
 from penstok.inputs.ring import Ring, RingClosedError
 from penstok.types import UNKNOWN_END, MemoryNeeds
 
@@ -87,9 +88,10 @@ class Feed:
 
     def __init__(self, num_bytes: int, options: StreamOptions) -> None:
         """Make a ring of `num_bytes`, enough for the longest window."""
-        self.ring = Ring(num_bytes)
+        self.ring: Ring = Ring(num_bytes)
         self.lengths: dict[int, int] = {}
         self.expected: dict[tuple[int, int], str] = {}
+        self.wake_file: int
         self.wake_file, self._waker = os.pipe()
         os.set_blocking(self.wake_file, False)
         os.set_blocking(self._waker, False)
@@ -114,6 +116,7 @@ class Feed:
                 return  # it is blocked by a silent pipe, and ends with this process
         if self._stream is not None:
             self._stream.close()
+        close_archives()
         self.ring.close()
         os.close(self.wake_file)
         os.close(self._waker)

@@ -1,12 +1,13 @@
-"""Opens the input of one unit: a local file, a remote one, zstd frames, or a window of a stream.
+"""Opens the input of one unit: a file, a remote one, zstd frames, a member, a window of a stream.
 
 It lists no inputs and knows no documents. Readers read from what it opens, through the
-`OpenInput` of `base`, and cannot tell which of the four it is.
+`OpenInput` of `base`, and cannot tell which of these it is.
 """
 
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,12 @@ def open_unit(unit: Unit, ring: RingFile | None) -> OpenInput:
         return _WindowInput(unit, unit.window, ring)
     if unit.source.is_stream:
         raise ValueError(f"unit {unit.index} of a stream was not filled")
+    return _open_seekable(unit)
+
+
+def _open_seekable(unit: Unit) -> _SeekableInput:
+    if unit.source.archive is not None:
+        return _MemberInput(unit)
     if unit.source.content_bytes:
         return _FramedInput(unit.source)
     return _RemoteInput(unit) if is_url(unit.source.path) else SourceFile(unit.source)
@@ -52,6 +59,10 @@ class _SeekableInput(Resource):
 
     def read_into(self, buffer: memoryview, start: int) -> None:
         """Fill `buffer` with the content from `start` on."""
+        raise NotImplementedError
+
+    def give_back(self, start: int, end: int) -> None:
+        """Drop a range from the page cache."""
         raise NotImplementedError
 
     def read_at(self, start: int, end: int) -> bytes:
@@ -159,7 +170,7 @@ class SourceFile(_SeekableInput):
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        self.size = source.num_bytes
+        self.size: int = source.num_bytes
         try:
             self._fd = os.open(source.path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
         except OSError as error:
@@ -221,6 +232,26 @@ class _FramedInput(_SeekableInput):
 
     def give_back(self, start: int, end: int) -> None:
         self._file.give_back(*self._content.stored_range(start, end))
+
+
+class _MemberInput(_SeekableInput):
+    """A member of an archive that can be read at any offset."""
+
+    def __init__(self, unit: Unit) -> None:
+        self.source = source = unit.source
+        self.size = source.num_bytes
+        start, end = unit.start + source.offset, min(unit.end, self.size) + source.offset
+        self._archive = _open_seekable(replace(unit, source=source.stored, start=start, end=end))
+
+    def close(self) -> None:
+        """Close the archive."""
+        self._archive.close()
+
+    def read_into(self, buffer: memoryview, start: int) -> None:
+        self._archive.read_into(buffer, self.source.offset + start)
+
+    def give_back(self, start: int, end: int) -> None:
+        self._archive.give_back(self.source.offset + start, self.source.offset + end)
 
 
 @lru_cache(maxsize=1)

@@ -1,12 +1,13 @@
 """The info about one input that do not depend on its format: size, time, compression, version.
 
-It reads the first and last bytes only, and lists nothing. `readers.probe` adds the format;
+It reads a sample only, and lists nothing. `readers.probe` adds the format and the encoding;
 `changes` compares the info with those recorded earlier.
 """
 
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 from contextlib import suppress
 from dataclasses import replace
@@ -21,18 +22,28 @@ from penstok.inputs.compression import (
     find_frames,
     find_window_bytes,
 )
+from penstok.inputs.content import Sample
 from penstok.inputs.files import SourceFile
 from penstok.inputs.streams import STANDARD_INPUT, read_head
 from penstok.storage import RemoteFile, get_object_info, is_url, open_stream
 from penstok.types import Source
 
-__all__ = ["probe_content", "probe_stored"]
+__all__ = [
+    "HEAD_BYTES",
+    "inner_ranges",
+    "probe_content",
+    "probe_stored",
+    "refuse_compressed_twice",
+]
 
 _EDGE_BYTES = 1 << 12
+# How much is sampled at the start, and in the middle and at the end: a licence in English often
+# precedes text in another language. Multiples of 4, so that UTF-32 is not cut.
+HEAD_BYTES, _INNER_BYTES = 1 << 16, 1 << 14
 
 
-def probe_content(path: str) -> tuple[Source, bytes]:
-    """Return an input's info, and the first bytes of its content, decompressed.
+def probe_content(path: str) -> tuple[Source, Sample]:
+    """Return an input's info, and a sample of its content, decompressed.
 
     Args:
         path: A file, a URL, or `-` for standard input.
@@ -40,7 +51,8 @@ def probe_content(path: str) -> tuple[Source, bytes]:
     Raises:
         InputError: If it cannot be read, or is not compressed the way its name says.
     """
-    source, head = probe_stored(path)
+    source, sample = probe_stored(path)
+    head = sample.head[:_EDGE_BYTES]
     compression = detect_compression(head)
     check_compression(path, head, compression)
     if compression is not None:
@@ -51,24 +63,41 @@ def probe_content(path: str) -> tuple[Source, bytes]:
             window_bytes=find_window_bytes(compression, head),
         )
         source = _find_frames(source)
-        head = read_head(source, _EDGE_BYTES)
-    return source, head
+        sample = Sample(read_head(source, HEAD_BYTES))
+        refuse_compressed_twice(source, sample.head)
+    return source, sample
 
 
-def probe_stored(path: str) -> tuple[Source, bytes]:
-    """Return the info that a change would alter, and the first bytes as they are stored.
+def refuse_compressed_twice(source: Source, head: bytes) -> None:
+    """Refuse content that is compressed once more.
+
+    Raises:
+        InputError: If it is.
+    """
+    inner, outer = detect_compression(head[:_EDGE_BYTES]), source.compression
+    if inner is not None and outer is not None:
+        name = shlex.quote(source.path)
+        raise InputError(
+            f"this is {inner} inside {outer}",
+            where=source.path,
+            next_step=f"decompress it once: `{outer} -dc < {name} > FILE`, then pass `FILE`",
+        )
+
+
+def probe_stored(path: str) -> tuple[Source, Sample]:
+    """Return the info that a change would alter, and a sample of the bytes as they are stored.
 
     Raises:
         InputError: If it cannot be read.
     """
     if path == STANDARD_INPUT:
-        head = read_head(Source(path, 0, 0, ""), _EDGE_BYTES)
-        edges = xxhash.xxh3_64_hexdigest(head)
-        return Source(path, 0, 0, edges, is_stream=True), head
+        head = read_head(Source(path, 0, 0, ""), HEAD_BYTES)
+        edges = xxhash.xxh3_64_hexdigest(head[:_EDGE_BYTES])
+        return Source(path, 0, 0, edges, is_stream=True), Sample(head)
     return _probe_url(path) if is_url(path) else _probe_file(path)
 
 
-def _probe_file(path: str) -> tuple[Source, bytes]:
+def _probe_file(path: str) -> tuple[Source, Sample]:
     try:
         status = Path(path).stat()
         if not stat.S_ISREG(status.st_mode):
@@ -78,8 +107,9 @@ def _probe_file(path: str) -> tuple[Source, bytes]:
                 next_step=f"pipe it in: `cat {path} | penstok tokenize -`",
             )
         with open(path, "rb") as file:  # noqa: PTH123 surrogate paths stay as they are
-            head = os.pread(file.fileno(), _EDGE_BYTES, 0)
-            tail = os.pread(file.fileno(), _EDGE_BYTES, max(status.st_size - _EDGE_BYTES, 0))
+            head = os.pread(file.fileno(), HEAD_BYTES, 0)
+            inner = _read_inner(file.fileno(), status.st_size) if len(head) == HEAD_BYTES else ()
+            tail = (inner[-1] if inner else head)[-_EDGE_BYTES:]
     except OSError as error:
         is_dangling = isinstance(error, FileNotFoundError) and Path(path).is_symlink()
         raise InputError(
@@ -89,25 +119,37 @@ def _probe_file(path: str) -> tuple[Source, bytes]:
             where=path,
             next_step="check it with `ls -l`, or leave such files out with `--on-error skip`",
         ) from error
-    edges = xxhash.xxh3_64_hexdigest(head + tail)
-    return Source(path, status.st_size, status.st_mtime_ns, edges), head
+    edges = xxhash.xxh3_64_hexdigest(head[:_EDGE_BYTES] + tail)
+    return Source(path, status.st_size, status.st_mtime_ns, edges), Sample(head, inner)
 
 
-def _probe_url(url: str) -> tuple[Source, bytes]:
+def _read_inner(file: int, num_bytes: int) -> tuple[bytes, ...]:
+    """Read from the middle and up to the end of a file."""
+    return tuple(os.pread(file, end - start, start) for start, end in inner_ranges(num_bytes))
+
+
+def inner_ranges(num_bytes: int) -> list[tuple[int, int]]:
+    """Return which bytes of an input of this size are sampled besides its first ones."""
+    last = max(num_bytes - _INNER_BYTES, 0)
+    # What UTF-16 and UTF-32 begin with stays at an even position.
+    return [(start - start % 4, start + _INNER_BYTES) for start in (last // 2, last)]
+
+
+def _probe_url(url: str) -> tuple[Source, Sample]:
     """Probe a remote file; its server's version is used for its time and last bytes."""
     info = get_object_info(url)
     if info.has_ranges:
         with RemoteFile(url, info) as file:
-            file.prefetch(0, _EDGE_BYTES)
-            head = file.read_at(0, _EDGE_BYTES)
+            file.prefetch(0, HEAD_BYTES)
+            head = file.read_at(0, HEAD_BYTES)
     else:
         with open_stream(url, info) as stream:
-            head = stream.read(_EDGE_BYTES)
-    edges = xxhash.xxh3_64_hexdigest(info.version.encode() + head)
+            head = stream.read(HEAD_BYTES)
+    edges = xxhash.xxh3_64_hexdigest(info.version.encode() + head[:_EDGE_BYTES])
     source = Source(
         url, info.num_bytes or 0, 0, edges, is_stream=not info.has_ranges, version=info.version
     )
-    return source, head
+    return source, Sample(head)
 
 
 def _find_frames(source: Source) -> Source:

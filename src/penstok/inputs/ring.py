@@ -52,8 +52,8 @@ class Ring:
 
     def __init__(self, num_bytes: int) -> None:
         file = _open_memory(num_bytes)
-        self.file = RingFile(file, num_bytes)
-        self.position = 0
+        self.file: RingFile = RingFile(file, num_bytes)
+        self.position: int = 0
         self._map = mmap.mmap(file, num_bytes)
         self._view = memoryview(self._map)
         self._held: deque[int] = deque()

@@ -1,7 +1,7 @@
-"""Inputs that are read once, from front to back: compressed files, pipes, servers without ranges.
+"""Inputs that are read once, from front to back: compressed, piped, or in another encoding.
 
-It returns decompressed content and knows no units or documents. `probe` reads the first bytes of a
-stream, `buffered_stream` reads all of it.
+It returns decompressed content as UTF-8 and knows no units or documents. `probe` reads the first
+bytes of a stream, `buffered_stream` reads all of it.
 """
 
 from __future__ import annotations
@@ -11,24 +11,29 @@ import select
 import sys
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from penstok.errors import InputError, read_error
 from penstok.inputs.compression import MAX_WINDOW_BYTES, DecompressedStream
+from penstok.inputs.encodings import Transcoder
+from penstok.inputs.members import MemberReader
 from penstok.resources import Resource
 from penstok.storage import changed_error, get_object_info, is_url, open_stream
+from penstok.types import UTF_8
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstok.storage import RemoteStream
-    from penstok.types import Source
+    from penstok.types import OnError, Source
 
 __all__ = [
     "STANDARD_INPUT",
     "ContentStream",
     "closed_input",
     "count_lines",
+    "locate",
     "measure_content",
     "read_head",
 ]
@@ -64,11 +69,18 @@ class ContentStream(Resource):
         self._dropped = 0
         self._file = -1
         self._remote: RemoteStream | None = None
+        self._member: MemberReader | None = None
         self._read: Callable[[int], bytes] = _stdin.read
         if path == STANDARD_INPUT:
             _stdin.rewind()
             if is_last:
                 _stdin.forget()
+        elif source.archive is not None:
+            open_archive = partial(
+                ContentStream, max_window_bytes=max_window_bytes, give_back=give_back
+            )
+            self._member = MemberReader(source, open_archive, is_last=is_last)
+            self._read = self._member.read
         elif is_url(path):
             self._remote = _open_remote(source)
             self._read = self._remote.read
@@ -80,11 +92,16 @@ class ContentStream(Resource):
             self._decoder = DecompressedStream(
                 self._read, source.compression, path, max_window_bytes=max_window_bytes
             )
+        self._transcoder: Transcoder | None = None
+        if source.encoding != UTF_8:
+            self._transcoder = Transcoder(self._read_bytes, source.encoding)
 
     def close(self) -> None:
         """Close the file; standard input stays open."""
         if self._remote is not None:
             self._remote.close()
+        if self._member is not None:
+            self._member.close()
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
@@ -100,6 +117,17 @@ class ContentStream(Resource):
         Raises:
             InputError: If it cannot be read, or is cut off or damaged.
         """
+        return (self._read_bytes if self._transcoder is None else self._transcoder.readinto)(buffer)
+
+    def locate(self, position: int) -> tuple[int, bytes]:
+        """Return where a character begins in the bytes before they became UTF-8, and its bytes.
+
+        Must be called before anything is read; it reads up to that position.
+        """
+        return (position, b"") if self._transcoder is None else self._transcoder.locate(position)
+
+    def _read_bytes(self, buffer: memoryview) -> int:
+        """Read some of the next decompressed bytes."""
         if self._decoder is not None:
             return self._decoder.readinto(buffer)
         if self._file >= 0:
@@ -137,14 +165,24 @@ class ContentStream(Resource):
                 os.posix_fadvise(self._file, 0, end, os.POSIX_FADV_DONTNEED)
 
 
-def read_head(source: Source, num_bytes: int) -> bytes:
-    """Return the first bytes of content; standard input can still be read from its start."""
+def read_head(source: Source, num_bytes: int, *, on_error: OnError = "stop") -> bytes:
+    """Return the first bytes of content; standard input can still be read from its start.
+
+    Args:
+        source: The input.
+        num_bytes: How many.
+        on_error: Whether damage is an error, or ends the content.
+    """
     with ContentStream(source) as stream:
         buffer = bytearray(num_bytes)
         done = 0
-        while done < num_bytes and (count := stream.readinto(memoryview(buffer)[done:])):
-            done += count
-    return bytes(buffer[:done])
+        try:
+            while done < num_bytes and (count := stream.readinto(memoryview(buffer)[done:])):
+                done += count
+        except InputError:
+            if on_error == "stop":
+                raise
+    return bytes(memoryview(buffer)[:done])
 
 
 def count_lines(source: Source, end: int) -> int | None:
@@ -161,6 +199,20 @@ def count_lines(source: Source, end: int) -> int | None:
             num_lines += buffer.count(b"\n", 0, count)
             done += count
     return num_lines
+
+
+def locate(source: Source, position: int) -> tuple[int, bytes] | None:
+    """Find a position of the content in the uncompressed input by reading it again.
+
+    Returns the byte offset, and the bytes of the character there if the input is not UTF-8; None
+    if the input cannot be read again.
+    """
+    if source.encoding == UTF_8:
+        return position, b""
+    if source.path == STANDARD_INPUT:
+        return None
+    with ContentStream(source) as stream:
+        return stream.locate(position)
 
 
 def measure_content(source: Source) -> int:

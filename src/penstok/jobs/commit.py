@@ -23,6 +23,7 @@ from penstok.output.layout import MANIFEST, SEGMENTS, SKIPPED, WORK, Layout, is_
 from penstok.output.ledger.journal import NodeTotals, choose_journals
 from penstok.output.ledger.lines import (
     INPUT_START,
+    UNIT_START,
     Ending,
     format_ending,
     format_job,
@@ -52,13 +53,23 @@ if TYPE_CHECKING:
     from penstok.output.store.base import OutputStore
     from penstok.types import Counts, Source, Split
 
-__all__ = ["JobTotals", "TaskFacts", "commit_job", "reopen_job", "roll_forward", "tidy_finished"]
+__all__ = [
+    "JobTotals",
+    "TaskFacts",
+    "commit_job",
+    "reopen_job",
+    "restore_finished",
+    "roll_forward",
+    "tidy_finished",
+]
 
 # Matches the key only: inside a string, the quotes would be escaped.
 _HAS_SKIPPED = b'"skipped":['
 _COPIED_LINES = 4096
 # The location of a resumable task's files until they are published.
 _RESUMABLE = {"folder": journal_name(0, None).removesuffix(".jsonl")}
+# Where the records of a finished job are while inputs are added to it.
+_FINISHED = {"folder": f"{WORK}/finished"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,6 +295,7 @@ def reopen_job(store: OutputStore, manifest: Manifest) -> None:
     while batch := list(islice(lines, _COPIED_LINES)):
         journal.append(b"".join(batch))
     journal.close()
+    store.write(_finished_name(MANIFEST), store.read(MANIFEST) or b"")
     fault_point("ledger copied")
     intent = _Intent(reopen=manifest.files())
     store.write(INTENT, msgspec.json.encode(intent))
@@ -291,18 +303,55 @@ def reopen_job(store: OutputStore, manifest: Manifest) -> None:
     _reopen(store, intent)
 
 
-def tidy_finished(store: OutputStore, manifest: Manifest) -> None:
-    """Delete the work files that a run left when it was killed after its commit.
+def restore_finished(store: OutputStore) -> None:
+    """Finish a reopened job as it was before, if no unit was added to it.
 
-    The work files of another job, started to overwrite this one, are not touched.
+    A bad input that is added must not cost the user the output that exists. With units that were
+    added, the job stays unfinished, and the next run continues.
+    """
+    text, job = store.read(_finished_name(MANIFEST)), read_job_file(store)
+    if text is None or job is None or store.read(INTENT) is not None:
+        return
+    ledger = _finished_name(SEGMENTS)
+    if _count_units(store, journal_name(0, None)) > _count_units(store, ledger):
+        return
+    manifest = Manifest.from_json(text.decode(), store.path / MANIFEST)
+    files = store.begin_task(Layout.of_job(store.name, job.job), 0, None)
+    files.seal({split: manifest.splits[split].tokens for split in SPLITS})
+    sizes = {
+        name: sum(map(len, store.iter_lines(_finished_name(name)))) for name in (SEGMENTS, SKIPPED)
+    }
+    staged = [(name, _FINISHED, size) for name, size in sizes.items() if size]
+    intent = _Intent(text.decode(), staged)
+    store.write(INTENT, msgspec.json.encode(intent))
+    _publish(store, job, intent, manifest)
+
+
+def _finished_name(name: str) -> str:
+    return f"{_FINISHED['folder']}/{name}.partial"
+
+
+def _count_units(store: OutputStore, name: str) -> int:
+    return sum(line.startswith(UNIT_START) for line in store.iter_lines(name))
+
+
+def tidy_finished(store: OutputStore, manifest: Manifest) -> bool:
+    """Delete the work files that a killed run left; return whether they were of another job.
+
+    That other job was started to overwrite this one and was interrupted. Whoever runs the finished
+    job again has no use for its tokens, which nothing else would ever delete.
     """
     if not any(True for prefix in (f"{WORK}/", TASKS, PARTS) for _ in store.iter_names(prefix)):
-        return
-    # If another run holds the lock, it deletes them itself.
+        return False
+    # If another run holds the lock, it deletes them itself; parts of a job run without it.
     with contextlib.suppress(LockedError), store.lock():
         job = read_job_file(store)
-        if (job is None or job.has_made(manifest)) and store.read(REPAIRING) is None:
+        is_other = job is not None and not job.has_made(manifest)
+        has_parts = any(True for _ in store.iter_names(PARTS))
+        if store.read(REPAIRING) is None and not (is_other and has_parts):
             store.tidy()
+            return is_other
+    return False
 
 
 def _publish(store: OutputStore, job: JobFile, intent: _Intent, manifest: Manifest) -> None:
@@ -349,7 +398,8 @@ def _reopen(store: OutputStore, intent: _Intent) -> None:
     store.delete([MANIFEST])
     fault_point("manifest withdrawn")
     store.unpublish(intent.reopen, _RESUMABLE)
-    store.delete([SEGMENTS, SKIPPED, INTENT])
+    store.unpublish([SEGMENTS, SKIPPED], _FINISHED)
+    store.delete([INTENT])
 
 
 def _without_last(lines: Iterable[bytes]) -> Iterator[bytes]:

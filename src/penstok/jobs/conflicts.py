@@ -15,6 +15,7 @@ import msgspec
 import xxhash
 
 from penstok.errors import ConflictError, DamageError, LockedError
+from penstok.jobs.differences import find_differences
 from penstok.jobs.tasks import part_of_task
 from penstok.output import layout
 from penstok.output.layout import MANIFEST, SEGMENTS, is_final_name
@@ -141,14 +142,14 @@ class JobFile:
 
     def differences(self, other: JobFile) -> list[str]:
         """List how another job (`here`) differs from this one, which is in the output (`there`)."""
-        found = _settings_differences(self.job.settings, other.job.settings)
+        found = find_differences(self.job, other.job)
         if self.job.unit_bytes != other.job.unit_bytes:
             size = plural(self.job.unit_bytes, "byte")
             found.append(f"units of {size} there, {other.job.unit_bytes:,} here")
         if self.num_inputs != other.num_inputs:
             found.append(f"{plural(self.num_inputs, 'input')} there, {other.num_inputs:,} here")
         elif self.inputs_digest != other.inputs_digest:
-            found.append("an input was changed or replaced")
+            found.append("an input was changed or replaced, or has another encoding")
         if self.skipped.keys() != other.skipped.keys():
             num_skipped = plural(len(self.skipped), "input")
             found.append(f"{num_skipped} skipped there, {len(other.skipped):,} here")
@@ -202,7 +203,7 @@ def find_finished(
         ) from error
     if manifest is None:
         return None
-    differing = _settings_differences(manifest.settings, job.settings)
+    differing = find_differences(manifest, job)
     if not differing:
         _refuse_missing_files(folder, manifest)
         if plan.is_piped:
@@ -296,7 +297,7 @@ def _job_differences(store: OutputStore, there: JobFile, here: JobFile, plan: Pl
     """List how a job differs from the recorded one; inputs may be added to a single task."""
     if there.is_by_task or here.is_by_task:
         return there.differences(here)
-    differing = _settings_differences(there.job.settings, here.job.settings)
+    differing = find_differences(there.job, here.job)
     of_val = _val_difference(there.job.settings, here.job.settings)
     if differing or there.inputs_digest == here.inputs_digest:
         return differing or of_val
@@ -362,15 +363,6 @@ def _missing_parts(store: OutputStore, num_tasks: int, missing: list[int]) -> li
     return [(part, num_parts) for part in sorted(parts)]
 
 
-def _settings_differences(there: dict[str, Any], here: dict[str, Any]) -> list[str]:
-    """List the settings that differ, without the choice of val, which follows from the inputs."""
-    return [
-        f"{name}: {there.get(name)} there, {here.get(name)} here"
-        for name in sorted((there.keys() | here.keys()) - {_VAL_HASH})
-        if there.get(name) != here.get(name)
-    ]
-
-
 def _val_difference(there: dict[str, Any], here: dict[str, Any]) -> list[str]:
     """Say how val differs if one of the jobs has too few documents for it."""
     old, new = there.get(_VAL_HASH), here.get(_VAL_HASH)
@@ -416,6 +408,8 @@ def _input_differences(there: Sequence[Source], here: Sequence[Source]) -> list[
             return [
                 f"input `{old.path}`: compression {old.compression} there, {new.compression} here"
             ]
+        if old.encoding != new.encoding:
+            return [f"input `{old.path}`: encoding {old.encoding} there, {new.encoding} here"]
         if old.edges != new.edges:
             return [f"input `{old.path}` has different content"]
         if old.mtime_ns != new.mtime_ns:

@@ -104,10 +104,11 @@ class Job:
 
     @property
     def hints(self) -> list[str]:
-        """What would make it faster."""
+        """What the user should know about the choices that were made, and what would be faster."""
         why = self.workers.why_not_kernel
         slower = f"slower than it could be: {why}" if why else ""
-        return [hint for hint in (self.workers.idle, slower) if hint]
+        eot_note = self.tokenizer.eot_note if self.settings.eot != "none" else ""
+        return [hint for hint in (eot_note, self.workers.idle, slower, *self.plan.hints) if hint]
 
 
 def prepare(settings: JobSettings) -> Job:
@@ -251,6 +252,8 @@ def _make_record(plan: Plan, tokenizer: Tokenizer, rules: TextRules) -> JobRecor
             tokenizer.eot_id,
             tokenizer.fingerprint,
             tokenizer.bos_id,
+            tokenizer.find_name(tokenizer.eot_id),
+            tokenizer.find_name(tokenizer.bos_id),
         ),
         dtype=rules.dtype,
         unit_bytes=plan.unit_bytes,

@@ -7,6 +7,7 @@ shows it.
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,7 +15,9 @@ from typing import TYPE_CHECKING
 
 from penstok.errors import InputError, UsageError
 from penstok.inputs.compression import MAX_FRAME_BYTES
+from penstok.inputs.content import NotUtf8Error, name_encoding
 from penstok.inputs.discovery import OutputRules, read_list
+from penstok.inputs.encodings import AUTO
 from penstok.inputs.feed import feed_needs
 from penstok.inputs.files import open_unit
 from penstok.inputs.probe import probe_stored
@@ -27,7 +30,7 @@ from penstok.readers.formats import FORMATS, format_needs
 from penstok.readers.probe import CsvOptions, find_sources
 from penstok.storage import REMOTE_BYTES, is_url
 from penstok.storage.object_paths import output_path
-from penstok.types import UNKNOWN_END, DocumentRule, MemoryNeeds, Unit
+from penstok.types import UNKNOWN_END, UTF_8, DocumentRule, MemoryNeeds, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -35,7 +38,7 @@ if TYPE_CHECKING:
     from penstok.errors import PenstokError
     from penstok.jobs.settings import JobSettings
     from penstok.storage.object_paths import OutputPath
-    from penstok.types import Source
+    from penstok.types import OnError, Source
 
 __all__ = ["Plan", "input_needs", "make_plan", "nothing_found", "output_rules"]
 
@@ -46,6 +49,9 @@ _SAMPLE_BYTES = 32 << 10
 _SAMPLE_ROWS = 16
 _SAMPLE_SOURCES = 4
 _LISTED = 3
+# After so many inputs with another encoding, the others are not looked at.
+_MAX_NOT_UTF8 = 100
+_SLOW_SECONDS = 10.0
 # Estimates of the output size are increased by this factor: text is not uniform.
 _ROOM_MARGIN = 1.1
 _BEGINNING = Start()
@@ -66,6 +72,7 @@ class Plan:
         first_source: The number in the job of the first input in `sources`.
         ignored: What was found in folders and is not text, and why; unlike `skipped`, nothing that
             was asked for is missing.
+        hints: What would make planning faster.
         input_bytes: The stored size of the inputs, up to the limit.
     """
 
@@ -78,6 +85,7 @@ class Plan:
     text_key: str = "text"
     first_source: int = 0
     ignored: dict[str, str] = field(default_factory=dict)
+    hints: tuple[str, ...] = ()
     input_bytes: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -240,15 +248,22 @@ def _refuse_csv_flags(settings: JobSettings, sources: Sequence[Source]) -> None:
 def make_plan(settings: JobSettings) -> Plan:
     """Find the inputs and decide how they are divided into documents."""
     skipped: dict[str, str] = {}
+    not_utf8: list[NotUtf8Error] = []
 
     def on_unusable(path: str, error: PenstokError) -> None:
-        if settings.on_error == "stop":
+        if settings.on_error == "skip":
+            skipped[path] = error.what
+        elif isinstance(error, NotUtf8Error):
+            not_utf8.append(error)
+            if len(not_utf8) == _MAX_NOT_UTF8:
+                raise _join_not_utf8(not_utf8, has_others=True)
+        else:
             raise error
-        skipped[path] = error.what
 
     path = settings.files_from
     listed = [] if path is None else read_list(path, is_null=settings.null)
     inputs = (*settings.inputs, *listed)
+    started = time.monotonic()
     sources, ignored = find_sources(
         inputs,
         outputs=output_rules(settings.output),
@@ -256,7 +271,10 @@ def make_plan(settings: JobSettings) -> Plan:
         input_format=None if settings.input_format == "auto" else settings.input_format,
         text_key=settings.text_key,
         csv=CsvOptions(settings.csv_delimiter or "", settings.no_header),
+        encoding=settings.encoding,
     )
+    if not_utf8:
+        raise _join_not_utf8(not_utf8, has_others=bool(sources))
     _refuse_csv_flags(settings, sources)
     if all(source.is_empty for source in sources):
         reasons = "".join(f"; `{path}`: {why}" for path, why in list(skipped.items())[:_LISTED])
@@ -271,6 +289,7 @@ def make_plan(settings: JobSettings) -> Plan:
             where=" ".join(inputs[:3]),
             next_step="check the files with `ls -l`",
         )
+    _refuse_useless_encoding(settings.encoding, sources)
     rule, found = _choose_rule(settings, sources)
     return Plan(
         sources,
@@ -281,7 +300,66 @@ def make_plan(settings: JobSettings) -> Plan:
         settings.limit_bytes,
         settings.text_key,
         ignored=ignored,
+        hints=_listing_hints(sources, time.monotonic() - started),
     )
+
+
+def _listing_hints(sources: Sequence[Source], seconds: float) -> tuple[str, ...]:
+    """Say why finding the inputs took long, if it was because of compressed archives."""
+    path = next(
+        (each.stored.path for each in sources if each.archive and each.stored.is_stream), None
+    )
+    if path is None or seconds < _SLOW_SECONDS:
+        return ()
+    return (
+        f"finding the members of `{path}` and other inputs took {seconds:.0f} s, because "
+        "compressed archives have to be decompressed for that; uncompressed ones do not",
+    )
+
+
+def _join_not_utf8(errors: Sequence[NotUtf8Error], *, has_others: bool) -> NotUtf8Error:
+    """Report all inputs with another encoding at once, with one command that reads them.
+
+    Args:
+        errors: One for each such input.
+        has_others: Whether the job has inputs with the expected encoding, too.
+    """
+    first, guesses = errors[0], {error.encodings for error in errors}
+    if len(errors) == 1 and (not has_others or not first.encodings):
+        return first
+    # As in "this is not UTF-8; it looks like cp1252 (Western European)".
+    not_what, _, looks_like = first.what.partition("; it ")
+    if len(errors) == 1:
+        what = first.what
+    else:
+        what = f"{len(errors)} inputs are {not_what.removeprefix('this is ').partition(',')[0]}"
+        if len(guesses) == 1 and looks_like:
+            what += f"; they {looks_like.replace('looks', 'look', 1)}"
+        else:
+            found = (error.encodings[:1] for error in errors)
+            names = dict.fromkeys(name_encoding(*each) if each else "unknown" for each in found)
+            what += f"; found: {', '.join(names)}"
+    more = f" and {len(errors) - _LISTED} more" if len(errors) > _LISTED else ""
+    is_one = len(guesses) == 1 and len(first.encodings) == 1 and not has_others
+    return NotUtf8Error(
+        what,
+        where=", ".join(error.where for error in errors[:_LISTED]) + more,
+        next_step="leave such files out with `--on-error skip`, or name their encoding with "
+        "`--encoding NAME`"
+        if () in guesses
+        else f"pass `--encoding {first.encodings[0] if is_one else AUTO}`",
+    )
+
+
+def _refuse_useless_encoding(encoding: str, sources: Sequence[Source]) -> None:
+    """Refuse an encoding that no input can have."""
+    if encoding not in (UTF_8, AUTO) and all(FORMATS[each.format].is_rows for each in sources):
+        raise UsageError(
+            f"no input has text in an encoding such as `{encoding}`: the text of parquet and Arrow "
+            "files is always UTF-8",
+            where="--encoding",
+            next_step="leave it out",
+        )
 
 
 def output_rules(output: Path | str) -> OutputRules:
@@ -296,7 +374,7 @@ def output_rules(output: Path | str) -> OutputRules:
         if WORK in marks:
             return True
         with suppress(InputError):
-            return is_manifest(probe_stored(f"{folder.rstrip('/')}/{MANIFEST}")[1])
+            return is_manifest(probe_stored(f"{folder.rstrip('/')}/{MANIFEST}")[1].head)
         return False
 
     marks = frozenset({MANIFEST, WORK})
@@ -334,13 +412,13 @@ def _choose_rule(settings: JobSettings, sources: list[Source]) -> tuple[Document
     if settings.docs_by == "file":
         return DocumentRule("file"), False
     for source in texts[:_HEAD_SOURCES]:
-        if _DEFAULT_SEPARATOR in _read_head(source):
+        if _DEFAULT_SEPARATOR in _read_head(source, settings.on_error):
             return DocumentRule("separator", _DEFAULT_SEPARATOR), True
     return DocumentRule("file"), False
 
 
-def _read_head(source: Source) -> bytes:
+def _read_head(source: Source, on_error: OnError) -> bytes:
     if source.compression is not None or source.is_stream:
-        return read_head(source, _HEAD_BYTES)
+        return read_head(source, _HEAD_BYTES, on_error=on_error)
     with open_unit(Unit(0, 0, source, 0, _HEAD_BYTES, 0), None) as file:
         return file.read_at(0, _HEAD_BYTES)

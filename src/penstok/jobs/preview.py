@@ -12,10 +12,15 @@ from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from penstok.engines.alternatives import (
+    SAMPLE_BYTES,
+    advise,
+    has_short_tokens,
+)
 from penstok.inputs.feed import make_feed
 from penstok.jobs.job import prepare
 from penstok.readers.formats import open_scanner
-from penstok.types import SPLITS, Counts, UnitOffsets
+from penstok.types import SPLITS, UTF_8, Counts, UnitOffsets
 from penstok.worker.memory import MemoryShare
 from penstok.worker.worker import Worker
 
@@ -41,12 +46,13 @@ _OFTEN_EMPTY = 0.1
 
 @dataclass(frozen=True, slots=True)
 class InputKind:
-    """The inputs with the same format and compression."""
+    """The inputs with the same format, compression and encoding."""
 
     format: str
     compression: str | None
     num_inputs: int
     num_bytes: int
+    encoding: str = UTF_8
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +107,7 @@ class Preview:
     estimate: Estimate | None
     free_bytes: int | None
     warnings: list[str]
+    hints: list[str]
 
 
 def make_preview(settings: JobSettings) -> Preview:
@@ -127,10 +134,12 @@ def make_preview(settings: JobSettings) -> Preview:
         worker = Worker(spec)
         documents: list[ShownDocument] = []
         sample = Sample(0, 0.0, Counts())
+        advice = ""
         for unit in _iter_samples(job, feed):
             if len(documents) < _NUM_DOCUMENTS:
                 documents += _show(worker, job, unit, _NUM_DOCUMENTS - len(documents))
             sample = _add_to_sample(worker, unit, sample)
+            advice = advice or _advise(worker, job, unit, sample)
             if sample.seconds > _SAMPLE_SECONDS:
                 break
     estimate = _estimate(job, sample)
@@ -144,6 +153,7 @@ def make_preview(settings: JobSettings) -> Preview:
         estimate=estimate,
         free_bytes=free_bytes,
         warnings=_warnings(job, sample, estimate, free_bytes),
+        hints=[*job.hints, *([advice] if advice else [])],
     )
 
 
@@ -174,6 +184,21 @@ def _show(worker: Worker, job: Job, unit: Unit, most: int) -> list[ShownDocument
         if len(shown) == most:
             break
     return shown
+
+
+def _advise(worker: Worker, job: Job, unit: Unit, sample: Sample) -> str:
+    """Name a tokenizer that needs far fewer tokens for the documents of a unit, if there is one."""
+    tokenizer, counts = job.tokenizer, sample.counts
+    if not has_short_tokens(tokenizer, counts.tokens, counts.text_bytes):
+        return ""
+    text, num_tokens = bytearray(), 0
+    for document, ids in worker.iter_documents(unit):
+        used = document[: SAMPLE_BYTES - len(text)]
+        text += used
+        num_tokens += len(ids) * len(used) // max(len(document), 1)
+        if len(text) >= SAMPLE_BYTES:
+            break
+    return advise(tokenizer, bytes(text), num_tokens, job.layout.token_bytes, measures=True)
 
 
 def _ids_with_text(job: Job, ids: list[int]) -> list[tuple[int, str]]:
@@ -208,12 +233,16 @@ def _estimate(job: Job, sample: Sample) -> Estimate | None:
 
 
 def _group_inputs(sources: Sequence[Source]) -> list[InputKind]:
-    kinds: dict[tuple[str, str | None], list[int]] = {}
+    kinds: dict[tuple[str, str | None, str], list[int]] = {}
     for source in sources:
-        sums = kinds.setdefault((source.format, source.compression), [0, 0])
+        kind = source.format, source.compression, source.encoding
+        sums = kinds.setdefault(kind, [0, 0])
         sums[0] += 1
         sums[1] += source.num_bytes
-    return [InputKind(*kind, *sums) for kind, sums in kinds.items()]
+    return [
+        InputKind(name, compression, sums[0], sums[1], encoding)
+        for (name, compression, encoding), sums in kinds.items()
+    ]
 
 
 def _existing(folder: Path) -> Path:

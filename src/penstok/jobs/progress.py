@@ -82,7 +82,9 @@ class Status:
         rate = (self.done_bytes - self.kept_bytes) / seconds
         left = max(self.total_bytes - self.done_bytes, 0) / rate if rate else None
         is_known = self.total_bytes > 0
-        of_all = "" if self.num_units is None else f"/{self.num_units}"
+        units = f"{self.num_units_done}/{self.num_units} units"
+        if self.num_units is None:
+            units = plural(self.num_units_done, "unit")
         is_here = self.nodes_alive is None
         is_one_task = self.num_tasks == 1 and is_here
         fields = {
@@ -91,7 +93,7 @@ class Status:
             "tasks": "" if is_one_task else f"{self.num_tasks_done}/{self.num_tasks} tasks",
             "rate": f"{format_bytes((self.text_bytes - self.kept_text_bytes) / seconds)}/s",
             "tokens": f"{format_count((self.num_tokens - self.kept_tokens) / seconds)} tok/s",
-            "units": f"{self.num_units_done}{of_all} units" if is_one_task else "",
+            "units": units if is_one_task else "",
             "memory": f"memory {format_bytes(self.memory_bytes)}" if is_here else "",
             "retried": f"{self.num_retried} retried" if self.num_retried else "",
             "slow": f"slow: {self.slow}" if self.slow else "",
@@ -202,9 +204,9 @@ class Watch:
         resume: ResumeState | None,
     ) -> None:
         """Start with what earlier runs finished: tasks, or units of the only task."""
-        self.peak_bytes = 0
-        self.work_seconds = 0.0
-        self.done = _Done()
+        self.peak_bytes: int = 0
+        self.work_seconds: float = 0.0
+        self.done: _Done = _Done()
         self._progress = progress
         self._num_units = plan.num_units if resume is not None else None
         self._sizes = [0, *accumulate(source.num_bytes for source in plan.sources)]

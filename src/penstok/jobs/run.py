@@ -6,11 +6,16 @@ call `run_job`, `run_part` and `finish_job`.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstok.errors import DamageError, UsageError, WriteError
+import numpy as np
+
+from penstok.engines.alternatives import advise, has_short_tokens
+from penstok.errors import DamageError, PenstokError, UsageError, WriteError
 from penstok.executors.local import LocalExecutor
 from penstok.executors.ray import RayExecutor
 from penstok.executors.ray_nodes import load_ray
@@ -21,6 +26,7 @@ from penstok.jobs.commit import (
     TaskFacts,
     commit_job,
     reopen_job,
+    restore_finished,
     roll_forward,
     tidy_finished,
 )
@@ -67,6 +73,12 @@ if TYPE_CHECKING:
     from penstok.output.store.base import HeldLock, OutputStore
 
 __all__ = ["Outcome", "PartOutcome", "finish_job", "run_job", "run_part"]
+
+_LEFTOVERS = "the files of an interrupted run with `--overwrite` were deleted"
+# A job that takes longer than this can spend half a second and 100 MB on advice.
+_SECONDS_FOR_ADVICE = 5.0
+_BYTES_FOR_ADVICE = 256 << 20
+_ADVICE_TOKENS = 32 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +151,8 @@ def run_job(settings: JobSettings, progress: Progress) -> Outcome:
     job, store = _open(prepare(settings))
     finished = None if settings.overwrite else find_finished(store, job.record, job.plan)
     if finished is not None:
-        tidy_finished(store, finished)
-        return _outcome(job, finished, is_new=False)
+        had_leftovers = tidy_finished(store, finished)
+        return _outcome(job, finished, is_new=False, hints=[_LEFTOVERS] if had_leftovers else [])
 
     with store.lock() as lock:
         # Another run may have been killed in the middle of a commit, or have finished just now.
@@ -151,8 +163,13 @@ def run_job(settings: JobSettings, progress: Progress) -> Outcome:
             finished = find_finished(store, job.record, job.plan)
             if finished is not None:
                 return _outcome(job, finished, is_new=False)
-        run = _run_tasks(job, store, lock, progress)
-        _refuse_changed_inputs(store, job, run)
+        try:
+            run = _run_tasks(job, store, lock, progress)
+            _refuse_changed_inputs(store, job, run)
+        except PenstokError:
+            with contextlib.suppress(PenstokError):
+                restore_finished(store)
+            raise
         chosen = choose_journals(store.iter_names(TASKS))
         if run.job.is_by_task:
             refuse_missing_tasks(store, run.job, chosen)
@@ -166,7 +183,8 @@ def run_job(settings: JobSettings, progress: Progress) -> Outcome:
             sources=job.plan.sources,
             digests=None if run.resume is None else run.resume.digests,
         )
-    return _outcome(job, manifest, is_new=True, hints=_hints(job, run))
+    hints = [*_hints(job, run), *_advise(job, store, manifest)]
+    return _outcome(job, manifest, is_new=True, hints=hints)
 
 
 def run_part(settings: JobSettings, progress: Progress) -> PartOutcome:
@@ -457,6 +475,34 @@ def _describe_run(job: Job, run: _Run, totals: JobTotals, started: float) -> dic
         if run.job.is_by_task
         else None,
     )
+
+
+def _advise(job: Job, store: OutputStore, manifest: Manifest) -> list[str]:
+    """Name a tokenizer that needs far fewer tokens, from the text of some tokens of the output.
+
+    The workers have ended, and their memory is free. Another tokenizer is tried only after a job
+    that took much longer.
+    """
+    tokenizer, counts, folder = job.tokenizer, manifest.counts, store.path
+    files = [file for file in manifest.splits["train"].files if file.tokens]
+    is_short = has_short_tokens(tokenizer, counts["tokens"], counts.get("text_bytes", 0))
+    if not (is_short and files and isinstance(folder, Path)):
+        return []
+    measures = (
+        manifest.run["seconds"] >= _SECONDS_FOR_ADVICE
+        and job.settings.memory_bytes >= _BYTES_FOR_ADVICE
+    )
+    try:
+        tokens = np.fromfile(
+            folder / files[0].path, f"<u{job.layout.token_bytes}", count=_ADVICE_TOKENS
+        )
+        ends = {tokenizer.eot_id, tokenizer.bos_id}
+        ids = [one for one in tokens.tolist() if one not in ends]
+        text = tokenizer.decode_bytes(ids)
+    except (OSError, ValueError, PenstokError):
+        return []
+    advice = advise(tokenizer, text, len(ids), job.layout.token_bytes, measures=measures)
+    return [advice] if advice else []
 
 
 def _hints(job: Job, run: _Run) -> list[str]:

@@ -63,7 +63,8 @@ PATTERNS = "gpt2, cl100k, llama3, qwen2 or o200k"
 
 def parse_output(text: str, _flag: str = "") -> Path | str:
     """Return a folder as a path, a URL as text."""
-    if "://" not in text:
+    # What needs a look at the name is left to `storage`, which `--help` must not load.
+    if text and text[0] not in "-~/" and "://" not in text and "\0" not in text:
         return Path(text)
     from penstok.storage import is_url
     from penstok.storage.object_paths import output_path
@@ -113,6 +114,13 @@ class JobSettings:
         "Input format: auto (by file name), text, jsonl, csv, tsv, parquet or arrow.",
         default="auto",
         choices=get_args(FormatChoice),
+    )
+    encoding: str = setting(
+        "Input",
+        "--encoding NAME",
+        "Encoding of the text: utf-8, gb18030, shift_jis, cp1252, ... or auto (detect that of each "
+        "input).",
+        default="utf-8",
     )
     text_key: str = setting(
         "Input",
@@ -319,6 +327,10 @@ class JobSettings:
                 next_step="also pass `--files-from FILE`",
             )
         check_choices(self)
+        # Imported only here: the command line reads this module before it knows the command.
+        from penstok.inputs.encodings import resolve_encoding
+
+        object.__setattr__(self, "encoding", resolve_encoding(self.encoding))
         if not 0 <= self.val_fraction <= 1:
             raise UsageError(
                 f"the val fraction must be between 0 and 1, not `{self.val_fraction}`",

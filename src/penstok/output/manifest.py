@@ -6,6 +6,7 @@ no token. `jobs.commit` writes it last; `verification`, `data` and `training` re
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
@@ -20,7 +21,7 @@ import xxhash
 
 from penstok.errors import DamageError, is_refused, read_error
 from penstok.output.layout import JOB, MANIFEST, SEGMENTS, WORK, Layout
-from penstok.types import SPLITS, Split, TokenizerRecord
+from penstok.types import SPLITS, UTF_8, Split, TokenizerRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -96,6 +97,17 @@ class InputRecord:
     format: str | None = None
     compression: str | None = None
     reasons: list[str] = field(default_factory=list)
+    encoding: str = UTF_8
+    archive: str | None = None
+
+    def to_json(self) -> str:
+        """Format it as JSON; without an encoding if it is UTF-8, or an archive if there is none."""
+        content = asdict(self)
+        if self.encoding == UTF_8:
+            del content["encoding"]
+        if self.archive is None:
+            del content["archive"]
+        return json.dumps(content)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +128,8 @@ class Manifest:
     def to_json(self) -> str:
         """Format it as JSON, with one input per line."""
         content = {"format": _FORMAT, "version": _VERSION, **asdict(replace(self, inputs=[]))}
-        inputs = ",\n    ".join(json.dumps(asdict(record)) for record in self.inputs)
+        content["tokenizer"] = self.tokenizer.to_dict()
+        inputs = ",\n    ".join(record.to_json() for record in self.inputs)
         text = json.dumps(content, indent=2)
         return text.replace('"inputs": []', f'"inputs": [\n    {inputs}\n  ]', 1) + "\n"
 
@@ -255,10 +268,11 @@ def is_manifest(head: bytes) -> bool:
 
 
 def digest_inputs(sources: Iterable[Source]) -> str:
-    """Hash the names, sizes, times and edges of all inputs, to detect changes."""
+    """Hash the names, sizes, times, edges and encodings of all inputs, to detect changes."""
     digest = xxhash.xxh3_128()
     for source in sources:
-        line = f"{source.path}\0{source.num_bytes}\0{source.mtime_ns}\0{source.edges}\n"
+        encoding = "" if source.encoding == UTF_8 else f"\0{source.encoding}"
+        line = f"{source.path}\0{source.num_bytes}\0{source.mtime_ns}\0{source.edges}{encoding}\n"
         digest.update(line.encode("utf-8", "surrogateescape"))
     return digest.hexdigest()
 
@@ -275,6 +289,8 @@ def _input_record(source: Source, idx: int, offsets: Offsets) -> InputRecord:
         format=source.format,
         compression=source.compression,
         reasons=offsets.reasons_of(idx),
+        encoding=source.encoding,
+        archive=source.archive.path if source.archive is not None else None,
     )
 
 
@@ -294,14 +310,16 @@ def check_readable(folder: OutputPath) -> None:
     Raises:
         InputError: If there is no permission, or too many files are open.
     """
-    if isinstance(folder, Path):
-        for name in (MANIFEST, SEGMENTS):
-            try:
-                (folder / name).open("rb").close()
-            except OSError as error:
-                if is_refused(error):
-                    step = _permissions_step(folder)
-                    raise read_error(error, str(folder / name), step) from error
+    if not isinstance(folder, Path):
+        return
+    path = folder
+    try:
+        for path in (folder / MANIFEST, folder / SEGMENTS):
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
+                path.open("rb").close()
+    except OSError as error:
+        if is_refused(error):
+            raise read_error(error, str(path), _permissions_step(folder)) from error
 
 
 def _permissions_step(folder: OutputPath) -> str:

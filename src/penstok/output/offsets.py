@@ -66,7 +66,7 @@ class Offsets:
     def __init__(self) -> None:
         self.tokens: dict[Split, int] = dict.fromkeys(SPLITS, 0)
         self.documents: dict[Split, int] = dict.fromkeys(SPLITS, 0)
-        self.counts = Counts()
+        self.counts: Counts = Counts()
         self._source_counts: dict[int, Counts] = {}
         self._reasons: dict[int, list[str]] = {}
         self._open_split: Split = "train"

@@ -69,9 +69,9 @@ class Borders:
         self._cuts = cuts
         self._overlaps = overlaps_itself(separator)
         self._period = _period(separator)
-        self.size = file.size
+        self.size: int = file.size
         head = file.read_at(0, len(_BYTE_ORDER_MARK))
-        self.text_start = len(head) if head == _BYTE_ORDER_MARK else 0
+        self.text_start: int = len(head) if head == _BYTE_ORDER_MARK else 0
 
     def mark_bytes(self, start: int) -> int:
         """Return the length of the byte order mark before a unit that starts at `start`."""

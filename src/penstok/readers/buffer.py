@@ -42,8 +42,8 @@ class UnitBuffer:
         """Take the kernel's search if it is built; it is five times as fast as numpy."""
         self._find_all = find_all
         self._bytes = bytearray()
-        self.view = memoryview(self._bytes)
-        self.origin = 0
+        self.view: memoryview = memoryview(self._bytes)
+        self.origin: int = 0
 
     def load(self, file: OpenInput, start: int, end: int) -> None:
         """Read the file from `start` to `end`."""

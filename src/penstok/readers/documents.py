@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstok.errors import InputError
+from penstok.inputs.streams import locate
 from penstok.kernel import find_kernel_function
 from penstok.readers.borders import refuse_long_document
 from penstok.readers.buffer import UnitBuffer
@@ -188,7 +189,10 @@ def describe_position(file: OpenInput, position: int) -> str:
     """Name a position by its byte, and its line if those before can be counted in little time."""
     num_lines = None if position > _MAX_COUNTED_BYTES else file.count_lines(position)
     line = "" if num_lines is None else f"line {num_lines + 1}, "
-    return f"{file.source.path}, {line}byte {position}"
+    located = locate(file.source, position)
+    if located is None:
+        return f"{file.source.path}, {line}byte {position} of its text as UTF-8"
+    return f"{file.source.path}, {line}byte {located[0]}"
 
 
 def _trim(

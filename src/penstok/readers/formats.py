@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from penstok.errors import InputError, NotTextError, UsageError
+from penstok.errors import InputError, UsageError
 from penstok.inputs.compression import content_suffix
 from penstok.inputs.streams import STANDARD_INPUT
 from penstok.readers import columnar, csv, jsonl
@@ -25,7 +25,15 @@ if TYPE_CHECKING:
     from penstok.readers.base import MakeReader
     from penstok.types import InputFormat, MemoryNeeds, Source
 
-__all__ = ["DATASET_SUFFIXES", "FORMATS", "Format", "find_format", "format_needs", "open_scanner"]
+__all__ = [
+    "DATASET_SUFFIXES",
+    "FORMATS",
+    "Format",
+    "check_start",
+    "find_format",
+    "format_needs",
+    "open_scanner",
+]
 
 _Divide: TypeAlias = "Callable[[Source, str, int], Iterator[tuple[int, int]]]"
 
@@ -87,7 +95,7 @@ class Format:
         return self.divide is not None
 
 
-_TEXT = Format("text", "UTF-8 text", "text", TextReader, has_records=False)
+_TEXT = Format("text", "text", "text", TextReader, has_records=False)
 FORMATS: dict[InputFormat, Format] = {
     row.name: row
     for row in (
@@ -157,22 +165,6 @@ DATASET_SUFFIXES = tuple(
     suffix for row in FORMATS.values() if row.is_rows for suffix in row.suffixes
 )
 
-# First bytes of files that are no text: what it is, and a command that makes text of it.
-_FOREIGN = {
-    b"PK\x03\x04": ("a zip archive", "unzip"),
-    b"PARE": ("an encrypted parquet file", ""),
-    b"FEA1": ("a Feather file of version 1", ""),
-    b"%PDF-": ("a PDF", "pdftotext"),
-    b"\x7fELF": ("a program", ""),
-    b"\x89PNG": ("a picture", ""),
-    b"\xff\xd8\xff": ("a picture", ""),
-}
-# First bytes of text in another encoding.
-_OTHER_ENCODINGS = {
-    b"\xff\xfe": ("UTF-16 or UTF-32 text", "iconv -f UTF-16 -t UTF-8"),
-    b"\xfe\xff": ("UTF-16 text", "iconv -f UTF-16 -t UTF-8"),
-}
-
 
 def find_format(path: str, head: bytes, wanted: InputFormat | None) -> Format:
     """Decide how an input is read: as asked for, else by its first bytes, else by its name.
@@ -183,11 +175,8 @@ def find_format(path: str, head: bytes, wanted: InputFormat | None) -> Format:
         wanted: What the user passed as `--input-format`; None to detect it.
 
     Raises:
-        InputError: If the first bytes are those of something else.
+        InputError: If the first bytes are those of another format.
     """
-    _refuse_foreign(path, head)
-    if wanted is None and path == STANDARD_INPUT:
-        _refuse_unnamed(head)
     found = next(
         (row for row in FORMATS.values() if row.magic and head.startswith(row.magic)), None
     )
@@ -200,20 +189,19 @@ def find_format(path: str, head: bytes, wanted: InputFormat | None) -> Format:
             where=path,
             next_step=f"leave out `--input-format`, or pass `--input-format {found.name}`",
         )
-    chosen.check_head(path, head)
     return chosen
 
 
-def _refuse_foreign(path: str, head: bytes) -> None:
-    for magic, (what, remedy) in (_FOREIGN | _OTHER_ENCODINGS).items():
-        if head.startswith(magic):
-            kind = NotTextError if magic in _FOREIGN else InputError
-            step = f"convert it to text first: `{remedy}`" if remedy else "pass plain text"
-            raise kind(
-                f"this is {what}, not UTF-8 text",
-                where=path,
-                next_step=f"{step}, or leave such files out with `--on-error skip`",
-            )
+def check_start(chosen: Format, path: str, head: bytes, wanted: InputFormat | None) -> None:
+    """Refuse first bytes, as UTF-8, that a format cannot have.
+
+    Raises:
+        InputError: If the first bytes are those of something else.
+        UsageError: If standard input looks like another format.
+    """
+    if wanted is None and path == STANDARD_INPUT:
+        _refuse_unnamed(head)
+    chosen.check_head(path, head)
 
 
 def _refuse_unnamed(head: bytes) -> None:

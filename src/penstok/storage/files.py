@@ -65,14 +65,14 @@ class RemoteFile(Resource):
     ) -> None:
         """Take an object whose server returns ranges; without `info` it is requested now."""
         self.url = url
-        self.info = get_object_info(url) if info is None else info
+        self.info: ObjectInfo = get_object_info(url) if info is None else info
         if not self.info.has_ranges or self.info.num_bytes is None:
             raise InputError(
                 "the server does not return parts of this file",
                 where=url,
                 next_step="download it first, with `curl -fO`, and pass the file",
             )
-        self.num_bytes = self.info.num_bytes
+        self.num_bytes: int = self.info.num_bytes
         self._object = find_object(url)
         self._retries = retries or RetryPolicy()
         self._windows: list[_Window] = []

@@ -56,7 +56,7 @@ class S3Folder:
                 where="--output",
                 next_step="pass `s3://BUCKET/FOLDER`",
             )
-        self.url = url.rstrip("/")
+        self.url: str = url.rstrip("/")
         self._bucket = bucket
         self._prefix = f"{key}/" if key else ""
         self._retries = retries or RetryPolicy()

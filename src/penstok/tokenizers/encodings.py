@@ -18,7 +18,7 @@ from penstok.errors import EngineError, UsageError
 from penstok.tokenizers.models import ByteLevel, ParsedTokenizer
 from penstok.tokenizers.vocabulary import CL100K_PATTERN, GPT2_PATTERN, O200K_PATTERN, parse_ranks
 
-__all__ = ["ENCODINGS", "find_encoding", "read_encoding"]
+__all__ = ["ENCODINGS", "find_encoding", "is_at_hand", "read_encoding"]
 
 _ADDRESS = "https://openaipublic.blob.core.windows.net/encodings/"
 _PACKAGED = "gpt2.tiktoken"
@@ -105,6 +105,13 @@ def find_encoding(name: str) -> str | None:
     except KeyError:
         return None
     return found if found in ENCODINGS else None
+
+
+def is_at_hand(name: str) -> bool:
+    """Tell whether an encoding can be read without the network."""
+    encoding = ENCODINGS[name]
+    cached = None if encoding is _GPT2 else _cache_path(_ADDRESS + encoding.file)
+    return encoding is _GPT2 or (cached is not None and cached.is_file())
 
 
 @lru_cache(maxsize=1)

@@ -6,7 +6,9 @@ Hugging Face hub only what is not in the hub's cache.
 
 from __future__ import annotations
 
+import difflib
 import re
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -22,6 +24,8 @@ _SUFFIXES = (".json", ".tiktoken", ".model")
 _HUB_ID = re.compile(r"[\w][\w.-]*/[\w][\w.-]*(@[\w./-]+)?")
 # A line of a `.tiktoken` file; Llama 3's is named like a SentencePiece model.
 _RANKS_LINE = re.compile(rb"[A-Za-z0-9+/]+=* [0-9]+\s")
+_FILES = "a `tokenizer.json` or its folder, a `.tiktoken` or a SentencePiece `.model` file"
+_MAX_SHOWN = 8
 # The largest files in use have 30 MB; parsing one takes ten times its size in memory.
 _MAX_FILE_BYTES = 64 << 20
 
@@ -42,43 +46,148 @@ def is_hub_id(name: str) -> bool:
 
 
 def find_file(name: str) -> TokenizerFile | None:
-    """Read a tokenizer from a path or from the hub; None if the name is neither."""
-    path = Path(name)
-    if path.is_dir():
-        found = next((path / each for each in _NAMES if (path / each).is_file()), None)
-        if found is None:
-            raise UsageError(
-                f"the folder has none of {', '.join(_NAMES)}",
-                where=name,
-                next_step="pass the tokenizer's file",
-            )
-        return _read(found)
-    if path.exists():
-        return _read(path)
+    """Read a tokenizer from a path or from the hub; None if the name is neither.
+
+    Raises:
+        UsageError: If the name is a path, and there is no tokenizer that can be read.
+    """
+    if not name.strip() or "\0" in name:
+        raise UsageError(
+            "the name of the tokenizer is empty" if not name.strip() else "the name has a NUL byte",
+            where="--tokenizer",
+            next_step=f"pass `-t gpt2`, or {_FILES}",
+        )
+    if "://" in name:
+        raise _remote(name)
+    path = _expand(name)
+    try:
+        if path.is_dir():
+            return _read(_find_in_folder(path))
+        if path.exists() or path.is_symlink():
+            return _read(path)
+        has_parent = path.parent.exists()
+    except (OSError, RuntimeError) as error:
+        # A loop of links is a RuntimeError before Python 3.13.
+        raise _unreadable(path, error) from error
     # A name inside an existing folder is a mistyped path: do not wait for the hub.
-    return _read(_download(name)) if is_hub_id(name) and not path.parent.exists() else None
+    if is_hub_id(name) and not has_parent:
+        return _read(_download(name))
+    if _looks_like_path(name):
+        raise _missing(path)
+    return None
+
+
+def _expand(name: str) -> Path:
+    """Return a path; the shell does not expand `~` in quotes or after `=`."""
+    try:
+        return Path(name).expanduser()
+    except RuntimeError:
+        return Path(name)
+
+
+def _looks_like_path(name: str) -> bool:
+    return "/" in name or name.startswith(("~", ".")) or name.endswith(_SUFFIXES)
+
+
+def _remote(name: str) -> UsageError:
+    """Return the error for a URL; the hub's are names with an address before them."""
+    repo = re.fullmatch(r"(?:hf://|https?://huggingface\.co/)([\w.-]+/[\w.-]+).*", name)
+    return UsageError(
+        f"a tokenizer cannot be read from the URL `{name}`",
+        where="--tokenizer",
+        next_step=f"pass `-t {repo[1]}`" if repo else "download the file and pass its path",
+    )
+
+
+def _missing(path: Path) -> UsageError:
+    """Return the error for a path that does not exist, with what could have been meant."""
+    parent = path.parent
+    if not parent.is_dir():
+        repo = "/".join(path.parts[:2])
+        hub = f"; if it is on the Hugging Face hub, pass `-t {repo}`" if is_hub_id(repo) else ""
+        nearest = next((each for each in parent.parents if each.is_dir()), Path())
+        return UsageError(
+            f"the tokenizer `{path}` does not exist: there is no folder `{parent}`",
+            where="--tokenizer",
+            next_step=f"check the path with `ls {shlex.quote(str(nearest))}`{hub}",
+        )
+    names = _list(parent)
+    close = difflib.get_close_matches(path.name, names, n=1, cutoff=0.75)
+    listing = f"check the path with `ls {shlex.quote(str(parent))}`"
+    meant = f"pass `-t {shlex.quote(str(parent / close[0]))}`" if close else listing
+    return UsageError(
+        f"the tokenizer `{path}` does not exist"
+        + (f"; did you mean `{parent / close[0]}`?" if close else ""),
+        where="--tokenizer",
+        next_step=meant,
+    )
+
+
+def _find_in_folder(folder: Path) -> Path:
+    """Return the tokenizer's file in a folder."""
+    found = next((folder / each for each in _NAMES if (folder / each).is_file()), None)
+    if found is not None:
+        return found
+    names = _list(folder)
+    files = [name for name in names if name.endswith((".tiktoken", ".model"))]
+    shown = ", ".join(f"`{name}`" for name in names[:_MAX_SHOWN])
+    more = f" and {len(names) - _MAX_SHOWN} more" if len(names) > _MAX_SHOWN else ""
+    has = f"it has {shown}{more}" if names else "it is empty"
+    if {"vocab.json", "merges.txt"} <= set(names):
+        step = (
+            "write a `tokenizer.json` with `transformers`: "
+            "`AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)`"
+        )
+    elif len(files) == 1:
+        step = f"pass the file: `-t {shlex.quote(str(folder / files[0]))}`"
+    else:
+        step = f"pass a folder with one of them, or {_FILES}"
+    raise UsageError(
+        f"the folder has none of {', '.join(_NAMES)}; {has}", where=str(folder), next_step=step
+    )
+
+
+def _list(folder: Path) -> list[str]:
+    return sorted(each.name for each in folder.iterdir())
 
 
 def _read(path: Path) -> TokenizerFile:
     try:
+        if path.is_symlink() and not path.exists():
+            raise UsageError(
+                f"the tokenizer is a link to `{path.readlink()}`, which does not exist",
+                where=str(path),
+                next_step=f"pass {_FILES}",
+            )
         if not path.is_file() or path.stat().st_size > _MAX_FILE_BYTES:
             raise UsageError(
                 f"not a tokenizer: not a regular file, or larger than {_MAX_FILE_BYTES >> 20} MiB",
                 where=str(path),
-                next_step="pass a `tokenizer.json`, a `.tiktoken` or a SentencePiece `.model` file",
+                next_step=f"pass {_FILES}",
             )
         content = path.read_bytes()
+        if not content.strip():
+            raise UsageError(
+                "not a tokenizer: the file is empty",
+                where=str(path),
+                next_step="download or copy it again, or pass another file",
+            )
         config = path.with_name(_CONFIG)
         has_config = path.name in _NAMES and config.is_file()
         return TokenizerFile(
             path, _kind_of(path, content), content, config.read_bytes() if has_config else None
         )
     except OSError as error:
-        raise UsageError(
-            f"the tokenizer cannot be read: {error.strerror}",
-            where=str(path),
-            next_step="check the file with `ls -l`",
-        ) from error
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: OSError | RuntimeError) -> UsageError:
+    reason = error.strerror if isinstance(error, OSError) else "a loop of links"
+    return UsageError(
+        f"the tokenizer cannot be read: {reason}",
+        where=str(path),
+        next_step=f"check it with `ls -ld {shlex.quote(str(path))}`",
+    )
 
 
 def _kind_of(path: Path, content: bytes) -> Literal["ranks", "huggingface", "sentencepiece"]:
@@ -88,10 +197,11 @@ def _kind_of(path: Path, content: bytes) -> Literal["ranks", "huggingface", "sen
         return "ranks"
     if ".model" in path.suffixes:
         return "ranks" if _RANKS_LINE.match(content) else "sentencepiece"
+    kind = f"a `{path.suffix}` file" if path.suffix else "a file without a suffix"
     raise UsageError(
-        f"a tokenizer cannot be read from a `{path.suffix}` file",
+        f"a tokenizer cannot be read from {kind}",
         where=str(path),
-        next_step="pass a `tokenizer.json`, a `.tiktoken` or a SentencePiece `.model` file",
+        next_step=f"pass {_FILES}",
     )
 
 

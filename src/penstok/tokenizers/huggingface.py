@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 __all__ = ["read_config", "read_huggingface"]
 
 
+_SHOWN_KEYS = 6
+_SHOWN_CHARACTERS = 40
+
+
 class _LibraryOnlyError(Exception):
     """Something in a file that only its own library does."""
 
@@ -39,22 +43,39 @@ def read_huggingface(content: bytes, config: bytes | None) -> ParsedTokenizer:
     Raises:
         UnsupportedError: If it is not one, or its ids are random.
     """
+    settings = _read_object(content)
     try:
-        settings = json.loads(content)
         model = settings["model"]
         added = list(settings.get("added_tokens") or [])
         special = {str(token["content"]): int(token["id"]) for token in added if token["special"]}
         if model.get("dropout"):
             raise UnsupportedError("its model has a `dropout`: its ids are random")
         ids = _check_ids(_vocab_of(model), added, content)
-        begin, end = _find_ends(settings.get("post_processor"), config)
+        begins, ends = _find_ends(settings.get("post_processor"), config)
+        special |= _unlisted_special(model, added, {*begins, *ends} - special.keys())
         try:
             found: ByteLevel | LibraryModel = _read_ranks(settings, model, added)
         except _LibraryOnlyError as error:
             found = _leave_to_library(settings, added, ids, str(error))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UnsupportedError(f"it is not a `tokenizer.json` ({error!r})") from error
-    return ParsedTokenizer(found, special, end_text=end, begin_text=begin)
+    return ParsedTokenizer(found, special, ends=ends, begins=begins)
+
+
+def _read_object(content: bytes) -> dict[str, Any]:
+    """Parse a `tokenizer.json`; say what another file is."""
+    try:
+        settings = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        what = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise UnsupportedError(f"it is not a `tokenizer.json`: not valid JSON ({what})") from error
+    if not isinstance(settings, dict):
+        raise UnsupportedError("it is not a `tokenizer.json`: it is not a JSON object")
+    if "model" not in settings:
+        keys = [f"`{key[:_SHOWN_CHARACTERS]}`" for key in settings][:_SHOWN_KEYS]
+        has = f"it has {', '.join(keys)}" if keys else "it is empty"
+        raise UnsupportedError(f"it is not a `tokenizer.json`: it has no `model`; {has}")
+    return settings
 
 
 def _vocab_of(model: dict[str, Any]) -> dict[str, int]:
@@ -268,18 +289,34 @@ def _flags_of(token: dict[str, Any]) -> str:
 
 def _find_ends(
     post_processor: dict[str, Any] | None, config: bytes | None
-) -> tuple[str | None, str | None]:
-    """Return the tokens before and after every text.
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the tokens before every text, and those that are named as the end of one.
 
-    If the configuration has `add_bos_token`, it decides whether there is one before.
+    If the configuration has `add_bos_token`, it decides whether there is one before. The template's
+    last token is the most likely end; the configuration's `eos_token` may end only a turn.
     """
     options = read_config(config)
-    begin, end = _template_ends(post_processor)
+    begins, ends = _template_ends(post_processor)
     if options.get("add_bos_token") is False:
-        begin = None
-    elif options.get("add_bos_token") and begin is None:
-        begin = _config_token(options, "bos")
-    return begin, end or _config_token(options, "eos")
+        begins = []
+    elif options.get("add_bos_token") and not begins:
+        begins = _config_token(options, "bos")
+    return tuple(begins), tuple(dict.fromkeys(ends[::-1] + _config_token(options, "eos")))
+
+
+def _unlisted_special(
+    model: dict[str, Any], added: list[dict[str, Any]], named: set[str]
+) -> dict[str, int]:
+    """Return tokens that are named as begin or end, but are only in the vocabulary of a BPE.
+
+    Text never gets them if no merge produces them; InternLM 2 has such tokens.
+    """
+    named -= {str(token["content"]) for token in added}
+    if not named or model.get("type", "BPE") != "BPE" or model.get("ignore_merges"):
+        return {}
+    made = {left + right for left, right in map(_pair, model["merges"])}
+    vocab = model["vocab"]
+    return {text: vocab[text] for text in named - made if len(text) > 1 and text in vocab}
 
 
 def read_config(config: bytes | None) -> dict[str, Any]:
@@ -295,7 +332,7 @@ def read_config(config: bytes | None) -> dict[str, Any]:
     return options
 
 
-def _template_ends(post_processor: dict[str, Any] | None) -> tuple[str | None, str | None]:
+def _template_ends(post_processor: dict[str, Any] | None) -> tuple[list[str], list[str]]:
     """Return the tokens that the file's post-processor adds before and after a text."""
     before: list[str] = []
     after: list[str] = []
@@ -312,10 +349,7 @@ def _template_ends(post_processor: dict[str, Any] | None) -> tuple[str | None, s
                     names += _tokens_of(str(part["SpecialToken"]["id"]), step)
         elif step["type"] != "ByteLevel":
             raise UnsupportedError(f"its post-processor is `{step['type']}`")
-    if len(before) > 1 or len(after) > 1:
-        around = ", ".join(map(repr, before + after))
-        raise UnsupportedError(f"its template adds {around} to each text")
-    return before[0] if before else None, after[0] if after else None
+    return before, after
 
 
 def _tokens_of(name: str, template: dict[str, Any]) -> list[str]:
@@ -330,7 +364,8 @@ def _steps(post_processor: dict[str, Any] | None) -> Iterable[dict[str, Any]]:
     return [post_processor] if post_processor else []
 
 
-def _config_token(config: dict[str, Any], name: str) -> str | None:
-    """Return a token of a configuration, given as text or as an object."""
+def _config_token(config: dict[str, Any], name: str) -> list[str]:
+    """Return a token of a configuration, given as text or as an object; empty if there is none."""
     token = config.get(f"{name}_token")
-    return str(token["content"]) if isinstance(token, dict) else token
+    text = token["content"] if isinstance(token, dict) else token
+    return [str(text)] if text else []

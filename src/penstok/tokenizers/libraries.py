@@ -18,6 +18,7 @@ from penstok.tokenizers.vocabulary import UnsupportedError, read_spelling
 __all__ = [
     "Library",
     "encode_text",
+    "find_id",
     "import_library",
     "load_library_model",
     "make_library_model",
@@ -89,6 +90,19 @@ def encode_text(library: Library, content: bytes, text: str) -> list[int]:
             where="--tokenizer",
             next_step="add a token for unknown characters to it",
         ) from error
+
+
+def find_id(library: Library, content: bytes, text: str) -> int | None:
+    """Return the id of a token, with or without the mark of a space; None if it is not one."""
+    model = load_library_model(library, content)
+    for piece in (text, _BLANK + text):
+        if library == "sentencepiece":
+            found = int(model.PieceToId(piece))
+            if model.IdToPiece(found) == piece:
+                return found
+        elif (found := model.token_to_id(piece)) is not None:
+            return int(found)
+    return None
 
 
 def spell_ids(library: Library, content: bytes, ids: set[int]) -> dict[int, bytes]:

@@ -7,6 +7,7 @@ left to the file's own library. `files`, `encodings` and `huggingface` do the re
 from __future__ import annotations
 
 import difflib
+import shlex
 from typing import TYPE_CHECKING
 
 from penstok.errors import UsageError
@@ -44,19 +45,25 @@ def load_tokenizer(
             own rules say.
         pattern: The pattern for a `.tiktoken` file, which does not contain it.
     """
+    return _load(name, eot_token, bos, pattern, checks_range=True)
+
+
+def _load(
+    name: str, eot_token: str | None, bos: str, pattern: str | None, *, checks_range: bool
+) -> Tokenizer:
     parsed = _parse(name, pattern)
-    eot = choose_eot(name, parsed, eot_token)
-    bos_id = choose_bos(name, parsed, bos, eot[1])
-    ids = (*parsed.special.values(), eot[1], -1 if bos_id is None else bos_id)
+    eot = choose_eot(name, parsed, eot_token, checks_range=checks_range)
+    bos_id = choose_bos(name, parsed, bos, eot.id, checks_range=checks_range)
     return Tokenizer(
         name=name,
         model=parsed.model,
-        eot_text=eot[0],
-        eot_id=eot[1],
-        vocab_size=max(parsed.model.num_ids, 1 + max(ids)),
-        fingerprint=fingerprint(parsed.model, eot, bos_id),
+        eot_text=eot.text,
+        eot_id=eot.id,
+        vocab_size=max(parsed.vocab_size, 1 + eot.id, 0 if bos_id is None else 1 + bos_id),
+        fingerprint=fingerprint(parsed.model, (eot.text, eot.id), bos_id),
         bos_id=bos_id,
         special=parsed.special,
+        eot_note=eot.note,
     )
 
 
@@ -70,9 +77,8 @@ def load_recorded_tokenizer(record: TokenizerRecord) -> Tokenizer:
     bos = "none" if record.bos_id is None else str(record.bos_id)
     for pattern in (None, *reversed(different.values())):
         try:
-            found = load_tokenizer(
-                record.name, eot_token=str(record.eot_id), bos=bos, pattern=pattern
-            )
+            # An output from before ids were checked may have any.
+            found = _load(record.name, str(record.eot_id), bos, pattern, checks_range=False)
         except _PatternError:
             continue
         if found.fingerprint == record.fingerprint:
@@ -142,8 +148,6 @@ def _read_ranks(file: TokenizerFile, name: str, pattern: str | None) -> ParsedTo
 
 def _read_sentencepiece(file: TokenizerFile) -> ParsedTokenizer:
     """Read a SentencePiece model; only the configuration can say that a token begins a text."""
-    if not file.content:
-        raise UnsupportedError("it is empty")
     model = LibraryModel("sentencepiece", file.content, 0, "SentencePiece has its own rules")
     library = try_library(model.library, model.content)
     num_ids = int(library.GetPieceSize())
@@ -152,25 +156,30 @@ def _read_sentencepiece(file: TokenizerFile) -> ParsedTokenizer:
     return ParsedTokenizer(
         LibraryModel(model.library, model.content, num_ids, model.why),
         special,
-        end_text=str(library.IdToPiece(library.eos_id())) if library.eos_id() >= 0 else None,
-        begin_text=str(library.IdToPiece(library.bos_id())) if begins else None,
+        ends=(str(library.IdToPiece(library.eos_id())),) if library.eos_id() >= 0 else (),
+        begins=(str(library.IdToPiece(library.bos_id())),) if begins else (),
     )
 
 
 def _refusal(file: TokenizerFile, error: UnsupportedError) -> UsageError:
+    beside = file.path.with_name("tokenizer.json")
+    is_beside = file.path != beside and beside.is_file()
     return UsageError(
         f"this tokenizer cannot be used: {error}",
         where=str(file.path),
-        next_step="pass another file, or a name such as `-t gpt2`",
+        next_step=f"pass the file beside it: `-t {shlex.quote(str(beside))}`"
+        if is_beside
+        else "pass another file, or a name such as `-t gpt2`",
     )
 
 
 def _unknown(name: str) -> UsageError:
-    close = difflib.get_close_matches(name, ENCODINGS, n=1)
-    hint = f"; did you mean `{close[0]}`?" if close else ""
+    close = difflib.get_close_matches(name.strip().lower(), ENCODINGS, n=1)
+    hint = f"; did you mean `{close[0]}`? known:" if close else "; known:"
     return UsageError(
-        f"unknown tokenizer `{name}`{hint}; known: {', '.join(ENCODINGS)}, names of OpenAI "
+        f"unknown tokenizer `{name}`{hint} {', '.join(ENCODINGS)}, names of OpenAI "
         "models, ids of the Hugging Face hub (`owner/name`), files",
         where="--tokenizer",
-        next_step="pass `-t gpt2`, or the path of a `tokenizer.json`, `.tiktoken` or `.model` file",
+        next_step=f"pass `-t {close[0] if close else 'gpt2'}`, or the path of a `tokenizer.json`, "
+        "`.tiktoken` or `.model` file",
     )

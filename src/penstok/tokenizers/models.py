@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from penstok.errors import DamageError
-from penstok.tokenizers.libraries import Library, spell_ids
+from penstok.tokenizers.libraries import Library, find_id, spell_ids
 from penstok.tokenizers.vocabulary import format_ranks
 
 if TYPE_CHECKING:
@@ -56,6 +56,10 @@ class ByteLevel:
         if not self.is_plain:
             yield repr((self.normalizer, sorted(self.added.items()))).encode()
 
+    def find_id(self, text: str) -> int | None:
+        """Return the id of a token that text can get; None if it is not one token."""
+        return self.added.get(text, self.ranks.get(text.encode(errors="surrogateescape")))
+
     def spell(self, ids: set[int]) -> dict[int, bytes]:
         """Return the bytes of ids; unknown ones are left out."""
         added = {token_id: text.encode() for text, token_id in self.added.items()}
@@ -87,6 +91,10 @@ class LibraryModel:
         yield self.library.encode()
         yield self.content
 
+    def find_id(self, text: str) -> int | None:
+        """Return the id of a token that text can get; None if it is not one token."""
+        return find_id(self.library, self.content, text)
+
     def spell(self, ids: set[int]) -> dict[int, bytes]:
         """Return the bytes of ids; unknown ones are left out."""
         return spell_ids(self.library, self.content, {one for one in ids if one < self.num_ids})
@@ -98,14 +106,19 @@ class ParsedTokenizer:
 
     Attributes:
         special: The ids that text never gets, by their names in the file.
-        end_text: The token that ends a text, according to the file.
-        begin_text: The token that begins every text, according to the file; None for none.
+        ends: The tokens that the file names as the end of a text or turn, the most likely first.
+        begins: The tokens that the file puts before every text.
     """
 
     model: ByteLevel | LibraryModel
     special: dict[str, int]
-    end_text: str | None = None
-    begin_text: str | None = None
+    ends: tuple[str, ...] = ()
+    begins: tuple[str, ...] = ()
+
+    @property
+    def vocab_size(self) -> int:
+        """One more than the largest id."""
+        return max(self.model.num_ids, *(1 + one for one in self.special.values()), 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +129,7 @@ class Tokenizer:
         special: Ids that text never gets, by their names.
         bos_id: The id that begins each document; None for none.
         vocab_size: One more than the largest id.
+        eot_note: Why this token ends documents, if its file names another one or an unusual one.
     """
 
     name: str
@@ -126,6 +140,7 @@ class Tokenizer:
     fingerprint: str
     bos_id: int | None = None
     special: dict[str, int] = field(default_factory=dict, repr=False)
+    eot_note: str = ""
 
     @property
     def ranks(self) -> dict[bytes, int]:
@@ -136,6 +151,10 @@ class Tokenizer:
     def pattern(self) -> str:
         """The pattern of a byte-level model; empty for others."""
         return self.model.pattern if isinstance(self.model, ByteLevel) else ""
+
+    def find_name(self, token_id: int | None) -> str:
+        """Return the name of a special token; empty if the tokenizer has none for this id."""
+        return next((text for text, one in self.special.items() if one == token_id), "")
 
     def decode_bytes(self, ids: list[int]) -> bytes:
         """Decode ids to bytes (special ones to their names)."""

@@ -71,8 +71,8 @@ class TrainingMonitor:
     """Shows the progress of a training, and stops it if it exceeds its memory."""
 
     def __init__(self, memory_bytes: int, sample: Sample, progress: Progress) -> None:
-        self.peak_bytes = 0
-        self.elapsed_seconds = 0.0
+        self.peak_bytes: int = 0
+        self.elapsed_seconds: float = 0.0
         self._memory_bytes = memory_bytes
         self._sample = sample
         self._progress = progress
@@ -135,7 +135,7 @@ class TrainerProcess(Resource):
             # Ctrl-C in the terminal must reach only the parent, which stops it.
             start_new_session=True,
         )
-        self.pid = self._popen.pid
+        self.pid: int = self._popen.pid
         self._send(json.dumps(asdict(options)).encode() + b"\n")
 
     def close(self) -> None:

@@ -70,9 +70,10 @@ class Sample:
         self._gives_back = plan.input_bytes > total_bytes() // 4
         self._ratios = self._estimate_ratios()
         is_known = all(source.num_bytes or source.is_empty for source in plan.sources)
-        self.total_bytes = sum(map(self._content_bytes, plan.sources)) if is_known else 0
-        self.passed_bytes = self.text_bytes = 0
-        self.counts = Counts()
+        self.total_bytes: int = sum(map(self._content_bytes, plan.sources)) if is_known else 0
+        self.passed_bytes: int = 0
+        self.text_bytes: int = 0
+        self.counts: Counts = Counts()
 
     def iter_texts(self) -> Iterator[list[bytes]]:
         """Yield valid texts in lists; an empty list for each unit that is skipped or awaited."""
@@ -108,9 +109,8 @@ class Sample:
 
     def _read(self, unit: Unit, readers: Readers) -> Iterator[list[bytes]]:
         reader = readers.choose(unit)
-        where = unit.where if unit.source.is_rows else unit.source.path
         for block in reader.iter_blocks(unit):
-            texts, repairs = _valid_texts(block, self._settings, where)
+            texts, repairs = _valid_texts(block, self._settings, unit)
             self.counts += repairs + Counts(documents=int(block.begins.sum()))
             self.text_bytes += sum(map(len, texts))
             yield texts
@@ -139,15 +139,15 @@ class Sample:
         if source.is_empty:
             return 0
         if source.is_stream or source.is_rows:
-            return round(source.num_bytes * self._ratios[source.format, source.compression])
+            return round(source.num_bytes * self._ratios[_kind(source)])
         return source.size
 
-    def _estimate_ratios(self) -> dict[tuple[str, str | None], float]:
+    def _estimate_ratios(self) -> dict[tuple[str, str | None, str], float]:
         """Estimate content bytes per stored byte from a few inputs of each kind."""
-        kinds: dict[tuple[str, str | None], list[Source]] = {}
+        kinds: dict[tuple[str, str | None, str], list[Source]] = {}
         for source in self._plan.sources:
             if source.num_bytes and (source.is_stream or source.is_rows):
-                kinds.setdefault((source.format, source.compression), []).append(source)
+                kinds.setdefault(_kind(source), []).append(source)
         ratios = {}
         for kind, sources in kinds.items():
             content = stored = 0.0
@@ -165,6 +165,11 @@ class Sample:
         reader = self._make_readers(None).choose(unit)
         content = sum(int((each.ends - each.starts).sum()) for each in reader.iter_blocks(unit))
         return content, source.num_bytes * unit.end / source.num_rows
+
+
+def _kind(source: Source) -> tuple[str, str | None, str]:
+    """Return what the ratio of content to stored bytes depends on."""
+    return source.format, source.compression, source.encoding
 
 
 class _WordCuts:
@@ -206,13 +211,13 @@ def _probe_stream(source: Source) -> tuple[float, float]:
         return done, stream.stored_position
 
 
-def _valid_texts(block: Block, settings: JobSettings, where: str) -> tuple[list[bytes], Counts]:
+def _valid_texts(block: Block, settings: JobSettings, unit: Unit) -> tuple[list[bytes], Counts]:
     texts = _texts(block)
     try:
         for text in texts:
             text.decode()
     except UnicodeDecodeError:
-        repaired, counts = repair_block(block, settings.invalid_utf8, where)
+        repaired, counts = repair_block(block, settings.invalid_utf8, unit)
         return _texts(repaired), counts
     return texts, Counts()
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from penstok.training.settings import TrainingSettings
     from penstok.types import Counts
 
-__all__ = ["TrainingResult", "train_tokenizer"]
+__all__ = ["TrainingResult", "find_warnings", "train_tokenizer"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +91,23 @@ def train_tokenizer(settings: TrainingSettings, progress: Progress) -> TrainingR
         num_skipped=len(plan.skipped),
         is_head=not sample.total_bytes,
     )
+
+
+def find_warnings(settings: TrainingSettings, trained: TrainingResult) -> list[str]:
+    """List what the user can act on."""
+    warnings = []
+    if trained.vocab_size < settings.vocab_size:
+        warnings.append(
+            f"the vocabulary has {trained.vocab_size:,} tokens instead of "
+            f"{settings.vocab_size:,}, because no other pair occurs twice in the sample; pass more "
+            "text or a larger `--sample`"
+        )
+    if trained.is_head:
+        warnings.append(
+            "the size of the input is unknown, so the sample is its beginning; pass files to "
+            "sample evenly"
+        )
+    return warnings
 
 
 def _check_file(path: Path, settings: TrainingSettings) -> None:
@@ -158,7 +175,7 @@ def _refuse_output(settings: TrainingSettings) -> None:
 
 def _refuse_own_input(settings: TrainingSettings, plan: Plan) -> None:
     output = os.path.realpath(settings.output)
-    if any(os.path.realpath(source.path) == output for source in plan.sources):
+    if any(os.path.realpath(source.stored.path) == output for source in plan.sources):
         raise UsageError(
             f"`{settings.output}` is an input and would be overwritten",
             where="INPUT, --output",

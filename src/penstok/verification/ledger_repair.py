@@ -72,7 +72,7 @@ def repair_ledger(
         limit_bytes=job.settings.get("limit_bytes"),
         text_key=job.settings.get("text_key", ""),
     )
-    for source in sources[start.source_idx :]:
+    for source in dict.fromkeys(source.stored for source in sources[start.source_idx :]):
         refuse_changed(source, by_time=False)
     layout = Layout.of_job(folder, job, manifest.shard_starts())
     executor = make_executor(job, layout, sources, "digest", settings, lock_file=lock.file)
@@ -128,7 +128,10 @@ def _find_sources(reader: LedgerReader, manifest: Manifest, folder: Path) -> lis
     text_key = settings.get("text_key", "")
     csv = CsvOptions(settings.get("csv_delimiter", ""), settings.get("no_header", False))
     sources = reader.sources + [
-        probe_recorded_source(record.path, format_of(record), text_key, csv) for record in lost
+        probe_recorded_source(
+            record.path, format_of(record), text_key, csv, record.encoding, record.archive
+        )
+        for record in lost
     ]
     if digest_inputs(sources) != manifest.inputs_digest:
         raise ConflictError(

@@ -59,7 +59,7 @@ def prove(
         sources = [unit.unit.source for unit, _ in chosen]
         if len(records.sources) <= _MANY_SOURCES:
             sources = records.sources
-    for source in sources:
+    for source in dict.fromkeys(source.stored for source in sources):
         refuse_changed(source)
     executor = make_executor(records.job, records.layout, sources, "compare", settings)
     # What a unit gives may differ: that is what this is to find out.

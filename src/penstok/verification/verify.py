@@ -10,6 +10,7 @@ from random import Random, SystemRandom
 from typing import TYPE_CHECKING
 
 from penstok.jobs.progress import Meter
+from penstok.output.store.folder import describe_leftovers
 from penstok.quantities import plural
 from penstok.storage.object_paths import ObjectPath
 from penstok.types import SPLITS
@@ -66,6 +67,7 @@ def verify_output(
         is_quick=not (settings.full or settings.source or also),
         during_repair=during_repair,
     )
+    report.notes += describe_leftovers(settings.output)
     if records is not None:
         with progress:
             _check_tokens(settings, records, report, rng, progress, also)

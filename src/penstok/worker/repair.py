@@ -12,17 +12,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstok.errors import InputError
-from penstok.types import Counts
+from penstok.inputs.streams import locate
+from penstok.types import UTF_8, Counts
 
 if TYPE_CHECKING:
-    from penstok.types import Block, InvalidUtf8
+    from penstok.types import Block, InvalidUtf8, Unit
 
 __all__ = ["repair_block"]
 
 _REPLACEMENT = "\ufffd"
 
 
-def repair_block(block: Block, policy: InvalidUtf8, path: str) -> tuple[Block, Counts]:
+def repair_block(block: Block, policy: InvalidUtf8, unit: Unit) -> tuple[Block, Counts]:
     """Return the block with valid text, and count its invalid sequences.
 
     A document that is empty after the repair is dropped, and counted as empty.
@@ -39,7 +40,7 @@ def repair_block(block: Block, policy: InvalidUtf8, path: str) -> tuple[Block, C
             raw.decode()
         except UnicodeDecodeError as error:
             if policy == "stop":
-                raise _refusal(path, block.origin + start + error.start, error) from error
+                raise _refusal(unit, block.origin + start + error.start, error) from error
             replaced = raw.decode(errors="replace")
             num_invalid += replaced.count(_REPLACEMENT) - raw.count(_REPLACEMENT.encode())
             raw = (replaced if policy == "replace" else raw.decode(errors="ignore")).encode()
@@ -53,10 +54,18 @@ def repair_block(block: Block, policy: InvalidUtf8, path: str) -> tuple[Block, C
     return repaired, Counts(invalid_utf8=num_invalid, empty_documents=num_empty)
 
 
-def _refusal(path: str, position: int, error: UnicodeDecodeError) -> InputError:
-    found = error.object[error.start : error.end].hex(" ")
+def _refusal(unit: Unit, position: int, error: UnicodeDecodeError) -> InputError:
+    source, found = unit.source, error.object[error.start : error.end]
+    # In a columnar file, bytes are counted from the unit's first row.
+    where = f"{unit.where if source.is_rows else source.path}, byte {position}"
+    if source.encoding != UTF_8:
+        located = locate(source, position)
+        where, found = f"{source.path}, byte {position} of its text as UTF-8", b""
+        if located is not None:
+            where, found = f"{source.path}, byte {located[0]}", located[1]
+    named = source.encoding.upper() if source.encoding == UTF_8 else source.encoding
     return InputError(
-        f"invalid UTF-8: bytes {found}",
-        where=f"{path}, byte {position}",
+        f"invalid {named}" + (f": bytes {found.hex(' ')}" if found else ""),
+        where=where,
         next_step="repair the file, or pass `--invalid-utf8 replace` or `--invalid-utf8 ignore`",
     )

@@ -121,7 +121,7 @@ class SmallestHash:
 
     def __init__(self, hasher: Hasher) -> None:
         self.value: int | None = None
-        self.is_shared = True
+        self.is_shared: bool = True
         self._hasher = hasher
 
     def add(self, block: Block) -> None:

@@ -263,9 +263,7 @@ class Worker:
         try:
             return block, self._engine.encode(block, room)
         except UnicodeDecodeError:
-            # In a columnar file, bytes are counted from the unit's first row.
-            where = unit.where if unit.source.is_rows else unit.source.path
-            repaired, counts = repair_block(block, self._spec.rules.invalid_utf8, where)
+            repaired, counts = repair_block(block, self._spec.rules.invalid_utf8, unit)
             tally.repairs += counts
             if not len(repaired.starts):
                 return repaired, np.empty(0, np.uint32)

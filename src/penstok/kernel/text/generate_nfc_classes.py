@@ -42,7 +42,9 @@ class Classes:
         pairs = joined_pairs()
         self._firsts = {first for first, _ in pairs} | set(map(chr, LEADING_JAMO))
         self._seconds = {second for _, second in pairs}
-        self.maybe_classes = sorted({unicodedata.combining(char) for char in self._seconds})
+        self.maybe_classes: list[int] = sorted(
+            {unicodedata.combining(char) for char in self._seconds}
+        )
         if MAYBE + len(self.maybe_classes) > NOT_SURE:
             raise SystemExit("too many combining classes of characters that may compose")
 

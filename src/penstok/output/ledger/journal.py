@@ -230,10 +230,10 @@ class Journal:
             token_bytes: The size of a token.
             drop_cache: Whether to drop synced tokens from the page cache.
         """
-        self.num_units = num_units
-        self.tokens = dict(tokens)
+        self.num_units: int = num_units
+        self.tokens: dict[Split, int] = dict(tokens)
         self.digests = digests
-        self.is_complete = False
+        self.is_complete: bool = False
         self._file = file
         self._files = files
         self._inputs = inputs

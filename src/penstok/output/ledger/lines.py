@@ -15,16 +15,20 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import asdict, dataclass, field, fields
+from functools import lru_cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import xxhash
 
+from penstok.errors import UsageError
+from penstok.inputs.encodings import resolve_encoding
 from penstok.types import (
     MAX_LISTED_RECORDS,
     SPLITS,
     UNKNOWN_END,
+    UTF_8,
     Compression,
     Counts,
     EncodedUnit,
@@ -100,6 +104,18 @@ class Ending:
 
 
 @dataclass(frozen=True, slots=True)
+class _ArchiveLine:
+    """The archive of a member; what the line of the member holds is not repeated."""
+
+    path: str
+    bytes: _Number
+    compression: Compression | None = None
+    stream: bool = False
+    window: _Number = 0
+    content: _Number = 0
+
+
+@dataclass(frozen=True, slots=True)
 class _InputLine:
     input: _Number
     path: str
@@ -118,6 +134,9 @@ class _InputLine:
     index: _Number = 0
     delimiter: Annotated[str, msgspec.Meta(pattern="^[\x01-\x7f]?$")] = ""
     columns: _Number = 0
+    encoding: str = UTF_8
+    archive: _ArchiveLine | None = None
+    offset: _Number = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +209,8 @@ class UnitLine:
 
 def format_job(job: JobRecord) -> bytes:
     """Format the first line."""
-    return format_line({"format": _FORMAT, "version": _VERSION, **asdict(job)})
+    content = asdict(job) | {"tokenizer": job.tokenizer.to_dict()}
+    return format_line({"format": _FORMAT, "version": _VERSION, **content})
 
 
 def format_input(idx: int, source: Source, end: int) -> bytes:
@@ -206,6 +226,9 @@ def format_input(idx: int, source: Source, end: int) -> bytes:
         "index": source.index_bytes,
         "delimiter": source.delimiter,
         "columns": source.num_columns,
+        "encoding": "" if source.encoding == UTF_8 else source.encoding,
+        "archive": None if source.archive is None else _format_archive(source.archive),
+        "offset": source.offset,
     }
     return format_line(
         {
@@ -218,6 +241,37 @@ def format_input(idx: int, source: Source, end: int) -> bytes:
             "end": None if end == UNKNOWN_END else end,
             **{name: mark for name, mark in marks.items() if mark},
         }
+    )
+
+
+def _format_archive(archive: Source) -> dict[str, Any]:
+    marks = {
+        "compression": archive.compression,
+        "stream": archive.is_stream,
+        "window": archive.window_bytes,
+        "content": archive.content_bytes,
+    }
+    return {
+        "path": archive.path,
+        "bytes": archive.num_bytes,
+        **{name: mark for name, mark in marks.items() if mark},
+    }
+
+
+@lru_cache(maxsize=16)
+def _read_archive(line: _ArchiveLine, mtime_ns: int, edges: str, version: str) -> Source:
+    """Make the record of an archive once for all its members."""
+    os.fsencode(line.path)
+    return Source(
+        line.path,
+        line.bytes,
+        mtime_ns,
+        edges,
+        compression=line.compression,
+        is_stream=line.stream,
+        window_bytes=line.window,
+        content_bytes=line.content,
+        version=version,
     )
 
 
@@ -348,6 +402,10 @@ def read_input(body: bytes) -> tuple[int, Source, int]:
     line = msgspec.convert(json.loads(body), _InputLine)
     end = UNKNOWN_END if line.end is None else line.end
     os.fsencode(line.path)
+    try:
+        encoding = resolve_encoding(line.encoding)
+    except UsageError as error:
+        raise ValueError(error.what) from error
     source = Source(
         line.path,
         line.bytes,
@@ -364,9 +422,18 @@ def read_input(body: bytes) -> tuple[int, Source, int]:
         index_bytes=line.index,
         delimiter=line.delimiter,
         num_columns=line.columns,
+        encoding=encoding,
+        archive=None
+        if line.archive is None
+        else _read_archive(line.archive, line.mtime_ns, line.edges, line.version),
+        offset=line.offset,
     )
-    if end > source.size or "\0" in line.path:
-        raise ValueError(f"input {line.input} has an invalid end or path")
+    is_outside = source.archive is not None and (
+        "\0" in source.archive.path or source.offset + source.num_bytes > source.archive.size
+    )
+    is_streamed = encoding == UTF_8 or line.stream
+    if end > source.size or "\0" in line.path or is_outside or not is_streamed:
+        raise ValueError(f"input {line.input} has an invalid end, path or encoding")
     return line.input, source, end
 
 

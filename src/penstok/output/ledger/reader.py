@@ -126,11 +126,11 @@ class LedgerReader:
         """
         self._path = path
         self.sources: list[Source] = []
-        self.offsets = Offsets()
-        self.digests = Digests()
-        self.num_units = 0
-        self.valid_bytes = 0
-        self.problem = ""
+        self.offsets: Offsets = Offsets()
+        self.digests: Digests = Digests()
+        self.num_units: int = 0
+        self.valid_bytes: int = 0
+        self.problem: str = ""
         self.ending: Ending | None = None
         self._ends: list[int] = []
         self.last: Unit | None = None
@@ -144,9 +144,11 @@ class LedgerReader:
             if job is None:
                 raise self._damage(f"cannot be read: {error.strerror}") from error
         try:
-            self.job = job or read_job(line_body(first) or b"{}")
+            self.job: JobRecord = job or read_job(line_body(first) or b"{}")
             is_by_task = self.job.settings.get("task_bytes") is not None
-            self.starts = {split: list[int]() for split in SPLITS} if is_by_task else None
+            self.starts: dict[Split, list[int]] | None = (
+                {split: list[int]() for split in SPLITS} if is_by_task else None
+            )
             self._layout = Layout.of_job(path.parent, self.job, self.starts)
         except (ValueError, RecursionError) as error:
             raise self._damage("the first line is damaged or has another version") from error

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from penstok.storage.object_paths import OutputPath
     from penstok.types import Split
 
-__all__ = ["FolderStore", "write_file"]
+__all__ = ["FolderStore", "describe_leftovers", "write_file"]
 
 _LOCK = f"{WORK}/lock"
 _unique_numbers = count()
@@ -60,7 +60,7 @@ class FolderTaskFiles:
         self._folder = folder
         self._work = journal_name(number, attempt).removesuffix(".jsonl")
         if layout.is_by_task:
-            self.layout = layout.of_task(number, str(folder), self._work, None)
+            self.layout: Layout = layout.of_task(number, str(folder), self._work, None)
         else:
             self.layout = replace(layout, work=self._work)
         with write_errors(folder):
@@ -146,7 +146,7 @@ class FolderStore:
     def __init__(self, folder: str) -> None:
         self.name = folder
         self.path: OutputPath = Path(folder)
-        self.folder = Path(folder)
+        self.folder: Path = Path(folder)
 
     @property
     def is_repairing(self) -> bool:
@@ -302,12 +302,12 @@ class FolderStore:
     @contextlib.contextmanager
     def lock(self) -> Iterator[FolderLock]:
         """Lock a file of the work folder; at the end, delete what no run could resume."""
-        is_new = not self.folder.exists()
         with write_errors(self.folder):
+            new = [path for path in (self.folder, *self.folder.parents) if not path.exists()]
             try:
                 file = take_lock(self.folder / _LOCK)
             except OSError:
-                self._remove_empty(is_new=is_new)
+                self._remove_empty(new)
                 raise
         try:
             yield FolderLock(file)
@@ -317,20 +317,21 @@ class FolderStore:
                     self.tidy()
                     # Nobody else deletes the lock, so it is still ours.
                     (self.folder / _LOCK).unlink()
-                self._remove_empty(is_new=is_new)
+                self._remove_empty(new)
             os.close(file)
 
-    def _remove_empty(self, *, is_new: bool) -> None:
+    def _remove_empty(self, new: Iterable[Path]) -> None:
+        """Remove the work folder and the folders that this run created, if they are empty."""
         with contextlib.suppress(OSError):
             (self.folder / WORK).rmdir()
-        if is_new:
-            with contextlib.suppress(OSError):
-                self.folder.rmdir()
+        with contextlib.suppress(OSError):
+            for path in new:
+                path.rmdir()
 
     def refuse_not_a_folder(self) -> None:
         """Refuse a file, a device or a dangling link under the name of the output."""
         try:
-            if self.folder.is_dir() or (not self.folder.is_symlink() and not self.folder.exists()):
+            if self.folder.is_dir() or not (self.folder.is_symlink() or self.folder.exists()):
                 return
         except OSError:
             # Its first use says why.
@@ -422,6 +423,27 @@ class FolderStore:
             temporary.unlink(missing_ok=True)
             raise
         return temporary
+
+
+def describe_leftovers(folder: OutputPath) -> list[str]:
+    """Say what an unfinished run has left beside a finished job; nothing if there is nothing."""
+    work = folder / WORK
+    if not isinstance(work, Path):
+        return []
+    num_bytes = 0
+    with contextlib.suppress(OSError):
+        if not (work / JOB).exists():
+            return []
+        for path in work.rglob("*"):
+            with contextlib.suppress(OSError):
+                num_bytes += path.lstat().st_blocks * 512
+    if not num_bytes:
+        return []
+    return [
+        f"a later run with `--overwrite` is not finished; it has {format_bytes(num_bytes)} in "
+        f"{work}: run its command again, or, if no run is writing there, delete it with "
+        f"`rm -r {work}`"
+    ]
 
 
 def write_file(path: Path, text: str, check: Callable[[Path], None]) -> None:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from penstok.output.layout import Layout
     from penstok.output.store.base import Location, StagedFile
+    from penstok.storage.object_paths import OutputPath
     from penstok.types import Split
 
 __all__ = ["ObjectStore"]
@@ -96,7 +97,7 @@ class ObjectTaskFiles:
         self._number = number
         self._scratch, self._lock = _make_scratch()
         self._pool = ThreadPoolExecutor(1, "upload")
-        self.layout = layout.of_task(number, str(self._scratch), "", PIECE_BYTES)
+        self.layout: Layout = layout.of_task(number, str(self._scratch), "", PIECE_BYTES)
         self._uploads = {
             split: _Upload(folder, self.layout.file_name(split, number), self._pool)
             for split in SPLITS
@@ -198,8 +199,8 @@ class ObjectStore:
     """An output under a bucket and key prefix."""
 
     def __init__(self, url: str) -> None:
-        self.path = output_path(url)
-        self.name = str(self.path)
+        self.path: OutputPath = output_path(url)
+        self.name: str = str(self.path)
         self._folder = S3Folder(self.name)
 
     def read(self, name: str) -> bytes | None:

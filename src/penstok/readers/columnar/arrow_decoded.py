@@ -37,7 +37,7 @@ class DecodedArrowRows:
         self._reader: Any = None
         self._next_idx = 0
         self._open: tuple[int, pa.Array] | None = None
-        self.num_rows = batches.starts[-1]
+        self.num_rows: int = batches.starts[-1]
         self.index_bytes = 0
 
     def divide(self, unit_bytes: int) -> Iterator[tuple[int, int]]:

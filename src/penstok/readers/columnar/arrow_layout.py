@@ -128,7 +128,7 @@ class Batches:
 
     def __init__(self, messages: Iterator[Message]) -> None:
         self.offsets: list[int] = []
-        self.starts = [0]
+        self.starts: list[int] = [0]
         self.buffer_counts: set[int] = set()
         for message in messages:
             if message.kind == "batch":

@@ -56,7 +56,7 @@ class PlainArrowRows:
         is_large = column.type in (pa.large_string(), pa.large_binary())
         self._dtype = np.dtype("<i8" if is_large else "<i4")
         self._open: tuple[int, _PlainBatch] | None = None
-        self.num_rows = batches.starts[-1]
+        self.num_rows: int = batches.starts[-1]
         self.index_bytes = 0
 
     def divide(self, unit_bytes: int) -> Iterator[tuple[int, int]]:

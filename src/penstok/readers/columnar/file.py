@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 import numpy as np
 
 from penstok.errors import InputError
+from penstok.inputs.content import name_binary
 from penstok.inputs.files import SourceFile
 from penstok.resources import Resource
 from penstok.storage import ObjectInfo, is_url, open_seekable
@@ -41,7 +42,7 @@ class RowFile(Resource):
         """
         self.source = source
         self._own = _open(source, give_back=give_back) if stream is None else None
-        self.stream = cast("BinaryIO", self._own) if stream is None else stream
+        self.stream: BinaryIO = cast("BinaryIO", self._own) if stream is None else stream
 
     def close(self) -> None:
         """Close what was opened here."""
@@ -88,8 +89,11 @@ class RowFile(Resource):
 
 def wrong_start(wanted: str, path: str, head: bytes) -> InputError:
     """Return the error for a file that does not begin like the format it should have."""
+    what = name_binary(head)
     return InputError(
-        f"this is not {wanted}: it begins with {head[:6]!r}",
+        f"this is {what}, not {wanted}"
+        if what
+        else f"this is not {wanted}: it begins with {head[:6]!r}",
         where=path,
         next_step="download it again, pass `--input-format` to read it as something else, or leave "
         "such files out with `--on-error skip`",

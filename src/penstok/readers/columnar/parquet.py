@@ -78,7 +78,7 @@ class ParquetRows:
         self._starts = [0, *accumulate(groups)]
         self._cursor: _Cursor | None = None
         self._text_sizes: dict[int, int] = {}
-        self.num_rows = self._starts[-1]
+        self.num_rows: int = self._starts[-1]
         self.index_bytes: int = metadata.serialized_size
 
     def divide(self, unit_bytes: int) -> Iterator[tuple[int, int]]:

@@ -44,8 +44,9 @@ class CsvScanner:
             scan: The kernel's `scan_csv`; None if it is not built.
         """
         self.head = head
-        self.position = self._record = len(head)
-        self.wanted = 0
+        self.position: int = len(head)
+        self._record = self.position
+        self.wanted: int = 0
         self._delimiter = ord(delimiter)
         self._state = int(CsvState.FIELD_START)
         self._scan = scan or scan_csv

@@ -31,7 +31,9 @@ class LineScanner:
 
     def __init__(self) -> None:
         self.head = b""
-        self.position = self.wanted = self._line = 0
+        self.position: int = 0
+        self.wanted: int = 0
+        self._line = 0
 
     def skip(self, content: memoryview) -> None:
         """Scan the next content without looking for a line."""

@@ -1,0 +1,96 @@
+"""What the user of a finished job should know and can act on, in words.
+
+It computes nothing: every number comes from the manifest or the outcome. `cli` prints the warnings,
+`api` issues them as Python warnings.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstok.quantities import plural
+from penstok.readers.formats import FORMATS
+from penstok.types import UTF_8
+
+if TYPE_CHECKING:
+    from penstok.jobs.run import Outcome
+    from penstok.output.manifest import Manifest
+
+__all__ = ["find_warnings"]
+
+_FEW_DOCUMENTS = 10
+_MAX_LISTED = 5
+
+
+def find_warnings(manifest: Manifest, outcome: Outcome | None = None) -> list[str]:
+    """List what the user can act on; without an outcome, of a job that was run in parts."""
+    warnings = _invalid_text(manifest)
+    counts, settings = manifest.counts, manifest.settings
+    formats = {record.format for record in manifest.inputs}
+    if counts["special_text_documents"]:
+        eot = "the end-of-text string" if outcome is None else f"the text `{outcome.eot_text}`"
+        flag = "TEXT" if outcome is None else f"'{outcome.eot_text}'"
+        has_texts = any(not row.has_records for name, row in FORMATS.items() if name in formats)
+        advice = f"; if it separates documents, pass `--doc-separator {flag} --overwrite`"
+        warnings.append(
+            f"{eot} occurs in {plural(counts['special_text_documents'], 'document')} and was "
+            f"encoded as ordinary text{advice if has_texts else ''}"
+        )
+    num_texts = sum(record.bytes > 0 for record in manifest.inputs)
+    # Parts do not record whether the separator was found or given.
+    is_given = outcome is not None and not outcome.found_separator
+    is_given = is_given and settings["docs_by"] == "separator"
+    if is_given and counts["documents"] + counts["empty_documents"] <= num_texts:
+        warnings.append(
+            f"the separator {settings['doc_separator']!r} does not occur in the input: each file "
+            "is one document"
+        )
+    val = manifest.splits["val"]
+    if val.tokens == 0 and settings["val_fraction"] > 0:
+        warnings.append(f"val is empty: {_way_to_val(counts['documents'], settings)}")
+    elif settings.get("val_hash") is not None:
+        was = "was taken, the one" if val.documents == 1 else "were taken, those"
+        warnings.append(
+            f"val: {plural(val.documents, 'document')} {was} with the smallest hash, because "
+            f"`--val-fraction {settings['val_fraction']}` of "
+            f"{plural(counts['documents'], 'document')} gave none"
+        )
+    if manifest.splits["train"].tokens == 0:
+        warnings.append("train is empty: pass a smaller `--val-fraction`")
+    return warnings
+
+
+def _invalid_text(manifest: Manifest) -> list[str]:
+    """Name the inputs with the most invalid sequences."""
+    records = [record for record in manifest.inputs if record.invalid_utf8]
+    if not records:
+        return []
+    records.sort(key=lambda record: -record.invalid_utf8)
+    named = ", ".join(
+        f"{record.path} ({record.invalid_utf8:,}"
+        + (")" if record.encoding == UTF_8 else f", read as {record.encoding})")
+        for record in records[:_MAX_LISTED]
+    )
+    more = f" and {len(records) - _MAX_LISTED:,} more" if len(records) > _MAX_LISTED else ""
+    which = "this input" if len(records) == 1 else "these inputs, the worst first"
+    return [
+        f"invalid sequences were found in {which}: {named}{more}; if their encoding is another "
+        "one, pass it with `--encoding`"
+    ]
+
+
+def _way_to_val(num_documents: int, settings: dict[str, Any]) -> str:
+    """Name flags that would give a val split: a larger fraction, or more and smaller documents."""
+    if num_documents < _FEW_DOCUMENTS and settings["docs_by"] == "record":
+        return f"the input has only {plural(num_documents, 'record')} to choose from; add more"
+    if num_documents < _FEW_DOCUMENTS:
+        other = "file" if settings["docs_by"] == "line" else "line"
+        return (
+            f"the input has only {plural(num_documents, 'document')}; pass `--docs-by {other}` or "
+            "`--doc-separator` to divide it differently"
+        )
+    fraction = min(max(round(20 / num_documents, 4), 0.001), 0.5)
+    return (
+        f"{num_documents:,} documents are too few for `--val-fraction {settings['val_fraction']}`; "
+        f"pass `--val-fraction {fraction} --overwrite`"
+    )
