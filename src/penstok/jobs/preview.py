@@ -19,6 +19,7 @@ from penstok.engines.alternatives import (
 )
 from penstok.inputs.feed import make_feed
 from penstok.jobs.job import prepare
+from penstok.jobs.warnings import way_to_val
 from penstok.readers.formats import open_scanner
 from penstok.types import SPLITS, UTF_8, Counts, UnitOffsets
 from penstok.worker.memory import MemoryShare
@@ -289,5 +290,6 @@ def _warnings(
             "smallest hash will be taken; pass a larger `--val-fraction` for more"
         )
     elif estimate is not None and 0 < settings.val_fraction * estimate.documents < 1:
-        warnings.append("val may be empty: there are few documents; pass a larger `--val-fraction`")
+        way = way_to_val(estimate.documents, job.rules.to_settings())
+        warnings.append(f"val may be empty: {way}")
     return warnings

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from penstok.jobs.run import Outcome
     from penstok.output.manifest import Manifest
 
-__all__ = ["find_warnings"]
+__all__ = ["find_warnings", "way_to_val"]
 
 _FEW_DOCUMENTS = 10
 _MAX_LISTED = 5
@@ -47,7 +47,7 @@ def find_warnings(manifest: Manifest, outcome: Outcome | None = None) -> list[st
         )
     val = manifest.splits["val"]
     if val.tokens == 0 and settings["val_fraction"] > 0:
-        warnings.append(f"val is empty: {_way_to_val(counts['documents'], settings)}")
+        warnings.append(f"val is empty: {way_to_val(counts['documents'], settings)}")
     elif settings.get("val_hash") is not None:
         was = "was taken, the one" if val.documents == 1 else "were taken, those"
         warnings.append(
@@ -79,7 +79,7 @@ def _invalid_text(manifest: Manifest) -> list[str]:
     ]
 
 
-def _way_to_val(num_documents: int, settings: dict[str, Any]) -> str:
+def way_to_val(num_documents: int, settings: dict[str, Any]) -> str:
     """Name flags that would give a val split: a larger fraction, or more and smaller documents."""
     if num_documents < _FEW_DOCUMENTS and settings["docs_by"] == "record":
         return f"the input has only {plural(num_documents, 'record')} to choose from; add more"
