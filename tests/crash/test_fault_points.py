@@ -78,7 +78,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "in").mkdir()
     write_corpus(folder / "in" / "a.txt", 700)
     write_corpus(folder / "in" / "b.txt", 800)
-    (folder / "in" / "c.png").write_bytes(b"\x89PNG")
+    (folder / "in" / "c.txt.gz").write_bytes(b"not gzip")
     assert run(*job(folder, folder / "unbroken"))[0] == 3
     return folder
 

@@ -54,7 +54,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "in").mkdir()
     write_corpus(folder / "in" / "a.txt", 300)
     write_corpus(folder / "in" / "b.txt", 280)
-    (folder / "in" / "c.png").write_bytes(b"\x89PNG")
+    (folder / "in" / "c.txt.gz").write_bytes(b"not gzip")
     assert run(*job(folder, folder / "half", "--part", "2/2"))[0] == 0
     shutil.copytree(folder / "half", folder / "parts")
     assert run(*job(folder, folder / "parts", "--part", "1/2"))[0] == 0
