@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from penstok.cli.messages import one_line
+from penstok.errors import quoted
 from penstok.jobs.warnings import find_warnings
 from penstok.quantities import format_bytes, format_seconds, plural
 from penstok.types import SPLITS, UTF_8
@@ -44,7 +45,7 @@ def summary_lines(outcome: Outcome, settings: JobSettings) -> list[str]:
     """Say what exists now, what was repaired or skipped, and what to type next."""
     manifest = outcome.manifest
     skipped = skipped_lines("  skipped:", outcome.skipped)
-    next_line = f"next: penstok verify {settings.output}/"
+    next_line = f"next: penstok verify {quoted(f'{settings.output}/')}"
     if not outcome.is_new:
         return [
             f"nothing to do: this job is already finished in {settings.output}/",
@@ -100,7 +101,7 @@ def summary_json(outcome: Outcome, settings: JobSettings) -> dict[str, Any]:
 def finished_lines(manifest: Manifest, output: str, *, is_new: bool) -> list[str]:
     """Say what exists now that all parts are joined."""
     run, counts = manifest.run, manifest.counts
-    next_line = f"next: penstok verify {output}"
+    next_line = f"next: penstok verify {quoted(output)}"
     if not is_new:
         return [f"nothing to do: this job is already finished in {output}", next_line]
     return [
@@ -145,7 +146,7 @@ def part_lines(outcome: PartOutcome, settings: JobSettings) -> list[str]:
         f"in {format_seconds(outcome.seconds)}",
         *([skipped] if outcome.num_skipped else []),
         *(f"  hint: {hint}" for hint in outcome.hints),
-        f"next: when all {num_parts} parts are done, run penstok finish {settings.output}",
+        f"next: when all {num_parts} parts are done, run penstok finish {quoted(settings.output)}",
     ]
 
 

@@ -7,12 +7,11 @@ nothing. `readers.probe` makes inputs of the members; `members` and `files` read
 from __future__ import annotations
 
 import re
-import shlex
 from contextlib import closing, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from penstok.errors import InputError, NotTextError
+from penstok.errors import InputError, NotTextError, quoted
 from penstok.inputs.compression import (
     DecompressedStream,
     check_compression,
@@ -167,7 +166,7 @@ def _cut_off(archive: Source, inside: str) -> _BrokenArchiveError:
 
 def _next_step(archive: Source) -> str:
     return (
-        f"check it with `tar -tf {shlex.quote(archive.path)}`, then copy or download it again; "
+        f"check it with `tar -tf {quoted(archive.path)}`, then copy or download it again; "
         "`--on-error skip` reads what comes before"
     )
 
@@ -184,7 +183,7 @@ def _probe_member(
         raise InputError(
             "sparse members of archives cannot be read",
             where=path,
-            next_step=f"extract them: `tar -xf {shlex.quote(archive.path)}`",
+            next_step=f"extract them: `tar -xf {quoted(archive.path)}`",
         )
     source = Source(
         path,

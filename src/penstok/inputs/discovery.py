@@ -9,14 +9,13 @@ import errno
 import glob
 import os
 import re
-import shlex
 import stat
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstok.errors import InputError, NotTextError, UsageError
+from penstok.errors import InputError, NotTextError, UsageError, quoted
 from penstok.inputs.streams import STANDARD_INPUT, closed_input
 from penstok.storage import expand_url, is_url
 
@@ -288,7 +287,7 @@ def _named_output(folder: str) -> InputError:
     return InputError(
         f"the folder `{folder}` is an output of penstok: it holds tokens, not text",
         where="INPUT",
-        next_step=f"pass the text it was made from (`penstok show {shlex.quote(folder)}` prints "
+        next_step=f"pass the text it was made from (`penstok show {quoted(folder)}` prints "
         "it); files beside the tokens can be named one by one",
     )
 

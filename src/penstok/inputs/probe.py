@@ -7,7 +7,6 @@ It reads a sample only, and lists nothing. `readers.probe` adds the format and t
 from __future__ import annotations
 
 import os
-import shlex
 import stat
 from contextlib import suppress
 from dataclasses import replace
@@ -15,7 +14,7 @@ from pathlib import Path
 
 import xxhash
 
-from penstok.errors import InputError, NotTextError
+from penstok.errors import InputError, NotTextError, quoted
 from penstok.inputs.compression import (
     check_compression,
     detect_compression,
@@ -76,11 +75,11 @@ def refuse_compressed_twice(source: Source, head: bytes) -> None:
     """
     inner, outer = detect_compression(head[:_EDGE_BYTES]), source.compression
     if inner is not None and outer is not None:
-        name = shlex.quote(source.path)
         raise InputError(
             f"this is {inner} inside {outer}",
             where=source.path,
-            next_step=f"decompress it once: `{outer} -dc < {name} > FILE`, then pass `FILE`",
+            next_step=f"decompress it once: `{outer} -dc < {quoted(source.path)} > FILE`, then "
+            "pass `FILE`",
         )
 
 
@@ -104,7 +103,7 @@ def _probe_file(path: str) -> tuple[Source, Sample]:
             raise NotTextError(
                 f"not a regular file: `{path}`",
                 where="INPUT",
-                next_step=f"pipe it in: `cat {path} | penstok tokenize -`",
+                next_step=f"pipe it in: `cat {quoted(path)} | penstok tokenize -`",
             )
         with open(path, "rb") as file:  # noqa: PTH123 surrogate paths stay as they are
             head = os.pread(file.fileno(), HEAD_BYTES, 0)

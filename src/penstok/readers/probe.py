@@ -6,7 +6,6 @@ documents. `inputs.discovery` lists the paths; the plan takes the sources.
 
 from __future__ import annotations
 
-import shlex
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
@@ -14,7 +13,7 @@ from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
-from penstok.errors import InputError, NotTextError, PenstokError
+from penstok.errors import InputError, NotTextError, PenstokError, quoted
 from penstok.inputs.archives import is_tar, iter_members, refuse_piped_tar
 from penstok.inputs.changes import refuse_missing
 from penstok.inputs.content import choose_encoding
@@ -165,7 +164,7 @@ def _complete(source: Source, sample: Sample, options: _Options) -> Source:
         raise InputError(
             f"this is {found.display_name} in an archive, which cannot be read there",
             where=source.path,
-            next_step=f"extract it: `tar -xf {shlex.quote(source.archive.path)}`, or leave such "
+            next_step=f"extract it: `tar -xf {quoted(source.archive.path)}`, or leave such "
             "files out with `--on-error skip`",
         )
     source = replace(source, format=found.name, is_empty=not head)
