@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import resource
 import sys
+from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
 
 import click
 
 from penstok.cli.commands import COMMANDS
-from penstok.cli.flags import GROUPS, Argument, Flag
+from penstok.cli.flags import GROUPS, Argument, Flag, open_log
 from penstok.cli.messages import ErrorReporter, print_data, print_error, say
 from penstok.cli.streams import guard_streams
 from penstok.errors import PenstokError, UsageError, own_version
@@ -64,8 +65,12 @@ class Command(click.Command):
         """Read the arguments; a mistake in them is a usage error."""
         is_json = _wants_json(args)
         try:
-            return super().parse_args(ctx, args)
+            rest = super().parse_args(ctx, args)
+            open_log(ctx, is_parsed=True)
+            return rest
         except (click.UsageError, PenstokError) as error:
+            with suppress(UsageError):
+                open_log(ctx, is_parsed=False)
             _exit_with(error, ctx, as_json=ctx.params.get("as_json", is_json))
 
     def invoke(self, ctx: click.Context) -> None:

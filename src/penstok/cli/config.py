@@ -83,7 +83,8 @@ def _load(path: str) -> dict[str, Any]:
         ) from error
     if Path(path).name != _PROJECT_FILE:
         return content
-    found = content.get("tool", {}).get("penstok")
+    tool = content.get("tool")
+    found = tool.get("penstok") if isinstance(tool, dict) else None
     if not isinstance(found, dict):
         raise UsageError(
             "there is no table `[tool.penstok]`", where=path, next_step="write one, and its keys"
