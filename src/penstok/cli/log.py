@@ -76,7 +76,7 @@ def is_foreign(path: str) -> bool:
         if not stat.S_ISREG(Path(path).stat().st_mode):
             return False
         reading = logging.FileHandler(path, "r", encoding="utf-8", errors="replace")
-        start = reading.stream.read(64)
+        start = reading.stream.read(64) if reading.stream else ""
         reading.close()
     except OSError:
         return False

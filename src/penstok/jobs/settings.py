@@ -188,7 +188,7 @@ class JobSettings:
         "A name (gpt2, cl100k_base, o200k_base, ...), an OpenAI model, OWNER/NAME on the "
         "Hugging Face Hub, or a file: tokenizer.json or its folder, .tiktoken, SentencePiece "
         ".model.",
-        kind=PATH,
+        kind=PATH._replace(expected="the name or the path of a tokenizer"),
         default="gpt2",
     )
     eot: EotPosition = setting(
