@@ -123,6 +123,13 @@ def test_a_project_file_has_its_own_table(folder: Path) -> None:
         ('config = "p.toml"', "unknown key `config`", "p.toml"),
         ('strip = "yes"', "`yes` is text, not true or false", "p.toml, strip"),
         ('val-fraction = "0.1"', "`0.1` is text, not a number", "p.toml, val-fraction"),
+        ("val-fraction = 2", "the val fraction must be between", "p.toml, val-fraction"),
+        ("[tokenize]\nseed = -1", "the seed `-1` is out of range", "p.toml, [tokenize] seed"),
+        (
+            "val_fraction = 0.1\nval-fraction = 0.2",
+            "the same key is set twice: `val_fraction` and `val-fraction`",
+            "p.toml, val-fraction",
+        ),
         ("seed = 1.5", "`1.5` is not a whole number", "p.toml, seed"),
         ('memory = "much"', "`much` is not a size such as", "p.toml, memory"),
         ("text-key = 5", "`5` is not text", "p.toml, text-key"),
@@ -150,6 +157,9 @@ def test_a_file_that_is_missing_or_not_utf8_is_a_usage_error(folder: Path) -> No
     (folder / "p.toml").write_bytes(b'output = "\xff"')
     done = invoke("tokenize", "a", "--config", "p.toml", "--json")
     assert (done.exit_code, '"type": "error"' in done.stdout) == (2, True)
+    assert "the configuration is not UTF-8\n  where: p.toml, byte 10\n" in done.stderr
+    (folder / "p.toml").write_bytes("\ufeffseed = 3".encode())
+    assert parse("tokenize", "a", "--config", "p.toml")["seed"] == 3
 
 
 def test_a_log_gets_what_is_said_with_the_time(folder: Path) -> None:

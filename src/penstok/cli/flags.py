@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from penstok.cli.variables import CONFIG_PLACES
 from penstok.errors import UsageError
 from penstok.jobs.definition import ESCAPED, PATH, SWITCH, TEXTS, Setting, define
 
@@ -125,7 +126,7 @@ def _read_config(ctx: click.Context, param: click.Parameter, value: str | None) 
     if value is not None and not ctx.resilient_parsing:
         from penstok.cli.config import read_config
 
-        ctx.default_map = read_config(value, str(ctx.info_name))
+        ctx.default_map, ctx.meta[CONFIG_PLACES] = read_config(value, str(ctx.info_name))
         ctx.meta[CONFIG_NAME] = value
 
 
