@@ -101,6 +101,33 @@ def test_a_malformed_sequence_does_not_mislead(language: str, encoding: str, exp
         assert choose_encoding("a", sample, "auto") == expected
 
 
+@pytest.mark.parametrize("size", [12, 50, 200, 400])
+@pytest.mark.parametrize("order", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
+@pytest.mark.parametrize("language", sorted({*TEXTS, "en"}))
+def test_the_byte_order_of_text_without_a_mark_is_detected(
+    language: str, order: str, size: int
+) -> None:
+    text = (TEXTS.get(language, "It is so in all of the plain English text.\n") * 12)[:size]
+    if size > 12 or "32" in order or " " in text:
+        assert choose_encoding("a", Sample(text.encode(order)), "auto") == order
+
+
+@pytest.mark.parametrize("start", range(0, 40, 3))
+@pytest.mark.parametrize(("language", "encoding"), [("zh", "gbk"), ("ja", "cp932"), ("tw", "big5")])
+def test_text_of_two_byte_characters_is_not_utf16(language: str, encoding: str, start: int) -> None:
+    text = (TEXTS[language] * 12).replace("\n", "")
+    for size in (100, 200, 300, 400):
+        data = text[start : start + size].encode(encoding)
+        assert not choose_encoding("a", Sample(data), "auto").startswith("utf")
+
+
+@pytest.mark.parametrize("wanted", ["utf-8", "auto"])
+def test_valid_utf8_is_not_utf16(wanted: str) -> None:
+    for data in (b"a\x01b\x01c\x01d\n" * 50, b"k\x1fv\x1e" * 50):
+        with pytest.raises(NotTextError, match="binary data"):
+            choose_encoding("a", Sample(data), wanted)
+
+
 def test_text_after_a_long_header_in_english_is_seen() -> None:
     header, text = b"Permission is granted.\n" * 3000, (TEXTS["de"] * 100).encode("latin-1")
     assert choose_encoding("a", Sample(header[: 1 << 16], (text[:9000], text[-9000:])), "auto")
@@ -121,6 +148,8 @@ def test_text_after_a_long_header_in_english_is_seen() -> None:
         b"8=FIX.4.2\x019=65\x0135=A\x0149=SERVER\x0156=CLIENT\x01\n" * 50,
         b"a few NUL\0 bytes in a long line of text that goes on and on\n" * 50,
         b"./some/folder/with/a/long/name/file.txt\0" * 50,
+        b"name\x1fvalue text here\x1fmore\x1e" * 50,
+        b"alpha\x01beta\x01gamma\x01delta\n" * 50,
         b"~{ this is not HZ }\n" * 50,
         b"BM is short for something\n" * 50,
         b"MZ and PARENTS and GIF are words\n" * 50,

@@ -6,6 +6,7 @@ It opens nothing and never decides by a name. `probe` takes the sample; `readers
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from dataclasses import dataclass
@@ -41,7 +42,8 @@ _MARKS = {
     b"\xff\xfe": "utf-16-le",
     b"\xfe\xff": "utf-16-be",
 }
-_WIDE = ("utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
+_UTF32_BYTES = 4
+_WORD_END_BITS = 8
 # The high bytes of UTF-16 that text of any language may have; others belong to single scripts, of
 # which a text has few.
 _USUAL_PAGES = {0, 0x20, 0x21, 0x22, 0x25, 0x26, 0x30, 0x31, 0xFE, 0xFF, *range(0x4E, 0xA0)} | set(
@@ -49,9 +51,8 @@ _USUAL_PAGES = {0, 0x20, 0x21, 0x22, 0x25, 0x26, 0x30, 0x31, 0xFE, 0xFF, *range(
 )
 _MAX_SCRIPTS = 3
 _MAX_ODD_CHARACTERS = 0.02
-_MIN_WIDE_BYTES = 256
-# UTF-16 that is valid UTF-8 has its high bytes among the control characters.
-_MIN_WIDE_CONTROLS = 0.1
+# Shorter samples without a NUL may be UTF-16 by chance.
+_MIN_WIDE_BYTES = 64
 _BINARY_DATA = "binary data"
 _MAX_OVERLAP = 0.6
 # What the detector may answer. Others are so rare that they are more often a mistake.
@@ -295,12 +296,11 @@ def _inspect(head: bytes, parts: Sequence[bytes]) -> _Content:
     # All magic numbers of binary files have or are followed by bytes that text does not have.
     if head[:16].translate(None, _CONTROLS) != head[:16] and (what := _find_kind(head)):
         return _Content(what=what)
-    if not is_utf8 or num_controls > _MIN_WIDE_CONTROLS * len(joined):
-        wide = next((each for each in _WIDE if _looks_wide(head, each)), None)
-        if wide is not None:
-            return _Content((wide,))
     if _is_binary(joined, num_controls, is_utf8=is_utf8):
-        return _Content(what=_BINARY_DATA)
+        # UTF-16 of any language has bytes that are control characters in other encodings; but
+        # valid UTF-8 without a NUL uses these as delimiters.
+        wide = _find_wide(head) if num_invalid or 0 in joined else ""
+        return _Content((wide,)) if wide else _Content(what=_BINARY_DATA)
     if is_utf8 and not _ESCAPED.search(joined):
         return _IS_UTF_8
     likely = _detect(joined[:_MAX_DETECTED_BYTES])
@@ -337,16 +337,36 @@ def _is_mostly_invalid(num_valid: int, num_invalid: int, num_bytes: int) -> bool
     return num_invalid > num_valid and not is_trace
 
 
-def _looks_wide(head: bytes, encoding: str) -> bool:
-    """Tell whether bytes without a mark are UTF-16 or UTF-32.
+def _find_wide(head: bytes) -> str:
+    """Return which UTF-32 or UTF-16 bytes without a mark are; empty if none.
 
-    Bytes at even and at odd positions differ in UTF-16 of any language, in other text they do not.
+    Half of the bytes of UTF-16 belong to whole scripts. So they are much the same, or range over
+    all values, among them the control characters that no text in other encodings has.
     """
     if len(head) < _MIN_WIDE_BYTES and 0 not in head:
-        return False
+        return ""
+    for encoding in ("utf-32-le", "utf-32-be"):
+        if len(head) >= _UTF32_BYTES and _reads_well(head, encoding):
+            return encoding
     even, odd = Counter(head[::2]), Counter(head[1::2])
-    overlap = sum((even & odd).values()) / max(len(head) // 2, 1)
-    return overlap <= _MAX_OVERLAP and _reads_well(head, encoding)
+    if sum((even & odd).values()) > _MAX_OVERLAP * (len(head) // 2):
+        return ""
+    likely = sorted(("utf-16-le", "utf-16-be"), key=lambda each: _rate_order(head, each))
+    return next((each for each in likely if _reads_well(head, each)), "")
+
+
+def _rate_order(head: bytes, encoding: str) -> float:
+    """Rate a byte order of UTF-16, the lower the better: high bytes vary less, and words end."""
+    high = Counter(head[encoding == "utf-16-le" :: 2])
+    text = decode_sample(head, encoding).decode(errors="replace")
+    num_ends = sum(map(text.count, " \n\u3001\u3002\uff0c"))
+    return _entropy(high) - _WORD_END_BITS * num_ends / max(len(text), 1)
+
+
+def _entropy(counts: Counter[int]) -> float:
+    """Return how many bits a byte has on average, if these are counts of bytes."""
+    total = counts.total()
+    return sum(number * math.log2(total / number) for number in counts.values()) / max(total, 1)
 
 
 def _reads_well(data: bytes, encoding: str) -> bool:
