@@ -427,7 +427,7 @@ def _ask_detector(sample: bytes) -> tuple[str, ...]:
         b"\n" + sample,
         prefer_superset=False,
         compat_names=False,
-        include_encodings=_DETECTED,
+        include_encodings=(UTF_8, *_DETECTED),
         no_match_encoding=UTF_8,
     )
     likely: list[tuple[str, bytes]] = []
@@ -483,7 +483,12 @@ def _find_kind(head: bytes) -> str:
     import chardet
 
     # It looks for UTF-16 before it looks for magic numbers, unless that is left out.
-    kind = chardet.detect(head[:4096], include_encodings=["ascii"]).get("mime_type") or ""
+    kind = (
+        chardet.detect(head[:4096], include_encodings=["ascii"], no_match_encoding="ascii").get(
+            "mime_type"
+        )
+        or ""
+    )
     if kind in _KINDS:
         return _KINDS[kind]
     family, _, name = kind.partition("/")
