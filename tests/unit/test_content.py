@@ -6,6 +6,7 @@ import io
 import json
 import pickle
 import random
+import re
 import sqlite3
 import struct
 import tarfile
@@ -50,6 +51,7 @@ CASES = [
     ("ja", "iso2022_jp", "iso2022_jp"),
     ("ja", "utf-16", "utf-16-le"),
     ("ko", "euc_kr", "cp949"),
+    ("ko", "iso2022_kr", "iso2022_kr"),
     ("ko", "cp949", "cp949"),
     ("ru", "cp1251", "cp1251"),
     ("ru", "koi8-r", "koi8-r"),
@@ -244,6 +246,21 @@ def test_what_is_not_text_is_named(data: bytes, what: str, wanted: str) -> None:
         (TEXTS["zh"].encode("gbk"), "ascii", "this is not ascii; it looks like gb18030"),
         (TEXTS["zh"].encode("gbk"), "utf-16", "this is not utf-16; it looks like gb18030"),
         (b"plain text\n" * 9, "utf-16", "this is not utf-16; it looks like utf-8"),
+        (b"plain text\n" * 9, "utf-16-be", "this is not utf-16-be; it looks like utf-8"),
+        (b"\xef\xbb\xbfplain\n", "gbk", "this is not gbk; it looks like utf-8"),
+        (b"\xef\xbb\xbfplain\n", "utf-16", "this is not utf-16; it looks like utf-8"),
+        *(
+            (mark + text.encode(f"utf-16-{order}"), wanted, f"not {wanted}; .* utf-16-{order}$")
+            for order, other, mark in [("le", "be", b"\xff\xfe"), ("be", "le", b"\xfe\xff")]
+            for text in ("plain text\n", *TEXTS.values())
+            for wanted in (f"utf-16-{other}", "gbk", "cp1252")
+        ),
+        *(
+            (TEXTS[name].encode(f"utf-16-{order}"), wanted, f"not {wanted}; .* utf-16-{order}$")
+            for order, other in [("le", "be"), ("be", "le")]
+            for name in TEXTS
+            for wanted in (f"utf-16-{other}", "gbk", "cp1252")
+        ),
     ],
 )
 def test_text_that_does_not_have_the_named_encoding_is_refused(
@@ -251,7 +268,14 @@ def test_text_that_does_not_have_the_named_encoding_is_refused(
 ) -> None:
     with pytest.raises(NotUtf8Error) as raised:
         choose_encoding("a", Sample(data), resolve_encoding(wanted))
-    assert raised.value.what.startswith(what)
+    assert re.search(what, raised.value.what)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
+@pytest.mark.parametrize("language", TEXTS)
+def test_a_named_byte_order_is_taken(language: str, encoding: str) -> None:
+    for text in (TEXTS[language], TEXTS[language][:9], ""):
+        assert choose_encoding("a", Sample(text.encode(encoding)), encoding) == encoding
 
 
 def test_a_named_encoding_is_taken() -> None:

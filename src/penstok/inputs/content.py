@@ -42,6 +42,9 @@ _MARKS = {
     b"\xff\xfe": "utf-16-le",
     b"\xfe\xff": "utf-16-be",
 }
+_UTF8_MARK = b"\xef\xbb\xbf"
+# What text in ISO-2022-KR begins with, before any Korean.
+_KOREAN_HEADER = b"\x1b$)C"
 _UTF32_BYTES = 4
 _WORD_END_BITS = 8
 # The high bytes of UTF-16 that text of any language may have; others belong to single scripts, of
@@ -251,7 +254,9 @@ def choose_encoding(path: str, sample: Sample, wanted: str) -> str:
         return UTF_8
     found = _IS_UTF_8 if is_plain else _inspect(sample.head, parts)
     if wanted not in (UTF_8, AUTO):
-        return _check_encoding(path, parts, wanted, found)
+        _check_encoding(path, parts, wanted, found)
+        is_any_order = wanted in ("utf-16", "utf-32")
+        return found.encodings[0] if is_any_order else wanted
     if found.what:
         raise _not_text(path, found.what)
     if found.encodings and (wanted == AUTO or found == _IS_UTF_8):
@@ -286,9 +291,12 @@ def _inspect(head: bytes, parts: Sequence[bytes]) -> _Content:
     """Find out what a sample is that is not plain UTF-8."""
     if what := name_binary(head):
         return _Content(what=what)
-    marked = next((name for mark, name in _MARKS.items() if head.startswith(mark)), None)
-    if marked is not None and _reads_well(head, marked):
+    if (marked := _find_mark(head)) and _reads_well(head, marked):
         return _Content((marked,))
+    if _KOREAN_HEADER in head and b"\x0e" in head:
+        korean = decode_sample(head, "iso2022_kr")
+        if korean.count(_INVALID) * _WRONG_SHARE < _count_long(korean):
+            return _Content(("iso2022_kr",))
     joined = b"".join(parts)
     num_valid, num_invalid = _count_sequences(parts)
     is_utf8 = not _is_mostly_invalid(num_valid, num_invalid, len(joined))
@@ -306,6 +314,11 @@ def _inspect(head: bytes, parts: Sequence[bytes]) -> _Content:
     likely = _detect(joined[:_MAX_DETECTED_BYTES])
     is_escaped = likely[:1] in (("iso2022_jp",), ("iso2022_kr",), ("hz",))
     return _IS_UTF_8 if is_utf8 and not is_escaped else _Content(likely)
+
+
+def _find_mark(head: bytes) -> str:
+    """Return the UTF-16 or UTF-32 whose byte order mark some text begins with; empty if none."""
+    return next((name for mark, name in _MARKS.items() if head.startswith(mark)), "")
 
 
 def _is_binary(sample: bytes, num_controls: int, *, is_utf8: bool) -> bool:
@@ -453,29 +466,58 @@ def _find_superset(encoding: str, sample: bytes) -> str:
     return usual if is_same else encoding
 
 
-def _check_encoding(path: str, parts: Sequence[bytes], wanted: str, found: _Content) -> str:
-    """Return the encoding that the user named, if the sample can have it."""
-    if wanted in ("utf-16", "utf-32"):
-        if not found.encodings or not found.encodings[0].startswith(wanted):
-            raise _not_utf8(path, wanted, found.encodings)
-        return found.encodings[0]
+def _check_encoding(path: str, parts: Sequence[bytes], wanted: str, found: _Content) -> None:
+    """Refuse an input that cannot have the encoding that the user named."""
+    head, others = parts[0], tuple(name for name in found.encodings if name != wanted)
+    if head.startswith(_UTF8_MARK):
+        raise _not_utf8(path, wanted, (UTF_8,))
+    if _is_wide(wanted):
+        if wanted in ("utf-16", "utf-32"):
+            is_other = not any(name.startswith(wanted) for name in found.encodings)
+        else:
+            is_other = _is_other_than_wide(head, wanted, found)
+        if not head or not is_other:
+            return
+        if found.what not in ("", _BINARY_DATA):
+            raise _not_text(path, found.what)
+        raise _not_utf8(path, wanted, others)
     if found.what not in ("", _BINARY_DATA):
         raise _not_text(path, found.what)
     if found == _IS_UTF_8:
         num_valid, num_invalid = _count_sequences(parts)
         if num_valid >= _SURELY_UTF8 and not num_invalid:
             raise _not_utf8(path, wanted, found.encodings)
-        return wanted
-    text = decode_sample(parts[0], wanted)
+        return
+    text = decode_sample(head, wanted)
     num_invalid, num_valid = text.count(_INVALID), _count_long(text)
     num_controls = len(text) - len(text.translate(None, _CONTROLS))
-    if num_controls > _MAX_CONTROLS * len(text):
-        raise _not_text(path, _BINARY_DATA)
+    has_controls = num_controls > _MAX_CONTROLS * len(text)
     # Text in the encoding that the user named has few errors; others decode to something as well.
-    if _is_mostly_invalid(num_valid // _WRONG_SHARE, num_invalid, len(parts[0])):
-        others = tuple(name for name in found.encodings if name != wanted)
+    is_wrong = _is_mostly_invalid(num_valid // _WRONG_SHARE, num_invalid, len(head))
+    if found.encodings and (has_controls or is_wrong or _find_mark(head) in found.encodings):
         raise _not_utf8(path, wanted, others)
-    return wanted
+    if has_controls:
+        raise _not_text(path, _BINARY_DATA)
+    if is_wrong:
+        raise _not_utf8(path, wanted, others)
+
+
+def _is_wide(encoding: str) -> bool:
+    return encoding.startswith(("utf-16", "utf-32"))
+
+
+def _is_other_than_wide(head: bytes, wanted: str, found: _Content) -> bool:
+    """Tell whether a sample is not the UTF-16 or UTF-32 of the byte order that the user named."""
+    if wanted in found.encodings:
+        return False
+    is_utf8 = found == _IS_UTF_8 and _INVALID not in decode_sample(head, UTF_8)
+    if is_utf8 or not _reads_well(head, wanted):
+        return True
+    # Both byte orders may read well in short text.
+    return any(map(_is_wide, found.encodings)) and (
+        _find_mark(head) in found.encodings
+        or _rate_order(head, found.encodings[0]) + 1 < _rate_order(head, wanted)
+    )
 
 
 def _find_kind(head: bytes) -> str:
