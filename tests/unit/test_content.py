@@ -130,6 +130,50 @@ def test_valid_utf8_is_not_utf16(wanted: str) -> None:
             choose_encoding("a", Sample(data), wanted)
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["ñandú café año\n", "El niño comió piñas.\n", "voilà, ça y est déjà\n", "Grüße, Köln\n"],
+)
+def test_accents_in_latin_words_are_not_another_script(text: str) -> None:
+    for times in (1, 4, 30):
+        data = Sample((text * times).encode("latin-1"))
+        assert choose_encoding("a", data, "auto") == "cp1252"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\xff" * 100,
+        b"\xfe\xfd" * 500,
+        (TEXTS["de"] * 9).encode("cp500"),
+        (TEXTS["es"] * 9).encode("cp037"),
+        *(bytes(byte ^ key for byte in (TEXTS["es"] * 9).encode()) for key in (0x80, 0xAA, 0xFF)),
+        bytes(128 + (x * y >> 4) % 128 for x in range(64) for y in range(64)),
+        bytes(random.Random(3).choices(range(160, 256), k=4000)),
+    ],
+)
+def test_what_does_not_read_like_text_is_not_guessed(data: bytes) -> None:
+    for wanted in ("auto", "utf-8"):
+        with pytest.raises(InputError) as raised:
+            choose_encoding("a", Sample(data), wanted)
+        assert re.search("could not be detected|binary data", raised.value.what)
+
+
+def test_a_character_that_is_cut_off_at_the_end_is_invalid() -> None:
+    with pytest.raises(NotUtf8Error):
+        choose_encoding("a", Sample("中文".encode("gbk")), "utf-8")
+
+
+@pytest.mark.parametrize(
+    "text", ["caf\xe9", "\xe9t\xe9", "Stra\xdfe", "na\xefve text\n", "a\n\xfc"]
+)
+def test_short_text_is_not_repaired_if_its_encoding_is_to_be_detected(text: str) -> None:
+    data = text.encode("latin-1")
+    found = choose_encoding("a", Sample(data), "auto")
+    assert b"\xff" not in decode_sample(data, found, is_whole=True)
+    assert choose_encoding("a", Sample(data), "utf-8") == "utf-8"
+
+
 def test_text_after_a_long_header_in_english_is_seen() -> None:
     header, text = b"Permission is granted.\n" * 3000, (TEXTS["de"] * 100).encode("latin-1")
     assert choose_encoding("a", Sample(header[: 1 << 16], (text[:9000], text[-9000:])), "auto")

@@ -10,6 +10,7 @@ import math
 import re
 from collections import Counter
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from penstok.errors import InputError, NotTextError
@@ -84,6 +85,25 @@ _LONG_ENCODINGS = {
     *("gb18030", "cp950", "big5hkscs", "cp932", "shift_jis_2004", "euc_jp", "euc_jis_2004"),
     *("cp949", "hz", "iso2022_jp", "iso2022_kr"),
 }
+_LATIN_ENCODINGS = (
+    *("cp1252", "cp1250", "cp1254", "cp1257", "iso8859-1", "iso8859-2", "iso8859-9"),
+    *("iso8859-13", "iso8859-15", "cp437", "cp850", "cp852", "cp1258"),
+)
+# So few different letters outside ASCII do not tell one of these from another.
+_MAX_TELLING = 4
+_ASCII = dict.fromkeys(range(128))
+# What Latin words have outside ASCII: one or two letters next to others.
+_NOT_ASCII_RUN = re.compile(rb"[\x80-\xff]+")
+_IN_LATIN_WORD = re.compile(
+    rb"(?<=[A-Za-z])[\x80-\xff]{1,2}(?![\x80-\xff])|(?<![\x80-\xff])[\x80-\xff]{1,2}(?=[A-Za-z])"
+)
+# How much of text may be characters that text seldom has, and the share of pairs of letters that
+# may be a lower-case one before an upper-case one.
+_MAX_RARE, _MAX_CASE_CHANGES = 0.2, 0.15
+# How many of the characters of several bytes are East Asian and not half as wide, at least.
+_MIN_USUAL = 0.6
+# One character may be this share of a text, which has white space once in so many characters.
+_MAX_SAME, _MAX_WORD = 0.6, 100
 _NUM_PIECES, _MIN_PIECE_BYTES = 8, 256
 # Encodings that differ in few characters: the more usual one, if the sample has none of them.
 _ALIKE = {"iso8859-15": "cp1252", "iso8859-7": "cp1253", "iso8859-13": "cp1257"}
@@ -249,10 +269,11 @@ def choose_encoding(path: str, sample: Sample, wanted: str) -> str:
         NotUtf8Error: If it does not have the encoding that it should have, or none is detected.
     """
     parts = [sample.head, *(_CUT_OFF.sub(b"", part) for part in sample.others)]
-    is_plain = all(map(_is_plain, parts))
+    is_whole = not sample.others and len(sample.head) < _MAX_DETECTED_BYTES
+    is_plain = all(_is_plain(part, is_whole=is_whole) for part in parts)
     if is_plain and wanted in (UTF_8, AUTO):
         return UTF_8
-    found = _IS_UTF_8 if is_plain else _inspect(sample.head, parts)
+    found = _IS_UTF_8 if is_plain else _inspect(parts, wanted, is_whole=is_whole)
     if wanted not in (UTF_8, AUTO):
         _check_encoding(path, parts, wanted, found)
         is_any_order = wanted in ("utf-16", "utf-32")
@@ -276,19 +297,21 @@ def name_encoding(encoding: str) -> str:
     return f"{encoding} ({language})" if language else encoding
 
 
-def _is_plain(part: bytes) -> bool:
+def _is_plain(part: bytes, *, is_whole: bool) -> bool:
     """Tell whether bytes are UTF-8 without control characters, as nearly all inputs are."""
     if len(part.translate(None, _CONTROLS)) != len(part) or b"\x1b$" in part or b"~{" in part:
         return False
     try:
         part.decode()
     except UnicodeDecodeError as error:
-        return error.start + 3 >= len(part) and error.reason == "unexpected end of data"
+        is_cut_off = error.start + 3 >= len(part) and error.reason == "unexpected end of data"
+        return is_cut_off and not is_whole
     return True
 
 
-def _inspect(head: bytes, parts: Sequence[bytes]) -> _Content:
+def _inspect(parts: Sequence[bytes], wanted: str, *, is_whole: bool) -> _Content:
     """Find out what a sample is that is not plain UTF-8."""
+    head = parts[0]
     if what := name_binary(head):
         return _Content(what=what)
     if (marked := _find_mark(head)) and _reads_well(head, marked):
@@ -298,8 +321,10 @@ def _inspect(head: bytes, parts: Sequence[bytes]) -> _Content:
         if korean.count(_INVALID) * _WRONG_SHARE < _count_long(korean):
             return _Content(("iso2022_kr",))
     joined = b"".join(parts)
-    num_valid, num_invalid = _count_sequences(parts)
-    is_utf8 = not _is_mostly_invalid(num_valid, num_invalid, len(joined))
+    num_valid, num_invalid = _count_sequences(parts, is_whole=is_whole)
+    # Whoever has encodings detected does not want a short text of one repaired instead.
+    least = 1 if wanted == AUTO else _MIN_INVALID
+    is_utf8 = not _is_mostly_invalid(num_valid, num_invalid, len(joined), least)
     num_controls = len(joined) - len(joined.translate(None, _CONTROLS))
     # All magic numbers of binary files have or are followed by bytes that text does not have.
     if head[:16].translate(None, _CONTROLS) != head[:16] and (what := _find_kind(head)):
@@ -311,7 +336,9 @@ def _inspect(head: bytes, parts: Sequence[bytes]) -> _Content:
         return _Content((wide,)) if wide else _Content(what=_BINARY_DATA)
     if is_utf8 and not _ESCAPED.search(joined):
         return _IS_UTF_8
-    likely = _detect(joined[:_MAX_DETECTED_BYTES])
+    joined = joined[:_MAX_DETECTED_BYTES]
+    likely = _prefer_latin(_detect(joined), joined)
+    likely = tuple(name for name in likely if _is_plausible(joined, name))
     is_escaped = likely[:1] in (("iso2022_jp",), ("iso2022_kr",), ("hz",))
     return _IS_UTF_8 if is_utf8 and not is_escaped else _Content(likely)
 
@@ -330,11 +357,11 @@ def _is_binary(sample: bytes, num_controls: int, *, is_utf8: bool) -> bool:
     )
 
 
-def _count_sequences(parts: Sequence[bytes]) -> tuple[int, int]:
+def _count_sequences(parts: Sequence[bytes], *, is_whole: bool) -> tuple[int, int]:
     """Count characters of several bytes, and invalid sequences."""
     num_valid = num_invalid = 0
     for part in parts:
-        text = decode_sample(part, UTF_8)
+        text = decode_sample(part, UTF_8, is_whole=is_whole)
         num_invalid += text.count(_INVALID)
         num_valid += _count_long(text)
     return num_valid, num_invalid
@@ -345,8 +372,10 @@ def _count_long(text: bytes) -> int:
     return len(text.decode(errors="ignore")) - len(text.translate(None, _NOT_ASCII))
 
 
-def _is_mostly_invalid(num_valid: int, num_invalid: int, num_bytes: int) -> bool:
-    is_trace = num_invalid < max(_MIN_INVALID, num_bytes * _MIN_INVALID_SHARE)
+def _is_mostly_invalid(
+    num_valid: int, num_invalid: int, num_bytes: int, least: int = _MIN_INVALID
+) -> bool:
+    is_trace = num_invalid < max(least, num_bytes * _MIN_INVALID_SHARE)
     return num_invalid > num_valid and not is_trace
 
 
@@ -422,6 +451,56 @@ def _detect(sample: bytes) -> tuple[str, ...]:
     return winner if text.count(_INVALID) * _WRONG_SHARE < _count_long(text) else likely
 
 
+def _prefer_latin(likely: tuple[str, ...], sample: bytes) -> tuple[str, ...]:
+    """Replace another script by Latin encodings if its characters are inside of Latin words."""
+    if not likely or likely[0] in _LONG_ENCODINGS or likely[0] == "cp1252":
+        return likely
+    western = decode_sample(sample, "cp1252")
+    if likely[0] in _LATIN_ENCODINGS:
+        # So few letters tell nothing, and this encoding is used most.
+        letters = western.decode(errors="replace").translate(_ASCII)
+        is_western = letters.isalpha() and len(set(letters)) <= _MAX_TELLING
+        return ("cp1252", likely[0]) if is_western else likely
+    num_runs = len(_NOT_ASCII_RUN.findall(sample))
+    if 2 * len(_IN_LATIN_WORD.findall(sample)) <= num_runs:
+        return likely
+    others = _ask_detector(sample, _LATIN_ENCODINGS)
+    different = (name for name in others if decode_sample(sample, name) != western)
+    return ("cp1252", *different)[:2]
+
+
+def _is_plausible(sample: bytes, encoding: str) -> bool:
+    """Tell whether a sample reads like text in an encoding, as anything decodes to something."""
+    import unicodedata
+
+    decoded = decode_sample(sample, encoding)
+    text = decoded.decode(errors="replace")
+    long = Counter(each for each in text if each > "\x7f")
+    num_rare = sum(
+        number
+        for each, number in long.items()
+        if unicodedata.category(each)[0] not in "LMNPZ" and not "\u2500" <= each <= "\u259f"
+    )
+    num_c1 = sum(number for each, number in long.items() if each < "\xa0")
+    is_one = len(text) > _MIN_INVALID and max(long.values(), default=0) > _MAX_SAME * len(text)
+    if num_rare > max(_MAX_RARE * long.total(), 1) or num_c1 > _MAX_CONTROLS * len(text) or is_one:
+        return False
+    if encoding in _LONG_ENCODINGS:
+        num_usual = sum(
+            number
+            for each, number in long.items()
+            if "\u2500" <= each <= "\ud7ff" or "\uff00" <= each <= "\uff60"
+        )
+        return num_usual >= _MIN_USUAL * long.total()
+    if encoding == "cp874":
+        return True
+    if (sum(map(text.count, " \n\r\t")) + 1) * _MAX_WORD < len(text):
+        return False
+    pairs = [pair for pair in pairwise(text) if "".join(pair).isalpha()]
+    num_changes = sum(one.islower() and two.isupper() for one, two in pairs)
+    return num_changes <= max(_MAX_CASE_CHANGES * len(pairs), 1)
+
+
 def _iter_pieces(sample: bytes) -> Iterator[bytes]:
     """Divide a sample between lines, which are no parts of characters in any of the encodings."""
     size, start = max(len(sample) // _NUM_PIECES, _MIN_PIECE_BYTES), 0
@@ -431,7 +510,7 @@ def _iter_pieces(sample: bytes) -> Iterator[bytes]:
         start = end
 
 
-def _ask_detector(sample: bytes) -> tuple[str, ...]:
+def _ask_detector(sample: bytes, among: Sequence[str] = _DETECTED) -> tuple[str, ...]:
     """Return the detector's answer, and a second one if it is nearly as likely."""
     import chardet
 
@@ -440,7 +519,7 @@ def _ask_detector(sample: bytes) -> tuple[str, ...]:
         b"\n" + sample,
         prefer_superset=False,
         compat_names=False,
-        include_encodings=(UTF_8, *_DETECTED),
+        include_encodings=(UTF_8, *among),
         no_match_encoding=UTF_8,
     )
     likely: list[tuple[str, bytes]] = []
@@ -484,7 +563,7 @@ def _check_encoding(path: str, parts: Sequence[bytes], wanted: str, found: _Cont
     if found.what not in ("", _BINARY_DATA):
         raise _not_text(path, found.what)
     if found == _IS_UTF_8:
-        num_valid, num_invalid = _count_sequences(parts)
+        num_valid, num_invalid = _count_sequences(parts, is_whole=False)
         if num_valid >= _SURELY_UTF8 and not num_invalid:
             raise _not_utf8(path, wanted, found.encodings)
         return
