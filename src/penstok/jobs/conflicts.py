@@ -21,7 +21,12 @@ from penstok.output import layout
 from penstok.output.layout import MANIFEST, SEGMENTS, is_final_name
 from penstok.output.ledger.lines import format_job, format_line, line_body, read_job
 from penstok.output.ledger.reader import LedgerReader
-from penstok.output.manifest import Manifest, digest_inputs
+from penstok.output.manifest import (
+    ForeignManifestError,
+    Manifest,
+    NewerManifestError,
+    digest_inputs,
+)
 from penstok.output.store.base import PARTS, TASKS, has_progress, journal_name
 from penstok.quantities import plural
 from penstok.storage.object_paths import repair_step
@@ -195,11 +200,22 @@ def find_finished(
     folder = store.path
     try:
         manifest = find_manifest(store)
-    except DamageError as error:
+    except NewerManifestError as error:
         raise ConflictError(
             f"the output holds something else: {error.what}",
             where=error.where,
             next_step=_start_over("to delete what is there", is_part=is_part),
+        ) from error
+    except ForeignManifestError as error:
+        raise ConflictError(
+            f"`{MANIFEST}` exists and is not from penstok",
+            where=error.where,
+            next_step="choose another `-o`",
+        ) from error
+    except DamageError as error:
+        then = "; then run the same command again"
+        raise ConflictError(
+            error.what, where=error.where, next_step=error.next_step + then
         ) from error
     if manifest is None:
         return None
