@@ -207,6 +207,25 @@ def test_overwriting_shards_leaves_none_behind(penstok: RunPenstok, tmp_path: Pa
     assert names == ["manifest.json", "segments.jsonl", "train.bin", "val.bin"]
 
 
+@pytest.mark.parametrize(
+    ("output", "words"),
+    [
+        ("text.txt", "`text.txt` is an input"),
+        ("/dev/null", "is not a folder"),
+        ("pipe", "is not a"),
+    ],
+)
+def test_nobody_is_told_to_move_inputs_and_devices(
+    penstok: RunPenstok, tmp_path: Path, output: str, words: str
+) -> None:
+    (tmp_path / "text.txt").write_text("some text")
+    os.mkfifo(tmp_path / "pipe")
+    said = penstok("tokenize", "text.txt", "-o", output, exit_code=5).stderr
+    assert words in said
+    assert "choose another `-o`" in said
+    assert "mv " not in said
+
+
 def test_a_manifest_of_another_program_is_left_alone(penstok: RunPenstok, tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("some text")
     (tmp_path / "web").mkdir()

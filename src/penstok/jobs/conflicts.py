@@ -7,8 +7,10 @@ It compares records, and deletes an unfinished job if the user asked for that; i
 from __future__ import annotations
 
 import contextlib
+import os
 from collections import Counter
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -29,6 +31,7 @@ from penstok.output.manifest import (
 )
 from penstok.output.store.base import PARTS, TASKS, has_progress, journal_name
 from penstok.quantities import plural
+from penstok.storage import is_url
 from penstok.storage.object_paths import repair_step
 from penstok.types import SPLITS, JobRecord
 
@@ -51,6 +54,7 @@ __all__ = [
     "read_job_file",
     "refuse_lost_lock",
     "refuse_missing_tasks",
+    "refuse_own_input",
 ]
 
 JOB = f"{layout.WORK}/{layout.JOB}"
@@ -159,6 +163,24 @@ class JobFile:
             num_skipped = plural(len(self.skipped), "input")
             found.append(f"{num_skipped} skipped there, {len(other.skipped):,} here")
         return found or _val_difference(self.job.settings, other.job.settings)
+
+
+def refuse_own_input(output: str, inputs: Sequence[str]) -> None:
+    """Refuse an input, or a file in an input folder, as `-o`: nobody should move it away.
+
+    Raises:
+        ConflictError: If it is one.
+    """
+    if is_url(output) or not os.path.isfile(output):  # noqa: PTH113 it raises no OSError
+        return
+    real = Path(output).resolve()
+    folders = {real, *real.parents}
+    if any(not is_url(each) and Path(each).resolve() in folders for each in inputs):
+        raise ConflictError(
+            f"`{output}` is an input, so it cannot be the output folder",
+            where="INPUT, -o",
+            next_step="choose another `-o`, such as `-o tokens`",
+        )
 
 
 def read_job_file(store: OutputStore) -> JobFile | None:
