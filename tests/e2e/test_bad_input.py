@@ -70,7 +70,7 @@ def ids_of(*documents: bytes) -> list[int]:
         (["text.txt", "-o", "text.txt/out"], 8, "cannot be written"),
         (["text.txt", "-o", "/proc/penstok"], 8, "cannot be written"),
         (["text.txt", "-o", "foreign"], 5, "`train.bin` exists and is not from a finished job"),
-        (["text.txt", "-o", "broken"], 5, "the output holds something else"),
+        (["text.txt", "-o", "broken"], 5, "`manifest.json` exists and is not from penstok"),
     ],
     ids=lambda value: " ".join(value)[-40:] if isinstance(value, list) else None,
 )
@@ -205,6 +205,56 @@ def test_overwriting_shards_leaves_none_behind(penstok: RunPenstok, tmp_path: Pa
     penstok("tokenize", "text.txt", "--overwrite")
     names = sorted(path.name for path in (tmp_path / "tokens").iterdir())
     assert names == ["manifest.json", "segments.jsonl", "train.bin", "val.bin"]
+
+
+@pytest.mark.parametrize(
+    ("output", "words"),
+    [
+        ("text.txt", "`text.txt` is an input"),
+        ("/dev/null", "is not a folder"),
+        ("pipe", "is not a"),
+    ],
+)
+def test_nobody_is_told_to_move_inputs_and_devices(
+    penstok: RunPenstok, tmp_path: Path, output: str, words: str
+) -> None:
+    (tmp_path / "text.txt").write_text("some text")
+    os.mkfifo(tmp_path / "pipe")
+    said = penstok("tokenize", "text.txt", "-o", output, exit_code=5).stderr
+    assert words in said
+    assert "choose another `-o`" in said
+    assert "mv " not in said
+
+
+def test_a_manifest_of_another_program_is_left_alone(penstok: RunPenstok, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("some text")
+    (tmp_path / "web").mkdir()
+    (tmp_path / "web" / "manifest.json").write_text('{"name":"webapp"}')
+    for command in (["info"], ["show"], ["verify"], ["verify", "--repair"]):
+        said = penstok(*command, tmp_path / "web", exit_code=6).stderr
+        assert "there is no output of penstok here" in said
+        assert "--overwrite" not in said
+    said = penstok("tokenize", "text.txt", "-o", "web", exit_code=5).stderr
+    assert "`manifest.json` exists and is not from penstok" in said
+    assert "--overwrite" not in said
+    assert [path.name for path in (tmp_path / "web").iterdir()] == ["manifest.json"]
+
+
+def test_a_damaged_manifest_is_repaired_as_every_command_advises(
+    penstok: RunPenstok, tmp_path: Path
+) -> None:
+    (tmp_path / "text.txt").write_text("some text")
+    penstok("tokenize", "text.txt")
+    manifest = tmp_path / "tokens" / "manifest.json"
+    whole = bytearray(manifest.read_bytes())
+    manifest.write_bytes(whole[:30] + b"\xaa" + whole[31:])
+    for command, code in (("info tokens", 6), ("show tokens", 6), ("tokenize text.txt", 5)):
+        said = penstok(*command.split(), exit_code=code).stderr
+        assert "the manifest is damaged" in said
+        assert "penstok verify tokens --repair" in said
+        assert "--overwrite" not in said
+    penstok("verify", "tokens", "--repair")
+    assert manifest.read_bytes() == whole
 
 
 def test_nothing_to_look_at_is_damage(penstok: RunPenstok, tmp_path: Path) -> None:

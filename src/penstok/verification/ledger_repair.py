@@ -28,7 +28,12 @@ from penstok.output.ledger.lines import (
     format_unit,
 )
 from penstok.output.ledger.reader import LedgerReader
-from penstok.output.manifest import Manifest, NewerManifestError, digest_inputs
+from penstok.output.manifest import (
+    ForeignManifestError,
+    Manifest,
+    NewerManifestError,
+    digest_inputs,
+)
 from penstok.readers.probe import CsvOptions, probe_recorded_source
 from penstok.verification.manifests import add_up, format_of, job_of_manifest, read_ledger
 from penstok.verification.reencode import make_executor, rules_of_job
@@ -98,7 +103,7 @@ def repair_ledger(
 def _load_manifest(folder: Path) -> Manifest:
     try:
         return Manifest.load(folder)
-    except NewerManifestError:
+    except (NewerManifestError, ForeignManifestError):
         raise
     except DamageError as error:
         raise _unrepairable(folder, "the manifest is damaged or missing, too") from error
