@@ -761,8 +761,9 @@ def _train_tokenizer(values: Mapping[str, Any], progress: ShowProgress) -> Train
 
 def _skipped(outcome: Outcome) -> list[str]:
     """Say what was skipped; the command line has an exit code for it."""
-    num_records = outcome.manifest.counts["skipped_records"]
-    numbers = {"record": num_records, "input": len(outcome.skipped)}
+    num_inputs = sum(1 for record in outcome.manifest.inputs if record.reason is not None)
+    num_records = outcome.manifest.counts["skipped_records"] - num_inputs
+    numbers = {"record": num_records, "input": num_inputs}
     return [
         f"{plural(number, noun)} skipped, see `skipped.jsonl`"
         for noun, number in numbers.items()

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 import xxhash
 
-from penstok.errors import DamageError, is_refused, read_error
+from penstok.errors import DamageError, is_refused, quoted, read_error
 from penstok.output.layout import JOB, MANIFEST, SEGMENTS, WORK, Layout
 from penstok.types import SPLITS, UTF_8, Split, TokenizerRecord
 
@@ -177,7 +177,7 @@ class Manifest:
                 where=str(folder),
                 next_step="run the command that was started here again: it continues"
                 if is_unfinished
-                else f"create one: `penstok tokenize INPUT... -o {folder}`",
+                else f"create one: `penstok tokenize INPUT... -o {quoted(folder)}`",
             ) from error
         except NotADirectoryError as error:
             raise DamageError(
@@ -323,7 +323,9 @@ def check_readable(folder: OutputPath) -> None:
 
 
 def _permissions_step(folder: OutputPath) -> str:
-    return f"`ls -la {folder}` shows who may read it; run the same command as a user who may"
+    return (
+        f"`ls -la {quoted(folder)}` shows who may read it; run the same command as a user who may"
+    )
 
 
 def _damage(what: str, path: OutputPath) -> DamageError:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import difflib
 import re
-import shlex
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from penstok.errors import UsageError
+from penstok.errors import UsageError, quoted
 
 __all__ = ["TokenizerFile", "find_file", "is_hub_id"]
 
@@ -113,12 +112,12 @@ def _missing(path: Path) -> UsageError:
         return UsageError(
             f"the tokenizer `{path}` does not exist: there is no folder `{parent}`",
             where="--tokenizer",
-            next_step=f"check the path with `ls {shlex.quote(str(nearest))}`{hub}",
+            next_step=f"check the path with `ls {quoted(nearest)}`{hub}",
         )
     names = _list(parent)
     close = difflib.get_close_matches(path.name, names, n=1, cutoff=0.75)
-    listing = f"check the path with `ls {shlex.quote(str(parent))}`"
-    meant = f"pass `-t {shlex.quote(str(parent / close[0]))}`" if close else listing
+    listing = f"check the path with `ls {quoted(parent)}`"
+    meant = f"pass `-t {quoted(parent / close[0])}`" if close else listing
     return UsageError(
         f"the tokenizer `{path}` does not exist"
         + (f"; did you mean `{parent / close[0]}`?" if close else ""),
@@ -143,7 +142,7 @@ def _find_in_folder(folder: Path) -> Path:
             "`AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)`"
         )
     elif len(files) == 1:
-        step = f"pass the file: `-t {shlex.quote(str(folder / files[0]))}`"
+        step = f"pass the file: `-t {quoted(folder / files[0])}`"
     else:
         step = f"pass a folder with one of them, or {_FILES}"
     raise UsageError(
@@ -190,7 +189,7 @@ def _unreadable(path: Path, error: OSError | RuntimeError) -> UsageError:
     return UsageError(
         f"the tokenizer cannot be read: {reason}",
         where=str(path),
-        next_step=f"check it with `ls -ld {shlex.quote(str(path))}`",
+        next_step=f"check it with `ls -ld {quoted(path)}`",
     )
 
 

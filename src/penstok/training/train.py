@@ -11,7 +11,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstok.errors import ConflictError, EngineError, InputError, UsageError
+from penstok.errors import ConflictError, EngineError, InputError, UsageError, quoted
 from penstok.inputs.changes import find_changed
 from penstok.jobs.plan import make_plan, nothing_found
 from penstok.output.store.folder import write_file
@@ -163,7 +163,7 @@ def _refuse_output(settings: TrainingSettings) -> None:
         raise UsageError(
             "the folder is missing or not writable",
             where=str(output.parent),
-            next_step=f"`mkdir -p {output.parent}`, or choose another `-o`",
+            next_step=f"`mkdir -p {quoted(output.parent)}`, or choose another `-o`",
         )
     if output.exists() and not settings.overwrite:
         raise ConflictError(

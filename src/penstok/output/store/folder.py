@@ -23,7 +23,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstok.errors import ConflictError, PenstokError, WriteError, limit_error
+from penstok.errors import ConflictError, PenstokError, WriteError, limit_error, quoted
 from penstok.faults import fault_point
 from penstok.output.layout import JOB, WORK, is_final_name
 from penstok.output.segments import write_errors
@@ -342,7 +342,8 @@ class FolderStore:
         raise ConflictError(
             what,
             where="OUT",
-            next_step=f"choose another `-o`, or move it away: `mv {self.folder} {self.folder}.old`",
+            next_step="choose another `-o`, or move it away: "
+            f"`mv {quoted(self.folder)} {quoted(f'{self.folder}.old')}`",
         )
 
     def refuse_irregular(self) -> None:
@@ -352,8 +353,8 @@ class FolderStore:
                 raise ConflictError(
                     f"`{path.name}` is not a regular file",
                     where=str(path),
-                    next_step=f"move it away: `mv {path} {path}.old`, then run the same command "
-                    "again",
+                    next_step=f"move it away: `mv {quoted(path)} {quoted(f'{path}.old')}`, then "
+                    "run the same command again",
                 )
 
     def check_room(self, num_bytes: int, reused: Iterable[str] = ()) -> None:
@@ -442,7 +443,7 @@ def describe_leftovers(folder: OutputPath) -> list[str]:
     return [
         f"a later run with `--overwrite` is not finished; it has {format_bytes(num_bytes)} in "
         f"{work}: run its command again, or, if no run is writing there, delete it with "
-        f"`rm -r {work}`"
+        f"`rm -r {quoted(work)}`"
     ]
 
 
@@ -483,8 +484,8 @@ def _unreadable(path: Path, error: OSError) -> PenstokError:
     return limit_error(error, str(path)) or WriteError(
         f"the output cannot be read: {error.strerror}",
         where=str(path),
-        next_step=f"`ls -la {path.parent}` shows who may read it; choose another `-o`, or run the "
-        "same command as a user who may",
+        next_step=f"`ls -la {quoted(path.parent)}` shows who may read it; choose another `-o`, or "
+        "run the same command as a user who may",
     )
 
 
