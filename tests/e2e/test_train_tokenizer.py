@@ -225,7 +225,7 @@ def test_standard_input_is_taken_from_its_beginning_and_that_is_said(tmp_path: P
         (["--vocab-size", "3M"], 2, "--vocab-size"),
         (["--pattern", "gpt5"], 2, "unknown value `gpt5`; known: gpt2, cl100k"),
         (["--special", "the"], 2, "`the` can be a token of ordinary text"),
-        (["--special", EOT, "--special", EOT], 2, "is repeated or"),
+        (["--special", EOT, "--special", EOT], 2, "is named twice"),
         (["--special", "a\udcff b"], 2, "cannot be printed"),
         (["--sample", "much"], 2, "`much` is not a size"),
         (["-o", "my.bin"], 2, "`my.bin` does not end in `.json`"),

@@ -24,13 +24,14 @@ A flag can also be set by a variable or in a configuration file. The flag wins o
 the variable over the file, the file over the default.
 
 - Variable: `PENSTOK_VAL_FRACTION=0.01` is `--val-fraction 0.01`; a switch is set by `1`.
+  A name that sets no flag of any command is a warning.
 - File: `--config FILE` (or `PENSTOK_CONFIG`) reads TOML. No file is read unless it is named. In a
   file called `pyproject.toml` it is the table `[tool.penstok]`.
 
 Keys are named like the flags, with `-` or `_`; `inputs` and `output` are the arguments. Keys at the
 top apply to every command that has the flag, those in a table to the command of that name (`plan`
 also reads `[tokenize]`). Relative paths start at the current folder, as on the command line. A key
-or table that no command knows, and a value of the wrong type, are errors.
+or table that no command knows, a key that is set twice, and a value of the wrong type are errors.
 
 ```toml
 inputs = ["corpus/", "web/*.jsonl.gz"]

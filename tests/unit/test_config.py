@@ -189,6 +189,7 @@ def test_a_log_that_cannot_be_opened_is_an_error_before_the_work(folder: Path) -
         ("tokenize in/a.txt --log link.txt", "is an input"),
         ("plan in --log in/new.log", "lies in an input folder"),
         ("plan in/b --log hard.txt", "is an input"),
+        ("plan linked --log in/b/new.log", "lies in an input folder"),
         ("plan in/*.txt --log in/a.txt", "is an input"),
         ("plan --files-from list --log in/a.txt", "is an input"),
         ("plan --files-from list --log list", "a file that this command reads"),
@@ -210,6 +211,9 @@ def test_a_log_is_no_file_that_the_command_uses(folder: Path, arguments: str, wh
     (folder / "list").write_text("in/a.txt\n")
     (folder / "p.toml").write_text('inputs = "in/*.txt"')
     (folder / "link.txt").symlink_to("in/a.txt")
+    (folder / "linked").mkdir()
+    (folder / "linked/b").symlink_to("../in/b")
+    (folder / "linked/loop").symlink_to("../linked")
     (folder / "hard.txt").hardlink_to(folder / "in/b/b.txt")
     (folder / "train.lnk").hardlink_to(folder / "out/train.bin")
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
@@ -226,6 +230,19 @@ def test_a_wrong_flag_is_logged_but_not_into_what_may_be_an_input(folder: Path) 
     assert (folder / "run.log").read_text().count("`x` is not a whole number") == 2
     assert invoke("tokenize", "a.txt", "--log", "a.txt", "--seed", "x").exit_code == 2
     assert (folder / "a.txt").read_text() == "text"
+
+
+def test_a_log_is_not_the_file_that_standard_input_comes_from(folder: Path) -> None:
+    (folder / "a.txt").write_text("text")
+    code = "from penstok.cli import main; main()"
+    with (folder / "a.txt").open() as stream:
+        done = subprocess.run(
+            [sys.executable, "-c", code, "plan", "-", "--log", "a.txt"],
+            stdin=stream,
+            capture_output=True,
+            check=False,
+        )
+    assert (done.returncode, (folder / "a.txt").read_text()) == (2, "text")
 
 
 def test_a_log_may_be_hidden_in_an_input_folder(folder: Path) -> None:

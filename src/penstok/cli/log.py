@@ -107,17 +107,14 @@ def refuse_shared(
                 next_step="choose another file",
             )
     for each in inputs:
-        if _is_below(log, each, with_hidden=False) or any(
-            _is_same(found, log) for found in _iter_files(each)
-        ):
+        if any(_is_same(found, log) for found in _iter_files(each, log, with_hidden=False)):
             raise UsageError(
                 f"the log is an input, or lies in an input folder: `{each}`",
                 where=where,
                 next_step=_OUTSIDE if Path(each).is_dir() else "choose another file",
             )
-    if output is not None and (
-        _is_below(log, output, with_hidden=True)
-        or any(_is_same(found, log) for found in _iter_files(output))
+    if output is not None and any(
+        _is_same(found, log) for found in _iter_files(output, log, with_hidden=True)
     ):
         raise UsageError(
             f"the log is the output, or lies in it: `{output}`",
@@ -127,29 +124,41 @@ def refuse_shared(
 
 
 def _is_same(name: str, log: Path) -> bool:
+    path = "/dev/stdin" if name == "-" else name
     try:
-        return Path(name).samefile(log)
-    except (OSError, ValueError):  # one of them is missing, or no name of a file
-        return os.path.realpath(name) == os.path.realpath(log) if "\0" not in name else False
-
-
-def _is_below(log: Path, folder: str, *, with_hidden: bool) -> bool:
-    if not os.path.isdir(folder):  # noqa: PTH112 a Path may raise
+        return Path(path).samefile(log)
+    except OSError:  # one of them is missing
+        return os.path.realpath(path) == os.path.realpath(log)
+    except ValueError:  # no name of a file
         return False
-    words = Path(os.path.relpath(os.path.realpath(log), os.path.realpath(folder))).parts
-    is_hidden = any(word.startswith(".") for word in words)
-    return words[0] != os.pardir and (with_hidden or not is_hidden)
 
 
-def _iter_files(name: str) -> Iterator[str]:
-    """Yield what a file, folder or glob names."""
+def _iter_files(name: str, log: Path, *, with_hidden: bool) -> Iterator[str]:
+    """Yield what a file, folder or glob names; the log itself if it would be created there."""
     if os.path.isdir(name):  # noqa: PTH112 a Path may raise
-        for folder, _, files in os.walk(name):
-            yield from (os.path.join(folder, each) for each in files)  # noqa: PTH118 many
-    elif os.path.lexists(name) or "://" in name or "\0" in name:
+        yield from _walk(name, log, with_hidden=with_hidden)
+    elif name == "-" or os.path.lexists(name) or "://" in name or "\0" in name:
         yield name
     else:
         yield from glob.iglob(name, recursive=True)  # noqa: PTH207 keeps paths as typed
+
+
+def _walk(top: str, log: Path, *, with_hidden: bool) -> Iterator[str]:
+    """Yield the files below a folder, also behind links; of a new log, only its own name."""
+    is_there, parent = log.exists(), os.path.realpath(log.parent)
+    seen: set[str] = set()
+    for folder, folders, files in os.walk(top, followlinks=True):
+        real = os.path.realpath(folder)
+        if real in seen:
+            folders.clear()
+            continue
+        seen.add(real)
+        if not with_hidden:
+            folders[:] = [each for each in folders if not each.startswith(".")]
+        names = {*(files if is_there else ()), *((log.name,) if real == parent else ())}
+        for each in names:
+            if with_hidden or not each.startswith("."):
+                yield os.path.join(folder, each)  # noqa: PTH118 there can be many
 
 
 def is_open() -> bool:
