@@ -361,3 +361,37 @@ def test_a_file_of_white_space_is_an_empty_document_when_stripped(
     assert (counts["documents"], counts["empty_documents"]) == (1, 1)
     ids = np.fromfile(tmp_path / "tokens" / "train.bin", "<u2").tolist()
     assert ids == ids_of(b"some text")
+
+
+def test_what_leaves_nothing_to_read_is_named(penstok: RunPenstok) -> None:
+    Path("a.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR")
+    Path("header.csv").write_bytes(b"id,text\n")
+    Path("two words.txt").write_bytes(b"")
+    skipped = penstok("tokenize", "a.png", "--on-error", "skip", exit_code=4).stderr
+    assert "1 input skipped; `a.png`: this is a PNG picture" in skipped
+    assert "ls -l" not in skipped
+    assert "no document in the input\n" in penstok("tokenize", "header.csv", exit_code=4).stderr
+    assert "`ls -l 'two words.txt'`" in penstok("tokenize", "two words.txt", exit_code=4).stderr
+
+
+def test_skipped_inputs_are_no_records(penstok: RunPenstok) -> None:
+    Path("a.txt").write_bytes(b"text")
+    Path("b.jsonl").write_bytes(b'{"text": "one"}\n{bad}\n')
+    Path("a.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR")
+    names = ("a.txt", "b.jsonl", "a.png")
+    done = penstok("tokenize", *names, "--on-error", "skip", exit_code=3)
+    assert "  1 record skipped, see" in done.stderr
+    assert "  1 input skipped, see" in done.stderr
+
+
+def test_a_line_break_in_a_name_does_not_break_an_error(penstok: RunPenstok) -> None:
+    name = "a\nnext: $(touch b).txt"
+    Path(name).write_bytes(b"\0\x01\x02" * 100)
+    said = penstok("tokenize", name, exit_code=4).stderr
+    assert "where: a\\nnext: $(touch b).txt" in said
+
+
+def test_a_task_size_without_effect_gets_a_hint(penstok: RunPenstok) -> None:
+    Path("a.txt").write_bytes(b"some text\n" * 100)
+    done = penstok("tokenize", "a.txt", "--part", "1/1", "--task-size", "30", "-o", "parts")
+    assert "hint: `--task-size 30 B` is too small" in done.stderr

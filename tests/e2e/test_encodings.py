@@ -101,6 +101,15 @@ def test_all_inputs_in_other_encodings_are_reported_at_once(tmp_path: Path) -> N
     assert tokenize(tmp_path, tmp_path / "out", encoding="auto")
 
 
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_a_file_of_utf16_among_others_is_not_left_out(tmp_path: Path, mark: str) -> None:
+    (tmp_path / "a.txt").write_bytes(CHINESE.encode("gbk"))
+    (tmp_path / "b.txt").write_bytes((mark + CHINESE).encode("utf-16-le"))
+    with pytest.raises(NotUtf8Error, match="not gbk; it looks like utf-16-le") as raised:
+        tokenize(tmp_path, tmp_path / "out", encoding="gbk")
+    assert raised.value.where.endswith("b.txt")
+
+
 def test_an_input_in_another_encoding_can_be_added_to_a_finished_job(tmp_path: Path) -> None:
     first, second = tmp_path / "a.txt", tmp_path / "b.txt"
     first.write_text(GERMAN, encoding="utf-8")

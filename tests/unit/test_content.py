@@ -6,6 +6,7 @@ import io
 import json
 import pickle
 import random
+import re
 import sqlite3
 import struct
 import tarfile
@@ -50,6 +51,7 @@ CASES = [
     ("ja", "iso2022_jp", "iso2022_jp"),
     ("ja", "utf-16", "utf-16-le"),
     ("ko", "euc_kr", "cp949"),
+    ("ko", "iso2022_kr", "iso2022_kr"),
     ("ko", "cp949", "cp949"),
     ("ru", "cp1251", "cp1251"),
     ("ru", "koi8-r", "koi8-r"),
@@ -101,6 +103,77 @@ def test_a_malformed_sequence_does_not_mislead(language: str, encoding: str, exp
         assert choose_encoding("a", sample, "auto") == expected
 
 
+@pytest.mark.parametrize("size", [12, 50, 200, 400])
+@pytest.mark.parametrize("order", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
+@pytest.mark.parametrize("language", sorted({*TEXTS, "en"}))
+def test_the_byte_order_of_text_without_a_mark_is_detected(
+    language: str, order: str, size: int
+) -> None:
+    text = (TEXTS.get(language, "It is so in all of the plain English text.\n") * 12)[:size]
+    if size > 12 or "32" in order or " " in text:
+        assert choose_encoding("a", Sample(text.encode(order)), "auto") == order
+
+
+@pytest.mark.parametrize("start", range(0, 40, 3))
+@pytest.mark.parametrize(("language", "encoding"), [("zh", "gbk"), ("ja", "cp932"), ("tw", "big5")])
+def test_text_of_two_byte_characters_is_not_utf16(language: str, encoding: str, start: int) -> None:
+    text = (TEXTS[language] * 12).replace("\n", "")
+    for size in (100, 200, 300, 400):
+        data = text[start : start + size].encode(encoding)
+        assert not choose_encoding("a", Sample(data), "auto").startswith("utf")
+
+
+@pytest.mark.parametrize("wanted", ["utf-8", "auto"])
+def test_valid_utf8_is_not_utf16(wanted: str) -> None:
+    for data in (b"a\x01b\x01c\x01d\n" * 50, b"k\x1fv\x1e" * 50):
+        with pytest.raises(NotTextError, match="binary data"):
+            choose_encoding("a", Sample(data), wanted)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["ñandú café año\n", "El niño comió piñas.\n", "voilà, ça y est déjà\n", "Grüße, Köln\n"],
+)
+def test_accents_in_latin_words_are_not_another_script(text: str) -> None:
+    for times in (1, 4, 30):
+        data = Sample((text * times).encode("latin-1"))
+        assert choose_encoding("a", data, "auto") == "cp1252"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\xff" * 100,
+        b"\xfe\xfd" * 500,
+        (TEXTS["de"] * 9).encode("cp500"),
+        (TEXTS["es"] * 9).encode("cp037"),
+        *(bytes(byte ^ key for byte in (TEXTS["es"] * 9).encode()) for key in (0x80, 0xAA, 0xFF)),
+        bytes(128 + (x * y >> 4) % 128 for x in range(64) for y in range(64)),
+        bytes(random.Random(3).choices(range(160, 256), k=4000)),
+    ],
+)
+def test_what_does_not_read_like_text_is_not_guessed(data: bytes) -> None:
+    for wanted in ("auto", "utf-8"):
+        with pytest.raises(InputError) as raised:
+            choose_encoding("a", Sample(data), wanted)
+        assert re.search("could not be detected|binary data", raised.value.what)
+
+
+def test_a_character_that_is_cut_off_at_the_end_is_invalid() -> None:
+    with pytest.raises(NotUtf8Error):
+        choose_encoding("a", Sample("中文".encode("gbk")), "utf-8")
+
+
+@pytest.mark.parametrize(
+    "text", ["caf\xe9", "\xe9t\xe9", "Stra\xdfe", "na\xefve text\n", "a\n\xfc"]
+)
+def test_short_text_is_not_repaired_if_its_encoding_is_to_be_detected(text: str) -> None:
+    data = text.encode("latin-1")
+    found = choose_encoding("a", Sample(data), "auto")
+    assert b"\xff" not in decode_sample(data, found, is_whole=True)
+    assert choose_encoding("a", Sample(data), "utf-8") == "utf-8"
+
+
 def test_text_after_a_long_header_in_english_is_seen() -> None:
     header, text = b"Permission is granted.\n" * 3000, (TEXTS["de"] * 100).encode("latin-1")
     assert choose_encoding("a", Sample(header[: 1 << 16], (text[:9000], text[-9000:])), "auto")
@@ -121,6 +194,8 @@ def test_text_after_a_long_header_in_english_is_seen() -> None:
         b"8=FIX.4.2\x019=65\x0135=A\x0149=SERVER\x0156=CLIENT\x01\n" * 50,
         b"a few NUL\0 bytes in a long line of text that goes on and on\n" * 50,
         b"./some/folder/with/a/long/name/file.txt\0" * 50,
+        b"name\x1fvalue text here\x1fmore\x1e" * 50,
+        b"alpha\x01beta\x01gamma\x01delta\n" * 50,
         b"~{ this is not HZ }\n" * 50,
         b"BM is short for something\n" * 50,
         b"MZ and PARENTS and GIF are words\n" * 50,
@@ -215,6 +290,21 @@ def test_what_is_not_text_is_named(data: bytes, what: str, wanted: str) -> None:
         (TEXTS["zh"].encode("gbk"), "ascii", "this is not ascii; it looks like gb18030"),
         (TEXTS["zh"].encode("gbk"), "utf-16", "this is not utf-16; it looks like gb18030"),
         (b"plain text\n" * 9, "utf-16", "this is not utf-16; it looks like utf-8"),
+        (b"plain text\n" * 9, "utf-16-be", "this is not utf-16-be; it looks like utf-8"),
+        (b"\xef\xbb\xbfplain\n", "gbk", "this is not gbk; it looks like utf-8"),
+        (b"\xef\xbb\xbfplain\n", "utf-16", "this is not utf-16; it looks like utf-8"),
+        *(
+            (mark + text.encode(f"utf-16-{order}"), wanted, f"not {wanted}; .* utf-16-{order}$")
+            for order, other, mark in [("le", "be", b"\xff\xfe"), ("be", "le", b"\xfe\xff")]
+            for text in ("plain text\n", *TEXTS.values())
+            for wanted in (f"utf-16-{other}", "gbk", "cp1252")
+        ),
+        *(
+            (TEXTS[name].encode(f"utf-16-{order}"), wanted, f"not {wanted}; .* utf-16-{order}$")
+            for order, other in [("le", "be"), ("be", "le")]
+            for name in TEXTS
+            for wanted in (f"utf-16-{other}", "gbk", "cp1252")
+        ),
     ],
 )
 def test_text_that_does_not_have_the_named_encoding_is_refused(
@@ -222,7 +312,14 @@ def test_text_that_does_not_have_the_named_encoding_is_refused(
 ) -> None:
     with pytest.raises(NotUtf8Error) as raised:
         choose_encoding("a", Sample(data), resolve_encoding(wanted))
-    assert raised.value.what.startswith(what)
+    assert re.search(what, raised.value.what)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
+@pytest.mark.parametrize("language", TEXTS)
+def test_a_named_byte_order_is_taken(language: str, encoding: str) -> None:
+    for text in (TEXTS[language], TEXTS[language][:9], ""):
+        assert choose_encoding("a", Sample(text.encode(encoding)), encoding) == encoding
 
 
 def test_a_named_encoding_is_taken() -> None:

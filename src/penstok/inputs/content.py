@@ -6,12 +6,14 @@ It opens nothing and never decides by a name. `probe` takes the sample; `readers
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from penstok.errors import InputError, NotTextError
+from penstok.errors import InputError, NotTextError, quoted
 from penstok.inputs.encodings import AUTO, decode_sample
 from penstok.types import UTF_8
 
@@ -41,7 +43,11 @@ _MARKS = {
     b"\xff\xfe": "utf-16-le",
     b"\xfe\xff": "utf-16-be",
 }
-_WIDE = ("utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
+_UTF8_MARK = b"\xef\xbb\xbf"
+# What text in ISO-2022-KR begins with, before any Korean.
+_KOREAN_HEADER = b"\x1b$)C"
+_UTF32_BYTES = 4
+_WORD_END_BITS = 8
 # The high bytes of UTF-16 that text of any language may have; others belong to single scripts, of
 # which a text has few.
 _USUAL_PAGES = {0, 0x20, 0x21, 0x22, 0x25, 0x26, 0x30, 0x31, 0xFE, 0xFF, *range(0x4E, 0xA0)} | set(
@@ -49,9 +55,8 @@ _USUAL_PAGES = {0, 0x20, 0x21, 0x22, 0x25, 0x26, 0x30, 0x31, 0xFE, 0xFF, *range(
 )
 _MAX_SCRIPTS = 3
 _MAX_ODD_CHARACTERS = 0.02
-_MIN_WIDE_BYTES = 256
-# UTF-16 that is valid UTF-8 has its high bytes among the control characters.
-_MIN_WIDE_CONTROLS = 0.1
+# Shorter samples without a NUL may be UTF-16 by chance.
+_MIN_WIDE_BYTES = 64
 _BINARY_DATA = "binary data"
 _MAX_OVERLAP = 0.6
 # What the detector may answer. Others are so rare that they are more often a mistake.
@@ -80,6 +85,25 @@ _LONG_ENCODINGS = {
     *("gb18030", "cp950", "big5hkscs", "cp932", "shift_jis_2004", "euc_jp", "euc_jis_2004"),
     *("cp949", "hz", "iso2022_jp", "iso2022_kr"),
 }
+_LATIN_ENCODINGS = (
+    *("cp1252", "cp1250", "cp1254", "cp1257", "iso8859-1", "iso8859-2", "iso8859-9"),
+    *("iso8859-13", "iso8859-15", "cp437", "cp850", "cp852", "cp1258"),
+)
+# So few different letters outside ASCII do not tell one of these from another.
+_MAX_TELLING = 4
+_ASCII = dict.fromkeys(range(128))
+# What Latin words have outside ASCII: one or two letters next to others.
+_NOT_ASCII_RUN = re.compile(rb"[\x80-\xff]+")
+_IN_LATIN_WORD = re.compile(
+    rb"(?<=[A-Za-z])[\x80-\xff]{1,2}(?![\x80-\xff])|(?<![\x80-\xff])[\x80-\xff]{1,2}(?=[A-Za-z])"
+)
+# How much of text may be characters that text seldom has, and the share of pairs of letters that
+# may be a lower-case one before an upper-case one.
+_MAX_RARE, _MAX_CASE_CHANGES = 0.2, 0.15
+# How many of the characters of several bytes are East Asian and not half as wide, at least.
+_MIN_USUAL = 0.6
+# One character may be this share of a text, which has white space once in so many characters.
+_MAX_SAME, _MAX_WORD = 0.6, 100
 _NUM_PIECES, _MIN_PIECE_BYTES = 8, 256
 # Encodings that differ in few characters: the more usual one, if the sample has none of them.
 _ALIKE = {"iso8859-15": "cp1252", "iso8859-7": "cp1253", "iso8859-13": "cp1257"}
@@ -245,12 +269,15 @@ def choose_encoding(path: str, sample: Sample, wanted: str) -> str:
         NotUtf8Error: If it does not have the encoding that it should have, or none is detected.
     """
     parts = [sample.head, *(_CUT_OFF.sub(b"", part) for part in sample.others)]
-    is_plain = all(map(_is_plain, parts))
+    is_whole = not sample.others and len(sample.head) < _MAX_DETECTED_BYTES
+    is_plain = all(_is_plain(part, is_whole=is_whole) for part in parts)
     if is_plain and wanted in (UTF_8, AUTO):
         return UTF_8
-    found = _IS_UTF_8 if is_plain else _inspect(sample.head, parts)
+    found = _IS_UTF_8 if is_plain else _inspect(parts, wanted, is_whole=is_whole)
     if wanted not in (UTF_8, AUTO):
-        return _check_encoding(path, parts, wanted, found)
+        _check_encoding(path, parts, wanted, found)
+        is_any_order = wanted in ("utf-16", "utf-32")
+        return found.encodings[0] if is_any_order else wanted
     if found.what:
         raise _not_text(path, found.what)
     if found.encodings and (wanted == AUTO or found == _IS_UTF_8):
@@ -270,42 +297,55 @@ def name_encoding(encoding: str) -> str:
     return f"{encoding} ({language})" if language else encoding
 
 
-def _is_plain(part: bytes) -> bool:
+def _is_plain(part: bytes, *, is_whole: bool) -> bool:
     """Tell whether bytes are UTF-8 without control characters, as nearly all inputs are."""
     if len(part.translate(None, _CONTROLS)) != len(part) or b"\x1b$" in part or b"~{" in part:
         return False
     try:
         part.decode()
     except UnicodeDecodeError as error:
-        return error.start + 3 >= len(part) and error.reason == "unexpected end of data"
+        is_cut_off = error.start + 3 >= len(part) and error.reason == "unexpected end of data"
+        return is_cut_off and not is_whole
     return True
 
 
-def _inspect(head: bytes, parts: Sequence[bytes]) -> _Content:
+def _inspect(parts: Sequence[bytes], wanted: str, *, is_whole: bool) -> _Content:
     """Find out what a sample is that is not plain UTF-8."""
+    head = parts[0]
     if what := name_binary(head):
         return _Content(what=what)
-    marked = next((name for mark, name in _MARKS.items() if head.startswith(mark)), None)
-    if marked is not None and _reads_well(head, marked):
+    if (marked := _find_mark(head)) and _reads_well(head, marked):
         return _Content((marked,))
+    if _KOREAN_HEADER in head and b"\x0e" in head:
+        korean = decode_sample(head, "iso2022_kr")
+        if korean.count(_INVALID) * _WRONG_SHARE < _count_long(korean):
+            return _Content(("iso2022_kr",))
     joined = b"".join(parts)
-    num_valid, num_invalid = _count_sequences(parts)
-    is_utf8 = not _is_mostly_invalid(num_valid, num_invalid, len(joined))
+    num_valid, num_invalid = _count_sequences(parts, is_whole=is_whole)
+    # Whoever has encodings detected does not want a short text of one repaired instead.
+    least = 1 if wanted == AUTO else _MIN_INVALID
+    is_utf8 = not _is_mostly_invalid(num_valid, num_invalid, len(joined), least)
     num_controls = len(joined) - len(joined.translate(None, _CONTROLS))
     # All magic numbers of binary files have or are followed by bytes that text does not have.
     if head[:16].translate(None, _CONTROLS) != head[:16] and (what := _find_kind(head)):
         return _Content(what=what)
-    if not is_utf8 or num_controls > _MIN_WIDE_CONTROLS * len(joined):
-        wide = next((each for each in _WIDE if _looks_wide(head, each)), None)
-        if wide is not None:
-            return _Content((wide,))
     if _is_binary(joined, num_controls, is_utf8=is_utf8):
-        return _Content(what=_BINARY_DATA)
+        # UTF-16 of any language has bytes that are control characters in other encodings; but
+        # valid UTF-8 without a NUL uses these as delimiters.
+        wide = _find_wide(head) if num_invalid or 0 in joined else ""
+        return _Content((wide,)) if wide else _Content(what=_BINARY_DATA)
     if is_utf8 and not _ESCAPED.search(joined):
         return _IS_UTF_8
-    likely = _detect(joined[:_MAX_DETECTED_BYTES])
+    joined = joined[:_MAX_DETECTED_BYTES]
+    likely = _prefer_latin(_detect(joined), joined)
+    likely = tuple(name for name in likely if _is_plausible(joined, name))
     is_escaped = likely[:1] in (("iso2022_jp",), ("iso2022_kr",), ("hz",))
     return _IS_UTF_8 if is_utf8 and not is_escaped else _Content(likely)
+
+
+def _find_mark(head: bytes) -> str:
+    """Return the UTF-16 or UTF-32 whose byte order mark some text begins with; empty if none."""
+    return next((name for mark, name in _MARKS.items() if head.startswith(mark)), "")
 
 
 def _is_binary(sample: bytes, num_controls: int, *, is_utf8: bool) -> bool:
@@ -317,11 +357,11 @@ def _is_binary(sample: bytes, num_controls: int, *, is_utf8: bool) -> bool:
     )
 
 
-def _count_sequences(parts: Sequence[bytes]) -> tuple[int, int]:
+def _count_sequences(parts: Sequence[bytes], *, is_whole: bool) -> tuple[int, int]:
     """Count characters of several bytes, and invalid sequences."""
     num_valid = num_invalid = 0
     for part in parts:
-        text = decode_sample(part, UTF_8)
+        text = decode_sample(part, UTF_8, is_whole=is_whole)
         num_invalid += text.count(_INVALID)
         num_valid += _count_long(text)
     return num_valid, num_invalid
@@ -332,21 +372,43 @@ def _count_long(text: bytes) -> int:
     return len(text.decode(errors="ignore")) - len(text.translate(None, _NOT_ASCII))
 
 
-def _is_mostly_invalid(num_valid: int, num_invalid: int, num_bytes: int) -> bool:
-    is_trace = num_invalid < max(_MIN_INVALID, num_bytes * _MIN_INVALID_SHARE)
+def _is_mostly_invalid(
+    num_valid: int, num_invalid: int, num_bytes: int, least: int = _MIN_INVALID
+) -> bool:
+    is_trace = num_invalid < max(least, num_bytes * _MIN_INVALID_SHARE)
     return num_invalid > num_valid and not is_trace
 
 
-def _looks_wide(head: bytes, encoding: str) -> bool:
-    """Tell whether bytes without a mark are UTF-16 or UTF-32.
+def _find_wide(head: bytes) -> str:
+    """Return which UTF-32 or UTF-16 bytes without a mark are; empty if none.
 
-    Bytes at even and at odd positions differ in UTF-16 of any language, in other text they do not.
+    Half of the bytes of UTF-16 belong to whole scripts. So they are much the same, or range over
+    all values, among them the control characters that no text in other encodings has.
     """
     if len(head) < _MIN_WIDE_BYTES and 0 not in head:
-        return False
+        return ""
+    for encoding in ("utf-32-le", "utf-32-be"):
+        if len(head) >= _UTF32_BYTES and _reads_well(head, encoding):
+            return encoding
     even, odd = Counter(head[::2]), Counter(head[1::2])
-    overlap = sum((even & odd).values()) / max(len(head) // 2, 1)
-    return overlap <= _MAX_OVERLAP and _reads_well(head, encoding)
+    if sum((even & odd).values()) > _MAX_OVERLAP * (len(head) // 2):
+        return ""
+    likely = sorted(("utf-16-le", "utf-16-be"), key=lambda each: _rate_order(head, each))
+    return next((each for each in likely if _reads_well(head, each)), "")
+
+
+def _rate_order(head: bytes, encoding: str) -> float:
+    """Rate a byte order of UTF-16, the lower the better: high bytes vary less, and words end."""
+    high = Counter(head[encoding == "utf-16-le" :: 2])
+    text = decode_sample(head, encoding).decode(errors="replace")
+    num_ends = sum(map(text.count, " \n\u3001\u3002\uff0c"))
+    return _entropy(high) - _WORD_END_BITS * num_ends / max(len(text), 1)
+
+
+def _entropy(counts: Counter[int]) -> float:
+    """Return how many bits a byte has on average, if these are counts of bytes."""
+    total = counts.total()
+    return sum(number * math.log2(total / number) for number in counts.values()) / max(total, 1)
 
 
 def _reads_well(data: bytes, encoding: str) -> bool:
@@ -389,6 +451,56 @@ def _detect(sample: bytes) -> tuple[str, ...]:
     return winner if text.count(_INVALID) * _WRONG_SHARE < _count_long(text) else likely
 
 
+def _prefer_latin(likely: tuple[str, ...], sample: bytes) -> tuple[str, ...]:
+    """Replace another script by Latin encodings if its characters are inside of Latin words."""
+    if not likely or likely[0] in _LONG_ENCODINGS or likely[0] == "cp1252":
+        return likely
+    western = decode_sample(sample, "cp1252")
+    if likely[0] in _LATIN_ENCODINGS:
+        # So few letters tell nothing, and this encoding is used most.
+        letters = western.decode(errors="replace").translate(_ASCII)
+        is_western = letters.isalpha() and len(set(letters)) <= _MAX_TELLING
+        return ("cp1252", likely[0]) if is_western else likely
+    num_runs = len(_NOT_ASCII_RUN.findall(sample))
+    if 2 * len(_IN_LATIN_WORD.findall(sample)) <= num_runs:
+        return likely
+    others = _ask_detector(sample, _LATIN_ENCODINGS)
+    different = (name for name in others if decode_sample(sample, name) != western)
+    return ("cp1252", *different)[:2]
+
+
+def _is_plausible(sample: bytes, encoding: str) -> bool:
+    """Tell whether a sample reads like text in an encoding, as anything decodes to something."""
+    import unicodedata
+
+    decoded = decode_sample(sample, encoding)
+    text = decoded.decode(errors="replace")
+    long = Counter(each for each in text if each > "\x7f")
+    num_rare = sum(
+        number
+        for each, number in long.items()
+        if unicodedata.category(each)[0] not in "LMNPZ" and not "\u2500" <= each <= "\u259f"
+    )
+    num_c1 = sum(number for each, number in long.items() if each < "\xa0")
+    is_one = len(text) > _MIN_INVALID and max(long.values(), default=0) > _MAX_SAME * len(text)
+    if num_rare > max(_MAX_RARE * long.total(), 1) or num_c1 > _MAX_CONTROLS * len(text) or is_one:
+        return False
+    if encoding in _LONG_ENCODINGS:
+        num_usual = sum(
+            number
+            for each, number in long.items()
+            if "\u2500" <= each <= "\ud7ff" or "\uff00" <= each <= "\uff60"
+        )
+        return num_usual >= _MIN_USUAL * long.total()
+    if encoding == "cp874":
+        return True
+    if (sum(map(text.count, " \n\r\t")) + 1) * _MAX_WORD < len(text):
+        return False
+    pairs = [pair for pair in pairwise(text) if "".join(pair).isalpha()]
+    num_changes = sum(one.islower() and two.isupper() for one, two in pairs)
+    return num_changes <= max(_MAX_CASE_CHANGES * len(pairs), 1)
+
+
 def _iter_pieces(sample: bytes) -> Iterator[bytes]:
     """Divide a sample between lines, which are no parts of characters in any of the encodings."""
     size, start = max(len(sample) // _NUM_PIECES, _MIN_PIECE_BYTES), 0
@@ -398,7 +510,7 @@ def _iter_pieces(sample: bytes) -> Iterator[bytes]:
         start = end
 
 
-def _ask_detector(sample: bytes) -> tuple[str, ...]:
+def _ask_detector(sample: bytes, among: Sequence[str] = _DETECTED) -> tuple[str, ...]:
     """Return the detector's answer, and a second one if it is nearly as likely."""
     import chardet
 
@@ -407,7 +519,7 @@ def _ask_detector(sample: bytes) -> tuple[str, ...]:
         b"\n" + sample,
         prefer_superset=False,
         compat_names=False,
-        include_encodings=_DETECTED,
+        include_encodings=(UTF_8, *among),
         no_match_encoding=UTF_8,
     )
     likely: list[tuple[str, bytes]] = []
@@ -433,29 +545,58 @@ def _find_superset(encoding: str, sample: bytes) -> str:
     return usual if is_same else encoding
 
 
-def _check_encoding(path: str, parts: Sequence[bytes], wanted: str, found: _Content) -> str:
-    """Return the encoding that the user named, if the sample can have it."""
-    if wanted in ("utf-16", "utf-32"):
-        if not found.encodings or not found.encodings[0].startswith(wanted):
-            raise _not_utf8(path, wanted, found.encodings)
-        return found.encodings[0]
+def _check_encoding(path: str, parts: Sequence[bytes], wanted: str, found: _Content) -> None:
+    """Refuse an input that cannot have the encoding that the user named."""
+    head, others = parts[0], tuple(name for name in found.encodings if name != wanted)
+    if head.startswith(_UTF8_MARK):
+        raise _not_utf8(path, wanted, (UTF_8,))
+    if _is_wide(wanted):
+        if wanted in ("utf-16", "utf-32"):
+            is_other = not any(name.startswith(wanted) for name in found.encodings)
+        else:
+            is_other = _is_other_than_wide(head, wanted, found)
+        if not head or not is_other:
+            return
+        if found.what not in ("", _BINARY_DATA):
+            raise _not_text(path, found.what)
+        raise _not_utf8(path, wanted, others)
     if found.what not in ("", _BINARY_DATA):
         raise _not_text(path, found.what)
     if found == _IS_UTF_8:
-        num_valid, num_invalid = _count_sequences(parts)
+        num_valid, num_invalid = _count_sequences(parts, is_whole=False)
         if num_valid >= _SURELY_UTF8 and not num_invalid:
             raise _not_utf8(path, wanted, found.encodings)
-        return wanted
-    text = decode_sample(parts[0], wanted)
+        return
+    text = decode_sample(head, wanted)
     num_invalid, num_valid = text.count(_INVALID), _count_long(text)
     num_controls = len(text) - len(text.translate(None, _CONTROLS))
-    if num_controls > _MAX_CONTROLS * len(text):
-        raise _not_text(path, _BINARY_DATA)
+    has_controls = num_controls > _MAX_CONTROLS * len(text)
     # Text in the encoding that the user named has few errors; others decode to something as well.
-    if _is_mostly_invalid(num_valid // _WRONG_SHARE, num_invalid, len(parts[0])):
-        others = tuple(name for name in found.encodings if name != wanted)
+    is_wrong = _is_mostly_invalid(num_valid // _WRONG_SHARE, num_invalid, len(head))
+    if found.encodings and (has_controls or is_wrong or _find_mark(head) in found.encodings):
         raise _not_utf8(path, wanted, others)
-    return wanted
+    if has_controls:
+        raise _not_text(path, _BINARY_DATA)
+    if is_wrong:
+        raise _not_utf8(path, wanted, others)
+
+
+def _is_wide(encoding: str) -> bool:
+    return encoding.startswith(("utf-16", "utf-32"))
+
+
+def _is_other_than_wide(head: bytes, wanted: str, found: _Content) -> bool:
+    """Tell whether a sample is not the UTF-16 or UTF-32 of the byte order that the user named."""
+    if wanted in found.encodings:
+        return False
+    is_utf8 = found == _IS_UTF_8 and _INVALID not in decode_sample(head, UTF_8)
+    if is_utf8 or not _reads_well(head, wanted):
+        return True
+    # Both byte orders may read well in short text.
+    return any(map(_is_wide, found.encodings)) and (
+        _find_mark(head) in found.encodings
+        or _rate_order(head, found.encodings[0]) + 1 < _rate_order(head, wanted)
+    )
 
 
 def _find_kind(head: bytes) -> str:
@@ -463,7 +604,12 @@ def _find_kind(head: bytes) -> str:
     import chardet
 
     # It looks for UTF-16 before it looks for magic numbers, unless that is left out.
-    kind = chardet.detect(head[:4096], include_encodings=["ascii"]).get("mime_type") or ""
+    kind = (
+        chardet.detect(head[:4096], include_encodings=["ascii"], no_match_encoding="ascii").get(
+            "mime_type"
+        )
+        or ""
+    )
     if kind in _KINDS:
         return _KINDS[kind]
     family, _, name = kind.partition("/")
@@ -492,7 +638,7 @@ def _not_utf8(path: str, wanted: str, encodings: tuple[str, ...]) -> NotUtf8Erro
         step = f"pass `--encoding {encodings[0]}`"
     else:
         what = f"this is not {named}; it may be {' or '.join(map(name_encoding, encodings))}"
-        step = f"look at the text with `penstok plan {path} --encoding {encodings[0]}`"
+        step = f"look at the text with `penstok plan {quoted(path)} --encoding {encodings[0]}`"
     error = NotUtf8Error(what, where=path, next_step=step)
     error.encodings = encodings
     return error

@@ -88,9 +88,12 @@ def _unknown(name: str) -> UsageError:
     )
 
 
-def decode_sample(sample: bytes, encoding: str) -> bytes:
-    """Return the UTF-8 of some bytes; a character that is cut off at their end is left out."""
-    return _Decoder(encoding).decode(sample)
+def decode_sample(sample: bytes, encoding: str, *, is_whole: bool = False) -> bytes:
+    """Return the UTF-8 of some bytes.
+
+    A character that is cut off at their end is left out, or invalid if they are all there is.
+    """
+    return _Decoder(encoding).decode(sample, is_last=is_whole)
 
 
 class _Decoder:

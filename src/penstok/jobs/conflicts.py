@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import xxhash
 
-from penstok.errors import ConflictError, DamageError, LockedError
+from penstok.errors import ConflictError, DamageError, LockedError, quoted
 from penstok.jobs.differences import find_differences
 from penstok.jobs.tasks import part_of_task
 from penstok.output import layout
@@ -373,7 +373,7 @@ def refuse_missing_tasks(store: OutputStore, job: JobFile, chosen: dict[int, str
         f"not done: {len(missing):,} of {plural(job.num_tasks, 'task')}"
         + (f"; missing or unfinished parts: {named}{more}" if parts else ""),
         where=store.name,
-        next_step=f"run them: the same `penstok tokenize ... -o {store.name}` with "
+        next_step=f"run them: the same `penstok tokenize ... -o {quoted(store.name)}` with "
         f"`--part {parts[0][0]}/{parts[0][1]}`"
         if parts
         else "run the same `penstok tokenize` command again: it continues",
@@ -425,7 +425,7 @@ def _recorded_sources(folder: OutputPath) -> list[Source]:
     raise ConflictError(
         f"the inputs differ from those of the finished job here, and {what}",
         where=str(folder / SEGMENTS),
-        next_step=f"run `penstok verify {folder} --repair`, then the same command again",
+        next_step=f"run `penstok verify {quoted(folder)} --repair`, then the same command again",
     )
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 import xxhash
 
-from penstok.errors import DamageError, is_refused, read_error
+from penstok.errors import DamageError, is_refused, quoted, read_error
 from penstok.output.layout import JOB, MANIFEST, SEGMENTS, WORK, Layout
 from penstok.storage.object_paths import repair_step
 from penstok.types import SPLITS, UTF_8, Split, TokenizerRecord
@@ -185,7 +185,7 @@ class Manifest:
             return cls.from_json(path.read_bytes().decode(errors="replace"), path)
         except (FileNotFoundError, IsADirectoryError) as error:
             what = "there is no finished job here"
-            next_step = f"create one: `penstok tokenize INPUT... -o {folder}`"
+            next_step = f"create one: `penstok tokenize INPUT... -o {quoted(folder)}`"
             if (folder / WORK / JOB).exists():
                 what = "the job here is not finished"
                 next_step = "run the command that was started here again: it continues"
@@ -336,7 +336,9 @@ def check_readable(folder: OutputPath) -> None:
 
 
 def _permissions_step(folder: OutputPath) -> str:
-    return f"`ls -la {folder}` shows who may read it; run the same command as a user who may"
+    return (
+        f"`ls -la {quoted(folder)}` shows who may read it; run the same command as a user who may"
+    )
 
 
 def _damage(why: str, text: str, path: OutputPath) -> DamageError:

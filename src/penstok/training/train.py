@@ -12,7 +12,14 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstok.errors import ConflictError, EngineError, InputError, UsageError, WriteError
+from penstok.errors import (
+    ConflictError,
+    EngineError,
+    InputError,
+    UsageError,
+    WriteError,
+    quoted,
+)
 from penstok.inputs.changes import find_changed
 from penstok.jobs.plan import make_plan, nothing_found
 from penstok.output.store.folder import write_file
@@ -168,14 +175,14 @@ def _refuse_output(settings: TrainingSettings) -> None:
         raise UsageError(
             f"the folder `{output.parent}` does not exist",
             where="--output",
-            next_step=f"`mkdir -p {output.parent}`, or choose another `-o`",
+            next_step=f"`mkdir -p {quoted(output.parent)}`, or choose another `-o`",
         )
     if not os.access(output.parent, os.W_OK | os.X_OK):
         raise WriteError(
             f"cannot be written: {os.strerror(errno.EACCES)}",
             where=str(output.parent),
-            next_step=f"`ls -ld {output.parent}` shows who may write to it; choose another `-o`, "
-            "or run the same command as a user who may",
+            next_step=f"`ls -ld {quoted(output.parent)}` shows who may write to it; choose another "
+            "`-o`, or run the same command as a user who may",
         )
     if output.exists() and not settings.overwrite:
         raise ConflictError(

@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from penstok.errors import ConflictError, DamageError
+from penstok.errors import ConflictError, DamageError, quoted
 from penstok.inputs.changes import refuse_changed
 from penstok.jobs.plan import Plan
 from penstok.jobs.progress import Meter
@@ -143,7 +143,7 @@ def _find_sources(reader: LedgerReader, manifest: Manifest, folder: Path) -> lis
             "an input whose line in the ledger is lost has changed since it was used",
             where=", ".join(record.path for record in lost[:5]) or str(folder / SEGMENTS),
             next_step="restore its text and its modification time, or re-encode everything: "
-            f"`penstok tokenize INPUT... -o {folder} --overwrite`",
+            f"`penstok tokenize INPUT... -o {quoted(folder)} --overwrite`",
         )
     return sources
 
@@ -200,5 +200,6 @@ def _unrepairable(folder: Path, why: str) -> DamageError:
     return DamageError(
         f"the ledger cannot be repaired: {why}",
         where=str(folder / SEGMENTS),
-        next_step=f"re-encode everything: `penstok tokenize INPUT... -o {folder} --overwrite`",
+        next_step="re-encode everything: "
+        f"`penstok tokenize INPUT... -o {quoted(folder)} --overwrite`",
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, get_args
 
 import msgspec
 
-from penstok.errors import DamageError, own_version
+from penstok.errors import DamageError, own_version, quoted
 from penstok.output.layout import MANIFEST
 from penstok.output.ledger.lines import Ending
 from penstok.output.ledger.reader import LedgerReader
@@ -57,7 +57,7 @@ def read_ledger(path: OutputPath) -> LedgerReader:
         raise DamageError(
             f"the ledger is damaged: {reader.problem or 'the line of its end is missing'}",
             where=str(path),
-            next_step=f"`penstok verify {path.parent} --repair`",
+            next_step=f"`penstok verify {quoted(path.parent)} --repair`",
         )
     return reader
 

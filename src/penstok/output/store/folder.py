@@ -30,6 +30,7 @@ from penstok.errors import (
     PenstokError,
     WriteError,
     limit_error,
+    quoted,
 )
 from penstok.faults import fault_point
 from penstok.output.layout import JOB, WORK, is_final_name
@@ -367,7 +368,8 @@ class FolderStore:
         what, next_step = f"`{self.name}` is not a folder", "choose another `-o`"
         is_special = self.folder.exists() and not self.folder.is_file()
         if not is_special:
-            next_step += f", or move it away: `mv {self.folder} {self.folder}.old`"
+            old = quoted(f"{self.folder}.old")
+            next_step += f", or move it away: `mv {quoted(self.folder)} {old}`"
         if self.folder.is_symlink() and not self.folder.exists():
             what = f"`{self.name}` is a link to `{self.folder.readlink()}`, which does not exist"
         raise ConflictError(what, where="OUT", next_step=next_step)
@@ -379,8 +381,8 @@ class FolderStore:
                 raise ConflictError(
                     f"`{path.name}` is not a regular file",
                     where=str(path),
-                    next_step=f"move it away: `mv {path} {path}.old`, then run the same command "
-                    "again",
+                    next_step=f"move it away: `mv {quoted(path)} {quoted(f'{path}.old')}`, then "
+                    "run the same command again",
                 )
 
     def check_room(self, num_bytes: int, reused: Iterable[str] = ()) -> None:
@@ -469,7 +471,7 @@ def describe_leftovers(folder: OutputPath) -> list[str]:
     return [
         f"a later run with `--overwrite` is not finished; it has {format_bytes(num_bytes)} in "
         f"{work}: run its command again, or, if no run is writing there, delete it with "
-        f"`rm -r {work}`"
+        f"`rm -r {quoted(work)}`"
     ]
 
 
@@ -510,8 +512,8 @@ def _unreadable(path: Path, error: OSError) -> PenstokError:
     return limit_error(error, str(path)) or WriteError(
         f"the output cannot be read: {error.strerror}",
         where=str(path),
-        next_step=f"`ls -la {path.parent}` shows who may read it; choose another `-o`, or run the "
-        "same command as a user who may",
+        next_step=f"`ls -la {quoted(path.parent)}` shows who may read it; choose another `-o`, or "
+        "run the same command as a user who may",
     )
 
 
