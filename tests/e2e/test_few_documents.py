@@ -136,7 +136,7 @@ def test_an_output_of_an_older_version_stays_as_it_is(tmp_path: Path) -> None:
 def test_the_summary_says_how_val_was_chosen(tmp_path: Path) -> None:
     corpus, flags = write_inputs(tmp_path / "in", range(7)), ["--val-fraction", "0.000001"]
     wanted = (
-        "warning: val: 1 document was taken, the one with the smallest hash, because "
+        "warning: val: 1 document was taken, chosen by its hash, because "
         "`--val-fraction 1e-06` of 7 documents gave none"
     )
     _, said = run("tokenize", corpus, "-o", tmp_path / "out", *flags)
@@ -172,3 +172,53 @@ def test_sizes_and_rates_are_those_of_the_text(tmp_path: Path) -> None:
     plain.write_text("a <|endoftext|> b")
     _, said = run("tokenize", plain, "-o", tmp_path / "plain", "--docs-by", "file")
     assert "; if it separates documents, pass `--doc-separator '<|endoftext|>' --overwrite`" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "flags", "wanted", "unwanted"),
+    [
+        (
+            "same line\n" * 5,
+            ["--docs-by", "line"],
+            ["val is empty: all 5 documents are equal"],
+            "--docs-by file",
+        ),
+        (
+            "one line\n" * 6,
+            ["--docs-by", "line", "--limit", "1"],
+            ["  the first 9 B of 54 B of text", "`--limit` left only 1 document; pass a larger"],
+            "--docs-by",
+        ),
+        (
+            "one line\n" * 6,
+            ["--limit", "1"],
+            ["  54 B of text", "the input has only 1 document; pass `--docs-by line`"],
+            "first",
+        ),
+        (
+            " ".join(map(str, range(250_000))),
+            ["--docs-by", "file"],
+            [
+                "  1 document was divided into 3 passages, because each file is one document and ",
+                "val: 1 passage was taken",
+            ],
+            "3 documents",
+        ),
+    ],
+    ids=["equal", "limit", "limit-without-effect", "giant"],
+)
+def test_the_summary_gives_the_real_reason(
+    tmp_path: Path, text: str, flags: list[str], wanted: list[str], unwanted: str
+) -> None:
+    (tmp_path / "a.txt").write_text(text)
+    code, said = run("tokenize", tmp_path / "a.txt", "-o", tmp_path / "out", *flags)
+    assert code == 0
+    for words in wanted:
+        assert words in said
+    assert unwanted not in said
+
+
+def test_text_in_another_encoding_is_measured_as_stored_and_as_utf_8(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(("\u6c38\u548c\u4e5d\u5e74" * 500).encode("gb18030"))
+    _, said = run("tokenize", tmp_path / "a.txt", "-o", tmp_path / "out", "--encoding", "gb18030")
+    assert "4 kB of gb18030 text (6 kB as UTF-8), " in said

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstok.cli.messages import one_line
 from penstok.errors import quoted
-from penstok.jobs.warnings import find_warnings
+from penstok.jobs.warnings import count_divided, find_warnings, limited_to
 from penstok.quantities import format_bytes, format_seconds, plural
 from penstok.types import SPLITS, UTF_8
 
@@ -65,6 +65,7 @@ def summary_lines(outcome: Outcome, settings: JobSettings) -> list[str]:
         *_resumed(run, counts),
         f"  tokenizer: {tokenizer_line(manifest.tokenizer, manifest.settings['eot'])}",
         f"  documents: {document_rule(manifest.settings, _formats(manifest))}",
+        *_divided(manifest),
         *_encodings(manifest),
         *(f"  {note}" for note in _notes(manifest)),
         *skipped,
@@ -111,6 +112,7 @@ def finished_lines(manifest: Manifest, output: str, *, is_new: bool) -> list[str
         f"{run['engine']}, peak memory {format_bytes(run['peak_memory_bytes'])} per task",
         *_node_lines(run),
         f"  tokenizer: {tokenizer_line(manifest.tokenizer, manifest.settings['eot'])}",
+        *_divided(manifest),
         *(f"  {note}" for note in _notes(manifest)),
         *skipped_lines(
             "  skipped:", {each.path: each.reason for each in manifest.inputs if each.reason}
@@ -205,22 +207,26 @@ def input_sizes(manifest: Manifest) -> str:
     """Say how large the inputs are as they are stored, and how much text was in them."""
     from penstok.readers.formats import FORMATS
 
-    names = {row.name: row.content_name for row in FORMATS.values()}
+    names: dict[str | None, str] = {row.name: row.content_name for row in FORMATS.values()}
     sizes: dict[str, int] = {}
-    for record in manifest.inputs:
-        if record.reason is None and record.format in names:
-            name = names[record.format] + (f" ({record.compression})" if record.compression else "")
-            sizes[name] = sizes.get(name, 0) + record.bytes
+    used = [each for each in manifest.inputs if each.reason is None and each.format in names]
+    for record in used:
+        encoding = "" if record.encoding == UTF_8 else f"{record.encoding} "
+        packing = f" ({record.compression})" if record.compression else ""
+        name = encoding + names[record.format] + packing
+        sizes[name] = sizes.get(name, 0) + record.bytes
     if not all(sizes.values()) and len(sizes) == 1:
         # Of standard input, only the content was measured.
         sizes = dict.fromkeys(sizes, manifest.counts["input_bytes"])
     stored = " and ".join(f"{format_bytes(size)} of {name}" for name, size in sizes.items())
-    limit, text_bytes = manifest.settings.get("limit_bytes"), manifest.counts.get("text_bytes")
-    if limit is not None and limit < sum(sizes.values()):
+    limit, text_bytes = limited_to(manifest), manifest.counts.get("text_bytes")
+    if limit is not None:
         stored = f"the first {format_bytes(limit)} of {stored}"
     if not text_bytes or list(sizes) == [names["text"]]:
         return stored
-    return f"{stored}, which held {format_bytes(text_bytes)} of text"
+    if all(record.encoding == UTF_8 for record in used):
+        return f"{stored}, which held {format_bytes(text_bytes)} of text"
+    return f"{stored} ({format_bytes(text_bytes)} as UTF-8)"
 
 
 def bytes_per_token(counts: dict[str, int]) -> str:
@@ -291,6 +297,18 @@ def _notes(manifest: Manifest) -> list[str]:
         f"{plural(counts[name], noun)} {what}"
         for name, (noun, what) in notes.items()
         if counts[name]
+    ]
+
+
+def _divided(manifest: Manifest) -> list[str]:
+    """Say that large files, each one document, were divided so that val gets a part of them."""
+    num_files, num_passages = count_divided(manifest)
+    if not num_files:
+        return []
+    was = "was" if num_files == 1 else "were"
+    return [
+        f"  {plural(num_files, 'document')} {was} divided into {num_passages:,} passages, because "
+        "each file is one document and val needs a part of it"
     ]
 
 

@@ -12,17 +12,20 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstok.inputs.feed import make_feed
-from penstok.inputs.streams import read_head
+from penstok.inputs.streams import STANDARD_INPUT, read_head
 from penstok.readers.formats import open_scanner
 from penstok.storage import is_url
 from penstok.worker.splits import SmallestHash
 from penstok.worker.worker import make_hasher, make_readers
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from penstok.jobs.plan import Plan
+    from penstok.output.manifest import Manifest
     from penstok.worker.worker import WorkerSpec
 
-__all__ = ["find_val_hash"]
+__all__ = ["find_val_hash", "was_searched"]
 
 # A corpus with more content than this is not searched: reading it twice would cost more than a val
 # split that may be empty (ADR 34). Remote inputs are slower; what is read of standard input is kept
@@ -41,7 +44,7 @@ def find_val_hash(plan: Plan, spec: WorkerSpec) -> str | None:
     val, if all documents are equal, or if the corpus is not small.
     """
     rules = spec.rules
-    if not 0 < rules.val_fraction < 1 or plan.input_bytes > _max_bytes(plan):
+    if not 0 < rules.val_fraction < 1 or plan.input_bytes > _max_bytes_of(plan):
         return None
     if plan.is_piped and len(read_head(plan.sources[0], _MAX_PIPED_BYTES + 1)) > _MAX_PIPED_BYTES:
         return None
@@ -52,11 +55,20 @@ def find_val_hash(plan: Plan, spec: WorkerSpec) -> str | None:
     return None if chosen is None else f"{chosen:016x}"
 
 
-def _max_bytes(plan: Plan) -> int:
-    if plan.is_piped:
+def was_searched(manifest: Manifest) -> bool:
+    """Return whether all documents of a finished job were searched for one to put into val."""
+    paths = [record.path for record in manifest.inputs if record.reason is None]
+    return manifest.counts["input_bytes"] <= _max_bytes(paths, is_piped=STANDARD_INPUT in paths)
+
+
+def _max_bytes(paths: Iterable[str], *, is_piped: bool) -> int:
+    if is_piped:
         return _MAX_PIPED_BYTES
-    is_remote = any(is_url(source.path) for source in plan.sources)
-    return _MAX_REMOTE_BYTES if is_remote else _MAX_LOCAL_BYTES
+    return _MAX_REMOTE_BYTES if any(map(is_url, paths)) else _MAX_LOCAL_BYTES
+
+
+def _max_bytes_of(plan: Plan) -> int:
+    return _max_bytes((source.path for source in plan.sources), is_piped=plan.is_piped)
 
 
 def _add_documents(plan: Plan, spec: WorkerSpec, smallest: SmallestHash) -> bool:
@@ -70,7 +82,7 @@ def _add_documents(plan: Plan, spec: WorkerSpec, smallest: SmallestHash) -> bool
         give_back=False,
         keeps_head=plan.is_piped,
     )
-    left = _max_bytes(plan)
+    left = _max_bytes_of(plan)
     with closing(feed) if feed else nullcontext():
         readers = make_readers(replace(spec, ring=None if feed is None else feed.ring.file))
         for planned in plan.iter_units(lengths=None if feed is None else feed.lengths):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from penstok.jobs.run import Outcome
     from penstok.output.manifest import Manifest
 
-__all__ = ["find_warnings", "way_to_val"]
+__all__ = ["count_divided", "find_warnings", "limited_to", "way_to_val"]
 
 _FEW_DOCUMENTS = 10
 _MAX_LISTED = 5
@@ -24,6 +24,8 @@ _MAX_LISTED = 5
 
 def find_warnings(manifest: Manifest, outcome: Outcome | None = None) -> list[str]:
     """List what the user can act on; without an outcome, of a job that was run in parts."""
+    from penstok.jobs.few_documents import was_searched
+
     warnings = _invalid_text(manifest)
     counts, settings = manifest.counts, manifest.settings
     formats = {record.format for record in manifest.inputs}
@@ -47,13 +49,20 @@ def find_warnings(manifest: Manifest, outcome: Outcome | None = None) -> list[st
         )
     val = manifest.splits["val"]
     if val.tokens == 0 and settings["val_fraction"] > 0:
-        warnings.append(f"val is empty: {way_to_val(counts['documents'], settings)}")
+        way = way_to_val(
+            counts["documents"],
+            settings,
+            is_limited=limited_to(manifest) is not None,
+            are_equal=counts["documents"] > 1 and was_searched(manifest),
+        )
+        warnings.append(f"val is empty: {way}")
     elif settings.get("val_hash") is not None:
-        was = "was taken, the one" if val.documents == 1 else "were taken, those"
+        was = "was taken, chosen by its hash" if val.documents == 1 else "were taken, all equal"
+        noun = "passage" if count_divided(manifest)[0] == num_texts else "document"
         warnings.append(
-            f"val: {plural(val.documents, 'document')} {was} with the smallest hash, because "
+            f"val: {plural(val.documents, noun)} {was}, because "
             f"`--val-fraction {settings['val_fraction']}` of "
-            f"{plural(counts['documents'], 'document')} gave none"
+            f"{plural(counts['documents'], noun)} gave none"
         )
     if manifest.splits["train"].tokens == 0:
         warnings.append("train is empty: pass a smaller `--val-fraction`")
@@ -79,14 +88,59 @@ def _invalid_text(manifest: Manifest) -> list[str]:
     ]
 
 
-def way_to_val(num_documents: int, settings: dict[str, Any]) -> str:
-    """Name flags that would give a val split: a larger fraction, or more and smaller documents."""
-    if num_documents < _FEW_DOCUMENTS and settings["docs_by"] == "record":
-        return f"the input has only {plural(num_documents, 'record')} to choose from; add more"
-    if num_documents < _FEW_DOCUMENTS:
-        other = "file" if settings["docs_by"] == "line" else "line"
+def count_divided(manifest: Manifest) -> tuple[int, int]:
+    """Return how many files, each one document, were divided for val, and into how many passages.
+
+    Each passage is the text between two places where the split changes.
+    """
+    if manifest.settings["docs_by"] != "file":
+        return 0, 0
+    texts = {name for name, row in FORMATS.items() if not row.has_records}
+    numbers = [each.documents for each in manifest.inputs if each.format in texts]
+    return sum(number > 1 for number in numbers), sum(number for number in numbers if number > 1)
+
+
+def limited_to(manifest: Manifest) -> int | None:
+    """Return how many bytes of the inputs `--limit` left; None if it left everything."""
+    limit, total = manifest.settings.get("limit_bytes"), sum(each.bytes for each in manifest.inputs)
+    if limit is None or limit >= total:
+        return None
+    plain = {(name, None, UTF_8) for name, row in FORMATS.items() if not row.is_rows}
+    used = [each for each in manifest.inputs if each.reason is None]
+    if all((each.format, each.compression, each.encoding) in plain for each in used):
+        # The last document is read to its end.
+        limit = max(limit, manifest.counts["input_bytes"])
+    return limit if limit < total else None
+
+
+def way_to_val(
+    num_documents: int,
+    settings: dict[str, Any],
+    *,
+    is_limited: bool = False,
+    are_equal: bool = False,
+) -> str:
+    """Name flags that would give a val split: a larger fraction, or more and smaller documents.
+
+    Args:
+        num_documents: The number of documents.
+        settings: The settings of the job.
+        is_limited: Whether `--limit` left something out.
+        are_equal: Whether all documents are equal.
+    """
+    if are_equal:
         return (
-            f"the input has only {plural(num_documents, 'document')}; pass `--docs-by {other}` or "
+            f"all {num_documents:,} documents are equal, and equal documents go to the same split; "
+            + ("pass a larger `--limit`" if is_limited else "add other text")
+        )
+    if num_documents < _FEW_DOCUMENTS and is_limited:
+        return f"`--limit` left only {plural(num_documents, 'document')}; pass a larger `--limit`"
+    if num_documents < _FEW_DOCUMENTS and settings["docs_by"] in ("record", "line"):
+        noun = "record" if settings["docs_by"] == "record" else "document"
+        return f"the input has only {plural(num_documents, noun)} to choose from; add more"
+    if num_documents < _FEW_DOCUMENTS:
+        return (
+            f"the input has only {plural(num_documents, 'document')}; pass `--docs-by line` or "
             "`--doc-separator` to divide it differently"
         )
     fraction = min(max(round(20 / num_documents, 4), 0.001), 0.5)
