@@ -159,6 +159,14 @@ def test_what_does_not_read_like_text_is_not_guessed(data: bytes) -> None:
         assert re.search("could not be detected|binary data", raised.value.what)
 
 
+def test_odd_ascii_does_not_keep_an_encoding_from_being_detected() -> None:
+    noise = random.Random(2)
+    letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+/"
+    base64 = "".join(noise.choices(letters, k=9000))
+    for text in (base64 + TEXTS["de"], "getElementByIdOrName(aBcD)\n" * 50 + TEXTS["es"]):
+        assert choose_encoding("a", Sample(text.encode("latin-1")), "auto") == "cp1252"
+
+
 def test_a_character_that_is_cut_off_at_the_end_is_invalid() -> None:
     with pytest.raises(NotUtf8Error):
         choose_encoding("a", Sample("中文".encode("gbk")), "utf-8")
