@@ -140,6 +140,13 @@ def test_accents_in_latin_words_are_not_another_script(text: str) -> None:
         assert choose_encoding("a", data, "auto") == "cp1252"
 
 
+def test_a_doubtful_encoding_is_to_be_looked_at() -> None:
+    data = Sample(("ñandú café año\n" * 30).encode("latin-1"))
+    with pytest.raises(NotUtf8Error, match=r"it may be cp1252 .* or ") as raised:
+        choose_encoding("my text", data, "utf-8")
+    assert "`penstok plan 'my text' --encoding cp1252`" in raised.value.next_step
+
+
 @pytest.mark.parametrize(
     "data",
     [
