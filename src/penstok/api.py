@@ -7,7 +7,6 @@ the settings; `jobs`, `verification`, `training` and `data` do the work, and `pe
 
 from __future__ import annotations
 
-import os
 import warnings
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,6 +14,7 @@ from penstok.errors import PenstokWarning
 from penstok.quantities import plural
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from penstok.data.dataset import Dataset
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from penstok.jobs.run import Outcome, PartOutcome
     from penstok.jobs.settings import JobSettings
     from penstok.output.manifest import Manifest
+    from penstok.storage.object_paths import OutputPath
     from penstok.training.train import TrainingResult
     from penstok.verification.findings import Report
 
@@ -698,9 +699,11 @@ def _tokenize_part(
     values: Mapping[str, Any], part: int, num_parts: int, progress: ShowProgress
 ) -> PartOutcome:
     """Run one part of a job."""
+    from penstok.jobs.definition import INTEGER, convert_argument
     from penstok.jobs.run import run_part
 
-    settings = _job(values, part=(part, num_parts))
+    which = convert_argument("part", INTEGER, part)
+    settings = _job(values, part=(which, convert_argument("num_parts", INTEGER, num_parts)))
     return run_part(settings, _progress(progress, "tokenizing"))
 
 
@@ -709,7 +712,7 @@ def _finish(output: Path) -> Manifest:
     from penstok.jobs.run import finish_job
     from penstok.jobs.warnings import find_warnings
 
-    manifest, is_new = finish_job(os.fspath(output))
+    manifest, is_new = finish_job(str(_output(output)))
     if is_new:
         _warn(find_warnings(manifest))
     return manifest
@@ -726,20 +729,19 @@ def _show(output: Path, values: Mapping[str, Any]) -> str:
 
     settings = ShowSettings(**_fields(ShowSettings, values))
     dataset = _open(output)
-    return dataset.decode(dataset.read_shown(settings))
+    return dataset.decode_stored(dataset.read_shown(settings))
 
 
 def _verify(
     output: Path, values: Mapping[str, Any], repair: object, progress: ShowProgress
 ) -> Report:
     """Check an output, or repair it."""
-    from penstok.storage.object_paths import output_path
     from penstok.verification.repair import repair_output
     from penstok.verification.settings import REPAIR, VerifySettings
     from penstok.verification.verify import verify_output
 
     fields = _fields(VerifySettings, values)
-    settings = VerifySettings(output=output_path(output), **fields)
+    settings = VerifySettings(output=_output(output), **fields)
     run = repair_output if REPAIR.convert(repair, REPAIR.flag) else verify_output
     return run(settings, _progress(progress, "verifying"))
 
@@ -759,8 +761,9 @@ def _train_tokenizer(values: Mapping[str, Any], progress: ShowProgress) -> Train
 
 def _skipped(outcome: Outcome) -> list[str]:
     """Say what was skipped; the command line has an exit code for it."""
-    num_records = outcome.manifest.counts["skipped_records"]
-    numbers = {"record": num_records, "input": len(outcome.skipped)}
+    num_inputs = sum(1 for record in outcome.manifest.inputs if record.reason is not None)
+    num_records = outcome.manifest.counts["skipped_records"] - num_inputs
+    numbers = {"record": num_records, "input": num_inputs}
     return [
         f"{plural(number, noun)} skipped, see `skipped.jsonl`"
         for noun, number in numbers.items()
@@ -778,7 +781,17 @@ def _open(output: Path) -> Dataset:
     """Open a finished output."""
     from penstok.data.dataset import open_dataset
 
-    return open_dataset(output)
+    return open_dataset(_output(output))
+
+
+def _output(output: Path) -> OutputPath:
+    from penstok.jobs.definition import PATH, convert_argument
+    from penstok.storage.object_paths import ObjectPath, output_path
+
+    # What an earlier call returned, such as `report.folder`, is passed on.
+    if isinstance(output, ObjectPath):
+        return output
+    return output_path(convert_argument("output", PATH, output))
 
 
 def _job(values: Mapping[str, Any], part: tuple[int, int] | None = None) -> JobSettings:

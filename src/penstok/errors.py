@@ -41,6 +41,7 @@ __all__ = [
     "is_refused",
     "limit_error",
     "own_version",
+    "quoted",
     "read_error",
 ]
 
@@ -209,6 +210,28 @@ def expected_error(error: BaseException, *, reads_only: bool) -> PenstokError | 
         where=where,
         next_step=f"check the disk and the permissions, {_AGAIN}: it continues",
     )
+
+
+def quoted(name: object) -> str:
+    """Return the name of a file as it can be pasted into a shell; always one line."""
+    import shlex
+
+    text = str(name)
+    # A name that begins like a flag would be taken for one.
+    text = f"./{text}" if text.startswith("-") and text != "-" else text
+    if text.isprintable():
+        return shlex.quote(text)
+    plain = "".join(map(_quoted_character, text))
+    return f"$'{plain}'"
+
+
+def _quoted_character(character: str) -> str:
+    if character in "\\'":
+        return f"\\{character}"
+    if character.isprintable():
+        return character
+    errors = "surrogateescape" if "\udc80" <= character <= "\udcff" else "surrogatepass"
+    return "".join(f"\\{byte:03o}" for byte in character.encode(errors=errors))
 
 
 def own_version() -> str:

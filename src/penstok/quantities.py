@@ -5,6 +5,7 @@ It parses and formats, and checks no limits. The command line and every message 
 
 from __future__ import annotations
 
+import math
 import re
 
 from penstok.errors import UsageError
@@ -20,7 +21,7 @@ __all__ = [
     "plural",
 ]
 
-_NUMBER = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*([a-zA-Z]*)\s*")
+_NUMBER = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*([a-zA-Z]*)\s*", re.ASCII)
 _COUNT_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9, "t": 10**12}
 _BYTE_UNITS = {
     "": 1,
@@ -48,7 +49,7 @@ def parse_integer(text: str, flag: str, *, least: int | None = None) -> int:
     """Read a whole number."""
     expected = "a whole number" if least is None else f"a whole number, {least} or more"
     try:
-        number = int(text)
+        number = int(text) if text.isascii() else None
     except ValueError:
         number = None
     if number is None or (least is not None and number < least):
@@ -59,7 +60,8 @@ def parse_integer(text: str, flag: str, *, least: int | None = None) -> int:
 def parse_number(text: str, flag: str) -> float:
     """Read a number such as `0.01`."""
     try:
-        return float(text)
+        # Digits of other scripts are numbers to Python.
+        return float(text.encode("ascii"))
     except ValueError as error:
         raise UsageError(
             f"`{text}` is not a number", where=flag, next_step="pass a number such as `0.01`"
@@ -68,9 +70,11 @@ def parse_number(text: str, flag: str) -> float:
 
 def _parse(text: str, flag: str, units: dict[str, int], expected: str) -> int:
     match = _NUMBER.fullmatch(text)
-    if match is None or match[2].lower() not in units:
+    unit = units.get(match[2].lower()) if match is not None else None
+    number = float(match[1]) * unit if match is not None and unit is not None else math.inf
+    if number == math.inf:
         raise UsageError(f"`{text}` is not {expected}", where=flag, next_step=f"pass {expected}")
-    return round(float(match[1]) * units[match[2].lower()])
+    return round(number)
 
 
 def format_count(number: float) -> str:

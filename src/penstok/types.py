@@ -293,11 +293,11 @@ class TextRules:
         return settings
 
     @property
-    def val_threshold(self) -> int:
-        """Documents with a hash below it go to val."""
+    def val_hashes(self) -> tuple[int, int]:
+        """Documents with a hash from the first to before the second go to val."""
         if self.val_hash is not None:
-            return int(self.val_hash, 16) + 1
-        return round(self.val_fraction * 2**64)
+            return int(self.val_hash, 16), int(self.val_hash, 16) + 1
+        return 0, round(self.val_fraction * 2**64)
 
     @property
     def document_rule(self) -> DocumentRule:

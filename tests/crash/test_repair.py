@@ -155,7 +155,7 @@ def test_a_full_disk_stops_a_repair_that_the_next_finishes(made: Path, output: P
     (output / "train.bin").unlink()
     code, said = penstok("verify", output, "--repair", "-j", "1", shell="ulimit -f 512")
     assert code == 8, said
-    assert "free some space" in said
+    assert "raise the limit with `ulimit -f unlimited`" in said
     assert not (output / "train.bin").exists()
     code, said = penstok("verify", output, "--repair", "-j", "1")
     assert code == 0, said

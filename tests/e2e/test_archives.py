@@ -19,15 +19,20 @@ import pytest
 from compressed import compress
 from support import few
 
-from penstok.errors import InputError, NotTextError
+from penstok.errors import InputError, NotTextError, PenstokError
 from penstok.inputs.archives import is_tar, iter_members
+from penstok.inputs.discovery import OutputRules
 from penstok.inputs.members import _Cursor, close_archives
 from penstok.inputs.probe import probe_content
 from penstok.inputs.streams import ContentStream, read_head
+from penstok.readers.probe import find_sources
 
 if TYPE_CHECKING:
     from conftest import RunPenstok
 
+NO_OUTPUTS = OutputRules(
+    lambda path: False, lambda folder: False, frozenset(), lambda folder, marks: False
+)
 COMPRESS: dict[str, Callable[[bytes], bytes]] = {
     "plain": bytes,
     "gzip": partial(compress, kind="gzip"),
@@ -65,6 +70,10 @@ def add(tar: tarfile.TarFile, name: str, data: bytes = b"", **fields: Any) -> No
     for field, value in fields.items():
         setattr(info, field, value)
     tar.addfile(info, io.BytesIO(data))
+
+
+def refuse(path: str, error: PenstokError) -> None:
+    raise error
 
 
 def members(path: Path, data: bytes) -> dict[str, Any]:
@@ -287,6 +296,53 @@ def test_damaged_archives_stop_a_job_unless_they_may_be_skipped(
     (tmp_path / "b.tgz").write_bytes(packed[:-2000])
     assert "gzip data is cut off" in penstok("tokenize", "b.tgz", exit_code=4).stderr
     penstok("tokenize", "b.tgz", "--on-error", "skip", "--overwrite", exit_code=3)
+
+
+@pytest.mark.parametrize("name", ["a.tar", "a.tgz", "a.tar.gz", "data.bin"])
+def test_an_archive_with_a_damaged_start_is_no_binary_file(tmp_path: Path, name: str) -> None:
+    whole = make_tar({"one.txt": b"one " * 500, "two.txt": b"two " * 500})
+    pack = COMPRESS["gzip" if name.endswith("gz") else "plain"]
+    flipped = bytearray(whole)
+    flipped[20] ^= 1
+    starts = {bytes(flipped): "bad checksum", b"\0" + whole[1:]: "bad checksum"}
+    starts |= {whole[:300]: "cut off", whole[:511]: "cut off"}
+    if name != "data.bin":
+        starts |= {whole[:4]: "cut off", whole[:100]: "cut off"}
+    (tmp_path / "text.txt").write_bytes(b"text")
+    for data, what in starts.items():
+        (tmp_path / name).write_bytes(pack(data))
+        found: dict[str, Any] = {}
+        sources, ignored = find_sources(
+            [str(tmp_path)], outputs=NO_OUTPUTS, on_unusable=found.__setitem__
+        )
+        assert [source.path for source in sources] == [str(tmp_path / "text.txt")]
+        assert not ignored
+        assert f"{what} in its first header" in str(found)
+    (tmp_path / name).write_bytes(pack(b"text named like an archive\n"))
+    assert len(find_sources([str(tmp_path)], outputs=NO_OUTPUTS, on_unusable=refuse)[0]) == 2
+
+
+def test_an_archive_of_zeros_is_empty(tmp_path: Path) -> None:
+    (tmp_path / "a.tar").write_bytes(bytes(10240))
+    with pytest.raises(NotTextError, match="no files in the archive"):
+        find_sources([str(tmp_path / "a.tar")], outputs=NO_OUTPUTS, on_unusable=refuse)
+
+
+def test_the_zeros_behind_the_end_marker_may_be_cut(tmp_path: Path) -> None:
+    whole = make_tar({"one": b"1"})
+    for compression in ("plain", "gzip"):
+        assert members(tmp_path / "a", COMPRESS[compression](whole[:-1])) == {"one": b"1"}
+
+
+def test_a_sparse_member_at_the_end_is_named(tmp_path: Path) -> None:
+    with (tmp_path / "sparse").open("wb") as file:
+        file.truncate(1 << 20)
+    (tmp_path / "one").write_bytes(b"1")
+    command = ["tar", "-cSf", str(tmp_path / "b.tar"), "-C", str(tmp_path), "one", "sparse"]
+    subprocess.run(command, check=True)
+    found = members(tmp_path / "a.tar", (tmp_path / "b.tar").read_bytes())
+    assert found["one"] == b"1"
+    assert "sparse members" in found["sparse"].what
 
 
 @pytest.mark.parametrize("compression", ["gzip", "frames"])

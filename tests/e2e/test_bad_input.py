@@ -70,7 +70,7 @@ def ids_of(*documents: bytes) -> list[int]:
         (["text.txt", "-o", "text.txt/out"], 8, "cannot be written"),
         (["text.txt", "-o", "/proc/penstok"], 8, "cannot be written"),
         (["text.txt", "-o", "foreign"], 5, "`train.bin` exists and is not from a finished job"),
-        (["text.txt", "-o", "broken"], 5, "the output holds something else"),
+        (["text.txt", "-o", "broken"], 5, "`manifest.json` exists and is not from penstok"),
     ],
     ids=lambda value: " ".join(value)[-40:] if isinstance(value, list) else None,
 )
@@ -207,6 +207,56 @@ def test_overwriting_shards_leaves_none_behind(penstok: RunPenstok, tmp_path: Pa
     assert names == ["manifest.json", "segments.jsonl", "train.bin", "val.bin"]
 
 
+@pytest.mark.parametrize(
+    ("output", "words"),
+    [
+        ("text.txt", "`text.txt` is an input"),
+        ("/dev/null", "is not a folder"),
+        ("pipe", "is not a"),
+    ],
+)
+def test_nobody_is_told_to_move_inputs_and_devices(
+    penstok: RunPenstok, tmp_path: Path, output: str, words: str
+) -> None:
+    (tmp_path / "text.txt").write_text("some text")
+    os.mkfifo(tmp_path / "pipe")
+    said = penstok("tokenize", "text.txt", "-o", output, exit_code=5).stderr
+    assert words in said
+    assert "choose another `-o`" in said
+    assert "mv " not in said
+
+
+def test_a_manifest_of_another_program_is_left_alone(penstok: RunPenstok, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("some text")
+    (tmp_path / "web").mkdir()
+    (tmp_path / "web" / "manifest.json").write_text('{"name":"webapp"}')
+    for command in (["info"], ["show"], ["verify"], ["verify", "--repair"]):
+        said = penstok(*command, tmp_path / "web", exit_code=6).stderr
+        assert "there is no output of penstok here" in said
+        assert "--overwrite" not in said
+    said = penstok("tokenize", "text.txt", "-o", "web", exit_code=5).stderr
+    assert "`manifest.json` exists and is not from penstok" in said
+    assert "--overwrite" not in said
+    assert [path.name for path in (tmp_path / "web").iterdir()] == ["manifest.json"]
+
+
+def test_a_damaged_manifest_is_repaired_as_every_command_advises(
+    penstok: RunPenstok, tmp_path: Path
+) -> None:
+    (tmp_path / "text.txt").write_text("some text")
+    penstok("tokenize", "text.txt")
+    manifest = tmp_path / "tokens" / "manifest.json"
+    whole = bytearray(manifest.read_bytes())
+    manifest.write_bytes(whole[:30] + b"\xaa" + whole[31:])
+    for command, code in (("info tokens", 6), ("show tokens", 6), ("tokenize text.txt", 5)):
+        said = penstok(*command.split(), exit_code=code).stderr
+        assert "the manifest is damaged" in said
+        assert "penstok verify tokens --repair" in said
+        assert "--overwrite" not in said
+    penstok("verify", "tokens", "--repair")
+    assert manifest.read_bytes() == whole
+
+
 def test_nothing_to_look_at_is_damage(penstok: RunPenstok, tmp_path: Path) -> None:
     for command in ("info", "show"):
         assert "no finished job" in penstok(command, tmp_path, exit_code=6).stderr
@@ -311,3 +361,37 @@ def test_a_file_of_white_space_is_an_empty_document_when_stripped(
     assert (counts["documents"], counts["empty_documents"]) == (1, 1)
     ids = np.fromfile(tmp_path / "tokens" / "train.bin", "<u2").tolist()
     assert ids == ids_of(b"some text")
+
+
+def test_what_leaves_nothing_to_read_is_named(penstok: RunPenstok) -> None:
+    Path("a.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR")
+    Path("header.csv").write_bytes(b"id,text\n")
+    Path("two words.txt").write_bytes(b"")
+    skipped = penstok("tokenize", "a.png", "--on-error", "skip", exit_code=4).stderr
+    assert "1 input skipped; `a.png`: this is a PNG picture" in skipped
+    assert "ls -l" not in skipped
+    assert "no document in the input\n" in penstok("tokenize", "header.csv", exit_code=4).stderr
+    assert "`ls -l 'two words.txt'`" in penstok("tokenize", "two words.txt", exit_code=4).stderr
+
+
+def test_skipped_inputs_are_no_records(penstok: RunPenstok) -> None:
+    Path("a.txt").write_bytes(b"text")
+    Path("b.jsonl").write_bytes(b'{"text": "one"}\n{bad}\n')
+    Path("a.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR")
+    names = ("a.txt", "b.jsonl", "a.png")
+    done = penstok("tokenize", *names, "--on-error", "skip", exit_code=3)
+    assert "  1 record skipped, see" in done.stderr
+    assert "  1 input skipped, see" in done.stderr
+
+
+def test_a_line_break_in_a_name_does_not_break_an_error(penstok: RunPenstok) -> None:
+    name = "a\nnext: $(touch b).txt"
+    Path(name).write_bytes(b"\0\x01\x02" * 100)
+    said = penstok("tokenize", name, exit_code=4).stderr
+    assert "where: a\\nnext: $(touch b).txt" in said
+
+
+def test_a_task_size_without_effect_gets_a_hint(penstok: RunPenstok) -> None:
+    Path("a.txt").write_bytes(b"some text\n" * 100)
+    done = penstok("tokenize", "a.txt", "--part", "1/1", "--task-size", "30", "-o", "parts")
+    assert "hint: `--task-size 30 B` is too small" in done.stderr

@@ -237,6 +237,6 @@ def test_a_file_of_bad_records_does_not_fill_the_memory(
     assert manifest["counts"]["skipped_records"] == 400_000
     listed = (tmp_path / "tokens" / "skipped.jsonl").read_text().splitlines()
     assert len(listed) == 1001
-    assert "399000 more records" in listed[-1]
+    assert "399,000 more records" in listed[-1]
     assert (tmp_path / "tokens" / "segments.jsonl").stat().st_size < 200_000
     penstok("verify", "tokens", "--full", "--source")

@@ -9,6 +9,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import penstok
@@ -70,20 +71,69 @@ def test_progress_and_warnings_reach_the_caller(
     [
         ({"memory": "much"}, "`much` is not a size such as `1GiB`"),
         ({"memory": True}, "`True` is not a size such as `2GiB`"),
-        ({"seed": "5"}, "`5` is not a whole number"),
+        ({"memory": float("nan")}, "`nan` is not a size such as `2GiB`"),
+        ({"memory": float("inf")}, "`inf` is not a size such as `2GiB`"),
+        ({"shard_tokens": 1.5}, "`1.5` is not a count such as `500M`"),
+        ({"val_fraction": 10**400}, "`1000"),
+        ({"val_fraction": float("nan")}, "the val fraction must be between 0 and 1"),
+        ({"seed": "5"}, "`5` is text, not a whole number"),
         ({"strip": 1}, "`1` is not true or false"),
         ({"engine": "fast"}, "unknown value `fast`; known: auto, kernel"),
         ({"val_fraction": 2}, "the val fraction must be between 0 and 1"),
         ({"progress": "yes"}, "`yes` is not a function"),
-        ({"tokenizer": 5}, "`5` is not a path"),
+        ({"tokenizer": 5}, "`5` is not the name or the path of a tokenizer"),
+        ({"tokenizer": None}, "`None` is not the name or the path of a tokenizer"),
     ],
 )
 def test_wrong_values_are_usage_errors(corpus: Path, settings: dict[str, Any], what: str) -> None:
     with pytest.raises(penstok.UsageError) as caught:
         penstok.tokenize("corpus", "out", **settings)
     assert caught.value.what.startswith(what)
-    with pytest.raises(penstok.UsageError, match="`3` is not a list of texts"):
-        penstok.tokenize(3, "out")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("inputs", [3, None, b"corpus", ["corpus", 3], [b"corpus"]])
+def test_inputs_are_paths(corpus: Path, inputs: Any) -> None:
+    with pytest.raises(penstok.UsageError, match="is not a path or a list of paths"):
+        penstok.tokenize(inputs, "out")
+
+
+@pytest.mark.parametrize("name", ["info", "open", "finish", "verify", "show"])
+@pytest.mark.parametrize("output", [None, 3, b"out"])
+def test_an_output_is_a_path(name: str, output: Any) -> None:
+    with pytest.raises(penstok.UsageError, match="is not a path"):
+        getattr(penstok, name)(output)
+
+
+@pytest.mark.parametrize("part", ["1", 1.0, None, True])
+def test_a_part_is_a_whole_number(corpus: Path, part: Any) -> None:
+    for numbers in ((part, 2), (1, part)):
+        with pytest.raises(penstok.UsageError, match="not a whole number"):
+            penstok.tokenize_part("corpus", "out", *numbers)
+
+
+def test_wrong_reads_are_usage_errors(corpus: Path) -> None:
+    numbers: dict[str, Any] = {"val_fraction": np.float32(0.5), "seed": np.int64(3)}
+    penstok.tokenize("corpus", "out", **numbers)
+    tokens = penstok.open("out")
+    assert tokens.manifest.settings["val_fraction"] == 0.5
+    read: Any = tokens.read
+    for arguments, what in (
+        (("train", -1, 5), "`-1` is less than 0"),
+        (("train", 0, -5), "`-5` is less than 0"),
+        (("train", 0.5, 5), "`0.5` is not a whole number"),
+        (("x", 0, 5), "there is no split `x`; known: train, val"),
+    ):
+        with pytest.raises(penstok.UsageError, match=what):
+            read(*arguments)
+    with pytest.raises(penstok.UsageError, match="there is no split `x`"):
+        tokens.shards("x")  # type: ignore[arg-type]
+    assert (tokens.decode([]), len(read("train", np.int64(0), 2))) == ("", 2)
+    with pytest.raises(penstok.UsageError, match="id 1000000 is not one of the 50257 of `gpt2`"):
+        tokens.decode([5, 10**6])
+    wrong: Any
+    for wrong in ("ab", [1.5], [[1], [2]], [[1], [2, 3]], 5, None, [10**30], [True]):
+        with pytest.raises(penstok.UsageError, match="these are no ids"):
+            tokens.decode(wrong)
 
 
 def test_quantities_are_text_or_numbers() -> None:

@@ -113,8 +113,9 @@ def test_a_web_server_gives_the_same_bytes(
         set() if (tmp_path / "out" / ".penstok").exists() else {".penstok"}
     )
     counts = Counter(path for path, _ in web.requests)
-    # Info and the head; for text the start for its separator and two samples; then the units.
-    assert counts["a.txt"] <= 8 + 8
+    # Info and the head; for text the start for its separator, two samples and the search for a
+    # document of val; then the units.
+    assert counts["a.txt"] <= 9 + 8
     assert counts["b.jsonl"] <= 4 + 9
     assert counts["c.jsonl.gz"] <= 6
     # Three times the footer, twice a sample's row group, then each row group.

@@ -26,6 +26,7 @@ from warm import children_of
 
 import penstok
 from penstok.engines import load_engine
+from penstok.errors import WriteError
 from penstok.tokenizers import load_tokenizer
 
 pytestmark = pytest.mark.slow
@@ -227,7 +228,9 @@ def test_standard_input_is_taken_from_its_beginning_and_that_is_said(tmp_path: P
         (["--special", EOT, "--special", EOT], 2, "is repeated or"),
         (["--special", "a\udcff b"], 2, "cannot be printed"),
         (["--sample", "much"], 2, "`much` is not a size"),
-        (["-o", "my.bin"], 2, "does not end in `.json`"),
+        (["-o", "my.bin"], 2, "`my.bin` does not end in `.json`"),
+        (["-o", "/dev/full"], 2, "`/dev/full` does not end in `.json`"),
+        (["-o", ""], 2, "`.` is a folder"),
         (["-o", "none/my.json"], 2, "`mkdir -p none`"),
         (["-o", "old.json"], 5, "pass `--overwrite` to replace it"),
         (["-o", "corpus.json", "--overwrite"], 2, "is an input"),
@@ -244,6 +247,18 @@ def test_what_cannot_be_is_refused_before_anything_is_read(
     assert "next:" in done.stderr
     assert files_in(tmp_path) == ["corpus.json", "old.json"]
     assert (tmp_path / "old.json").read_text() == "old"
+
+
+def test_a_folder_without_permission_is_not_said_to_be_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.txt").write_text("some text")
+    # Root may write anywhere, so the answer of the system is replaced.
+    monkeypatch.setattr("os.access", lambda *_: False)
+    with pytest.raises(WriteError, match="Permission denied") as caught:
+        penstok.train_tokenizer(tmp_path / "a.txt", output=tmp_path / "t.json")
+    assert f"`ls -ld {tmp_path}`" in caught.value.next_step
+    assert caught.value.exit_code == 8
 
 
 def test_no_document_is_an_error(tmp_path: Path) -> None:

@@ -98,7 +98,16 @@ def test_help_of_the_program_lists_every_command_and_completion() -> None:
         (["tokenize", "a", "-j", "two"], "`two` is not a whole number", "--workers"),
         (["show", "a", "--at", "-1"], "`-1` is not a whole number, 0 or more", "--at"),
         (["show"], "`OUT` is missing", "penstok show"),
-        (["info", "a", "b"], "got unexpected extra argument (b)", "penstok info"),
+        (["info", "a", "b"], "unexpected argument `b`", "penstok info"),
+        (["tokenize", "a", "--overwrite=1"], "`--overwrite` takes no value", "penstok tokenize"),
+        (["tokenize", "a", "--strip=yes"], "`--strip` takes no value", "penstok tokenize"),
+        (["tokenize", "a", "--memory", "١GiB"], "`١GiB` is not a size such as", "--memory"),
+        (["tokenize", "a", "--memory", "9" * 400], "`999", "--memory"),
+        (["tokenize", "a", "--seed", "١"], "`١` is not a whole number", "--seed"),
+        (["tokenize", "a", "--val-fraction", ".١"], "`.١` is not a number", "--val-fraction"),
+        (["tokenize", "a", "--part", "١/2"], "`١/2` is not a part such as", "--part"),
+        (["tokenize", "a", "--csv-delimiter", r"\n"], r"`\n` is not one ASCII", "--csv-delimiter"),
+        (["train-tokenizer", "a", "--special", ""], "a special token is empty", "--special"),
         (["--show-completion", "ksh"], "unknown shell `ksh`", "--show-completion"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
@@ -125,8 +134,52 @@ def test_usage_errors_are_json_lines_too(flags: list[str]) -> None:
 def test_a_bad_variable_is_a_usage_error() -> None:
     done = invoke("tokenize", "a", PENSTOK_STRIP="perhaps")
     assert done.exit_code == 2
-    assert "'perhaps' is not a valid boolean" in done.stderr
-    assert "where: --strip" in done.stderr
+    assert "error: `perhaps` is not true or false\n  where: PENSTOK_STRIP\n" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "what"),
+    [
+        ("PENSTOK_VAL_FRACTION", "x", "`x` is not a number"),
+        ("PENSTOK_VAL_FRACTION", "2", "the val fraction must be between 0 and 1"),
+        ("PENSTOK_EOT", "x", "unknown value `x`"),
+        ("PENSTOK_LOG", "no/such/log", "the log cannot be written"),
+    ],
+)
+def test_an_error_names_the_variable(variable: str, value: str, what: str) -> None:
+    first, second, _ = invoke("tokenize", "a", **{variable: value}).stderr.splitlines()
+    assert first.startswith(f"error: {what}")
+    assert second.startswith(f"  where: {variable}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables"),
+    [
+        (["--json"], {}),
+        (["tokenize", "--json=1", "a"], {}),
+        (["tokenize"], {"PENSTOK_JSON": "maybe"}),
+        (["tokenise", "--json"], {}),
+    ],
+)
+def test_every_usage_error_can_be_json(arguments: list[str], variables: dict[str, str]) -> None:
+    done = invoke(*arguments, **variables)
+    assert (done.exit_code, json.loads(done.stdout)["exit_code"]) == (2, 2)
+
+
+def test_a_variable_that_sets_nothing_is_a_warning() -> None:
+    variables = {"PENSTOK_VAL_FRACTOIN": "1", "PENSTOK_FAULT": "", "PENSTOK_VOCAB_SIZE": "300"}
+    done = invoke("tokenize", "missing.txt", **variables)
+    assert done.stderr.startswith(
+        "warning: the variable `PENSTOK_VAL_FRACTOIN` sets no flag; did you mean "
+        "`PENSTOK_VAL_FRACTION`?\nerror: "
+    )
+    assert "warning" not in invoke("tokenize", "missing.txt", "-q", **variables).stderr
+
+
+def test_an_unknown_request_for_completion_is_a_usage_error() -> None:
+    done = invoke(_PENSTOK_COMPLETE="junk")
+    assert done.exit_code == 2
+    assert "unknown value `junk`; known: bash_source" in done.stderr
 
 
 def run_python(code: str, **environment: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -106,8 +107,11 @@ def test_a_project_file_has_its_own_table(folder: Path) -> None:
     assert parse("tokenize", "a", "--config", "pyproject.toml")["engine"] == "tiktoken"
     # It is read only if it is named.
     assert parse("tokenize", "a")["engine"] == "auto"
-    project.write_text('[project]\nname = "x"\n')
-    assert "no table `[tool.penstok]`" in invoke("plan", "a", "--config", "pyproject.toml").stderr
+    for content in ('[project]\nname = "x"\n', "tool = 7", "[tool]\npenstok = 7"):
+        project.write_text(content)
+        done = invoke("plan", "a", "--config", "pyproject.toml")
+        assert done.exit_code == 2
+        assert "no table `[tool.penstok]`" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -117,11 +121,19 @@ def test_a_project_file_has_its_own_table(folder: Path) -> None:
         ("[tokenise]", "unknown table `[tokenise]`; did you mean `tokenize`?", "p.toml"),
         ("[verify]\nstrip = true", "unknown key `[verify] strip`", "p.toml"),
         ('config = "p.toml"', "unknown key `config`", "p.toml"),
-        ('strip = "yes"', "`yes` is not true or false", "p.toml, strip"),
+        ('strip = "yes"', "`yes` is text, not true or false", "p.toml, strip"),
+        ('val-fraction = "0.1"', "`0.1` is text, not a number", "p.toml, val-fraction"),
+        ("val-fraction = 2", "the val fraction must be between", "p.toml, val-fraction"),
+        ("[tokenize]\nseed = -1", "the seed `-1` is out of range", "p.toml, [tokenize] seed"),
+        (
+            "val_fraction = 0.1\nval-fraction = 0.2",
+            "the same key is set twice: `val_fraction` and `val-fraction`",
+            "p.toml, val-fraction",
+        ),
         ("seed = 1.5", "`1.5` is not a whole number", "p.toml, seed"),
         ('memory = "much"', "`much` is not a size such as", "p.toml, memory"),
         ("text-key = 5", "`5` is not text", "p.toml, text-key"),
-        ("inputs = [1]", "`1` is not a list of texts", "p.toml, inputs"),
+        ("inputs = [1]", "`1` is not a path or a list of paths", "p.toml, inputs"),
         ('[tokenize]\neot = "x"', "unknown value `x`; known: append", "p.toml, [tokenize] eot"),
         ("a = 1\nb = = 2", "the configuration is not valid TOML: ", "p.toml, line 2, column 5"),
         ("when = 2020-01-01", "unknown key `when`", "p.toml"),
@@ -145,6 +157,9 @@ def test_a_file_that_is_missing_or_not_utf8_is_a_usage_error(folder: Path) -> No
     (folder / "p.toml").write_bytes(b'output = "\xff"')
     done = invoke("tokenize", "a", "--config", "p.toml", "--json")
     assert (done.exit_code, '"type": "error"' in done.stdout) == (2, True)
+    assert "the configuration is not UTF-8\n  where: p.toml, byte 10\n" in done.stderr
+    (folder / "p.toml").write_bytes("\ufeffseed = 3".encode())
+    assert parse("tokenize", "a", "--config", "p.toml")["seed"] == 3
 
 
 def test_a_log_gets_what_is_said_with_the_time(folder: Path) -> None:
@@ -164,6 +179,66 @@ def test_a_log_that_cannot_be_opened_is_an_error_before_the_work(folder: Path) -
     assert done.exit_code == 2
     assert "the log cannot be written: No such file or directory" in done.stderr
     assert "where: --log no/such/run.log" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        ("tokenize in/a.txt --log in/a.txt", "is an input"),
+        ("tokenize in/a.txt -n --log in/a.txt", "is an input"),
+        ("tokenize in/a.txt --log link.txt", "is an input"),
+        ("plan in --log in/new.log", "lies in an input folder"),
+        ("plan in/b --log hard.txt", "is an input"),
+        ("plan in/*.txt --log in/a.txt", "is an input"),
+        ("plan --files-from list --log in/a.txt", "is an input"),
+        ("plan --files-from list --log list", "a file that this command reads"),
+        ("plan --files-from /dev/null --log in/a.txt", "may be one of the inputs"),
+        ("plan in/a.txt -t tok.json --log tok.json", "a file that this command reads"),
+        ("plan in/a.txt --config p.toml --log p.toml", "a file that this command reads"),
+        ("plan --config p.toml --log in/a.txt", "is an input"),
+        ("tokenize in/a.txt -o out --log out/run.log", "is the output, or lies in it"),
+        ("tokenize in/a.txt -o out --log train.lnk", "is the output, or lies in it"),
+        ("verify out --log out/.log", "is the output, or lies in it"),
+        ("train-tokenizer in/a.txt -o tok.json --log tok.json", "is the output"),
+    ],
+)
+def test_a_log_is_no_file_that_the_command_uses(folder: Path, arguments: str, what: str) -> None:
+    (folder / "in/b").mkdir(parents=True)
+    (folder / "out").mkdir()
+    for name in ("in/a.txt", "in/b/b.txt", "out/train.bin", "tok.json"):
+        (folder / name).write_text("text")
+    (folder / "list").write_text("in/a.txt\n")
+    (folder / "p.toml").write_text('inputs = "in/*.txt"')
+    (folder / "link.txt").symlink_to("in/a.txt")
+    (folder / "hard.txt").hardlink_to(folder / "in/b/b.txt")
+    (folder / "train.lnk").hardlink_to(folder / "out/train.bin")
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    done = invoke(*arguments.split())
+    assert done.exit_code == 2
+    assert what in done.stderr.splitlines()[0]
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+def test_a_wrong_flag_is_logged_but_not_into_what_may_be_an_input(folder: Path) -> None:
+    (folder / "a.txt").write_text("text")
+    for _ in range(2):
+        assert invoke("tokenize", "a.txt", "--log", "run.log", "--seed", "x").exit_code == 2
+    assert (folder / "run.log").read_text().count("`x` is not a whole number") == 2
+    assert invoke("tokenize", "a.txt", "--log", "a.txt", "--seed", "x").exit_code == 2
+    assert (folder / "a.txt").read_text() == "text"
+
+
+def test_a_log_may_be_hidden_in_an_input_folder(folder: Path) -> None:
+    (folder / "in").mkdir()
+    invoke("plan", "in", "--log", "in/.log")
+    assert "no files in the folder" in (folder / "in/.log").read_text()
+
+
+def test_a_named_pipe_is_no_log(folder: Path) -> None:
+    os.mkfifo(folder / "pipe")
+    done = invoke("tokenize", "missing.txt", "--log", "pipe")
+    assert done.exit_code == 2
+    assert "the log cannot be written: this is a named pipe" in done.stderr
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has /dev/full")

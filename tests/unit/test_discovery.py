@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from penstok.errors import InputError, NotTextError, PenstokError
+from penstok.errors import InputError, NotTextError, PenstokError, UsageError
 from penstok.inputs.changes import find_changed
-from penstok.inputs.discovery import natural_key
+from penstok.inputs.discovery import natural_key, read_list
 from penstok.inputs.files import SourceFile
 from penstok.jobs.plan import output_rules
 from penstok.readers.probe import find_sources
@@ -216,3 +216,47 @@ def test_odd_names_are_names(tmp_path: Path) -> None:
     for name in ("a" * 300, "a/" * 3000, "nul\0byte"):
         with pytest.raises(InputError):
             find(tmp_path, f"{tmp_path}/{name}")
+
+
+def test_an_input_has_a_name(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="the name of an input is empty"):
+        names(tmp_path, str(tmp_path), "")
+
+
+@pytest.mark.parametrize(
+    ("data", "is_null", "step"),
+    [(b"a.txt\0b.txt\0", False, "pass `-0`"), (b"a.txt\nb.txt\n", True, "leave out `-0`")],
+)
+def test_a_list_with_other_separators_is_refused(
+    tmp_path: Path, data: bytes, is_null: bool, step: str
+) -> None:
+    (tmp_path / "list").write_bytes(data)
+    with pytest.raises(UsageError) as caught:
+        read_list(str(tmp_path / "list"), is_null=is_null)
+    assert step in caught.value.next_step
+
+
+def test_a_listed_name_may_have_a_line_break(tmp_path: Path) -> None:
+    name = f"{tmp_path}/a\nb"
+    Path(name).write_bytes(b"text")
+    (tmp_path / "list").write_bytes(os.fsencode(name))
+    assert read_list(str(tmp_path / "list"), is_null=True) == [name]
+
+
+def test_what_cannot_be_opened_gets_a_step_that_works(tmp_path: Path) -> None:
+    steps = {}
+    os.mkfifo(tmp_path / "a pipe")
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(str(tmp_path / "socket"))
+    server.close()
+    read_end, write_end = os.pipe()
+    for path in (tmp_path / "a pipe", tmp_path / "socket", f"/dev/fd/{read_end}", "/proc/cpuinfo"):
+        with pytest.raises(InputError) as caught:
+            names(tmp_path, str(path))
+        steps[str(path).rpartition("/")[2]] = caught.value.next_step
+    os.close(read_end)
+    os.close(write_end)
+    assert f"`cat '{tmp_path}/a pipe' | penstok tokenize -`" in steps["a pipe"]
+    assert "cat" not in steps["socket"]
+    assert "pass `-`" in steps[str(read_end)]
+    assert "`cat /proc/cpuinfo | penstok tokenize -`" in steps["cpuinfo"]

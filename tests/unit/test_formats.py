@@ -26,6 +26,12 @@ def test_every_format_has_a_row() -> None:
     assert all(name == row.name for name, row in FORMATS.items())
 
 
+@pytest.mark.parametrize("start", [b"PAR1", b"ARROW1"])
+def test_text_may_begin_like_a_file_of_rows(start: bytes) -> None:
+    assert find_format("a.txt", start + b" is the first word\n", None).name == "text"
+    assert find_format("a.txt", start + b"\0\0\x15\x04", None).is_rows
+
+
 def test_no_suffix_and_no_magic_has_two_formats() -> None:
     suffixes = [suffix for row in FORMATS.values() for suffix in row.suffixes]
     magics = [row.magic for row in FORMATS.values() if row.magic]

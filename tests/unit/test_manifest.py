@@ -8,6 +8,7 @@ import pytest
 from penstok.errors import DamageError
 from penstok.output.manifest import (
     FileRecord,
+    ForeignManifestError,
     InputRecord,
     Manifest,
     SplitRecord,
@@ -44,6 +45,8 @@ def test_additions_of_later_releases_are_passed_over() -> None:
     [
         ({"format": "other"}, "not a penstok manifest"),
         ({"version": 2}, "version 2 is newer"),
+        ({"version": None}, "damaged: its version"),
+        ({"version": "2"}, "damaged: its version"),
         ({"splits": {}}, "damaged"),
         ({"tokenizer": None}, "damaged"),
         ({"inputs": [{}]}, "damaged"),
@@ -59,6 +62,30 @@ def test_what_is_no_manifest_is_damage(change: dict[str, object], words: str) ->
 def test_any_text_is_damage_and_no_crash(text: str) -> None:
     with pytest.raises(DamageError):
         Manifest.from_json(text, Path("m"))
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"{}", b'{"format": "penst', b'{"format": "penstok", "v\xaar": 1}']
+)
+def test_beside_a_ledger_a_damaged_manifest_is_ours_and_can_be_repaired(
+    text: bytes, tmp_path: Path
+) -> None:
+    (tmp_path / "manifest.json").write_bytes(text)
+    with (
+        pytest.raises(ForeignManifestError)
+        if b"penstok" not in text
+        else pytest.raises(DamageError, match="damaged")
+    ):
+        Manifest.load(tmp_path)
+    (tmp_path / "segments.jsonl").touch()
+    with pytest.raises(DamageError, match="the manifest is damaged") as caught:
+        Manifest.load(tmp_path)
+    assert caught.value.next_step.startswith(f"`penstok verify {tmp_path} --repair`")
+    assert "Error" not in caught.value.what
+    (tmp_path / "manifest.json").unlink()
+    with pytest.raises(DamageError, match="the manifest is missing") as caught:
+        Manifest.load(tmp_path)
+    assert "--repair" in caught.value.next_step
 
 
 @pytest.mark.parametrize("name", ["../train.bin", "/etc/passwd", "a/b.bin"])

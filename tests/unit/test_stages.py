@@ -72,20 +72,20 @@ def test_repair_counts_what_it_replaces() -> None:
 
 
 def test_a_document_has_its_split_wherever_it_stands() -> None:
-    splitter = Splitter(2**63, Hasher(3))
+    splitter = Splitter((0, 2**63), Hasher(3))
     texts = [b"document %d" % number for number in range(100)]
     _, together = splitter.assign(block_of(*texts))
     for text, split in zip(texts, together, strict=True):
         splitter.start_unit()
         assert splitter.assign(block_of(text))[1].tolist() == [split]
     assert 30 < together.sum() < 70
-    assert (Splitter(2**63, Hasher(4)).assign(block_of(*texts))[1] != together).any()
-    assert Splitter(0, Hasher(0)).assign(block_of(*texts))[1].sum() == 0
-    assert Splitter(2**64, Hasher(0)).assign(block_of(*texts))[1].sum() == 100
+    assert (Splitter((0, 2**63), Hasher(4)).assign(block_of(*texts))[1] != together).any()
+    assert Splitter((0, 0), Hasher(0)).assign(block_of(*texts))[1].sum() == 0
+    assert Splitter((0, 2**64), Hasher(0)).assign(block_of(*texts))[1].sum() == 100
 
 
 def test_what_began_in_another_unit_is_carried() -> None:
-    splitter = Splitter(2**63, Hasher(0))
+    splitter = Splitter((0, 2**63), Hasher(0))
     splitter.start_unit()
     _, splits = splitter.assign(block_of(b"rest", b"next", begins=[False, True]))
     assert splits[0] == CARRIED

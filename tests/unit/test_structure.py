@@ -81,3 +81,36 @@ def test_only_output_and_inputs_touch_files(path: Path) -> None:
     source = path.read_text(encoding="utf-8").replace("def open(", "")
     for call in TOUCHING:
         assert call not in source, f"{name_of(path)} uses {call}"
+
+
+COMMAND = re.compile(
+    r"(`|next: +|run )(penstok|ls|cat|mv|rm|mkdir|head|tail|touch|df|jq|tar|unzip|zstd|gzip|hf) "
+)
+# What is quoted, a constant, or by its nature harmless: from a registry, or a number.
+HARMLESS = re.compile(
+    r"(self\._)?quoted.*|shlex\.quote.*|_?[A-Z]+(\[0\])?"
+    r"|encodings\[0\]|larger\[0\]\[0\]|position|when|eot_flag|outer|repo"
+)
+
+
+def iter_commands(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield what is put into the commands in a module's messages."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if not isinstance(node, ast.JoinedStr):
+            continue
+        before = ""
+        for part in node.values:
+            if isinstance(part, ast.Constant):
+                before += str(part.value)
+                continue
+            found = list(COMMAND.finditer(before))
+            if found and "`" not in before[found[-1].end() :]:
+                assert isinstance(part, ast.FormattedValue)
+                yield node.lineno, ast.unparse(part.value)
+            before += "NAME"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_names_in_commands_are_quoted(path: Path) -> None:
+    # A name such as `$(reboot).txt` must not run when the command is pasted.
+    assert not [each for each in iter_commands(path) if not HARMLESS.fullmatch(each[1])]

@@ -6,10 +6,12 @@ import errno
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,7 @@ from penstok.errors import (
     limit_error,
     own_version,
 )
-from penstok.jobs import commit
+from penstok.jobs import commit, run
 from penstok.jobs.settings import parse_output
 from penstok.output.segments import write_error
 from penstok.output.store import open_store
@@ -265,6 +267,30 @@ def test_a_job_says_that_it_may_not_write(output: Path, mode: int) -> None:
         is_conflict = mode == 0o555 and not extra
         assert done.exit_code == (5 if is_conflict else 8), done.stderr
         assert is_conflict or "Permission denied" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "step", ["claim_output", "Watch.start", "_refuse_changed_inputs", "commit_job"]
+)
+def test_an_output_that_is_removed_during_the_run_is_told_as_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("in.txt").write_text(WORDS)
+    target = attrgetter(step)(run)
+
+    def remove_first(*args: Any, **kwargs: Any) -> Any:
+        shutil.rmtree("out")
+        return target(*args, **kwargs)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(f"penstok.jobs.run.{step}", remove_first)
+        done = invoke("tokenize", "in.txt", "-o", "out", "--engine", "tiktoken", "-j", "1")
+    assert done.exit_code == 8, done.stderr
+    assert "removed" in done.stderr
+    assert "next:  run the same command again" in done.stderr
+    done = invoke("tokenize", "in.txt", "-o", "out", "--engine", "tiktoken", "-j", "1")
+    assert done.exit_code == 0, done.stderr
 
 
 # ---- leftovers ----

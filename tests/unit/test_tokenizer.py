@@ -541,3 +541,20 @@ def test_an_invalid_config_is_named(tmp_path: Path) -> None:
         (tmp_path / "tokenizer_config.json").write_text(text)
         with pytest.raises(UsageError, match=r"`tokenizer_config\.json` beside it is not"):
             load_tokenizer(str(tmp_path))
+
+
+def test_without_a_network_the_hub_is_given_up_soon_and_quietly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    constants = pytest.importorskip("huggingface_hub.constants")
+    from penstok.tokenizers import files
+
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    waits: list[float] = []
+    monkeypatch.setattr("time.sleep", waits.append)
+    with pytest.raises(UsageError, match="cannot be downloaded: ConnectE"):
+        files.find_file("nope/nope")
+    assert waits == [1.0]
+    assert capfd.readouterr() == ("", "")

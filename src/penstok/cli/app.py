@@ -9,15 +9,17 @@ from __future__ import annotations
 import os
 import resource
 import sys
+from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
 
 import click
 
 from penstok.cli.commands import COMMANDS
-from penstok.cli.flags import GROUPS, Argument, Flag
+from penstok.cli.flags import GROUPS, Argument, Flag, open_log
 from penstok.cli.messages import ErrorReporter, print_data, print_error, say
 from penstok.cli.streams import guard_streams
+from penstok.cli.variables import find_unknown_variables
 from penstok.errors import PenstokError, UsageError, own_version
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["Command", "app", "main"]
 
 _LEAST_ADDRESS_SPACE = 192 << 20
+_COMPLETION_VARIABLE = "_PENSTOK_COMPLETE"
 _SHELLS = ("bash", "zsh", "fish")
 _COMPLETION = (
     'bash  eval "$(penstok --show-completion bash)"   # add this to ~/.bashrc',
@@ -59,18 +62,32 @@ class Command(click.Command):
         self.examples: Sequence[str] = module.EXAMPLES
         self.flags: Sequence[Flag | Argument] = module.FLAGS
         self.exit_codes: dict[int, str] = row.exit_codes
+        # Refused below, in words of our own.
+        self.allow_extra_args = True
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the arguments; a mistake in them is a usage error."""
         is_json = _wants_json(args)
         try:
-            return super().parse_args(ctx, args)
+            rest = super().parse_args(ctx, args)
+            if rest and not ctx.resilient_parsing:
+                raise UsageError(
+                    f"unexpected argument `{rest[0]}`",
+                    where=ctx.command_path,
+                    next_step=f"leave it out, or run `{ctx.command_path} --help`",
+                )
+            open_log(ctx, is_parsed=True)
+            return rest
         except (click.UsageError, PenstokError) as error:
+            with suppress(UsageError):
+                open_log(ctx, is_parsed=False)
             _exit_with(error, ctx, as_json=ctx.params.get("as_json", is_json))
 
     def invoke(self, ctx: click.Context) -> None:
         """Run the command, and exit with its code."""
         _refuse_small_address_space()
+        for warning in find_unknown_variables():
+            say(f"warning: {warning}", is_quiet=ctx.params.get("quiet", False))
         ctx.exit(super().invoke(ctx))
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -103,6 +120,7 @@ class CommandGroup(click.Group):
         words = sys.argv[1:] if args is None else list(args)
         is_verbose = not {"-v", "--verbose"}.isdisjoint(words)
         with ErrorReporter(as_json=_wants_json(words), verbose=is_verbose, reads_only=True):
+            _refuse_unknown_completion()
             code = super().main(words, *more, **{**extra, "standalone_mode": False})
         sys.exit(code)
 
@@ -119,10 +137,11 @@ class CommandGroup(click.Group):
         if not args and not ctx.resilient_parsing:
             say(ctx.get_help())
             ctx.exit(UsageError.exit_code)
+        is_json = _wants_json(args)
         try:
             return super().parse_args(ctx, args)
         except (click.UsageError, PenstokError) as error:
-            _exit_with(error, ctx, as_json=_wants_json(args))
+            _exit_with(error, ctx, as_json=is_json)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -174,13 +193,26 @@ def _help_row(flag: click.Option, ctx: click.Context) -> tuple[str, str]:
     return names + value, flag.help or ""
 
 
+def _refuse_unknown_completion() -> None:
+    """Refuse a request of a shell that click would answer with silence."""
+    wanted = os.environ.get(_COMPLETION_VARIABLE)
+    known = [f"{shell}_{what}" for shell in _SHELLS for what in ("source", "complete")]
+    if wanted and wanted not in known:
+        raise UsageError(
+            f"unknown value `{wanted}`; known: {', '.join(known)}",
+            where=_COMPLETION_VARIABLE,
+            next_step=f"run `unset {_COMPLETION_VARIABLE}`, then the same command again",
+        )
+
+
 def _wants_json(args: Sequence[str]) -> bool:
     """Guess whether `--json` is asked for, where the arguments cannot be parsed."""
-    known = click.BOOL.convert
+    if any(word == "--json" or word.startswith("--json=") for word in args):
+        return True
     try:
-        return "--json" in args or known(os.environ.get("PENSTOK_JSON") or "false", None, None)
+        return bool(click.BOOL.convert(os.environ.get("PENSTOK_JSON") or "false", None, None))
     except click.BadParameter:
-        return False
+        return True
 
 
 def _exit_with(
@@ -198,7 +230,9 @@ def _usage_error(error: click.UsageError, ctx: click.Context) -> UsageError:
         hint = _did_you_mean(error.possibilities or ())
         what = f"unknown flag `{error.option_name}`{hint}"
     elif isinstance(error, click.BadOptionUsage):
-        what = f"`{error.option_name}` needs a value"
+        named = [each for each in ctx.command.params if error.option_name in each.opts]
+        is_switch = any(isinstance(each, click.Option) and each.is_flag for each in named)
+        what = f"`{error.option_name}` {'takes no value' if is_switch else 'needs a value'}"
     elif isinstance(error, click.MissingParameter) and error.param is not None:
         what = f"`{error.param.make_metavar(ctx)}` is missing"
         if isinstance(ctx.command, Command):
@@ -207,6 +241,9 @@ def _usage_error(error: click.UsageError, ctx: click.Context) -> UsageError:
         what = error.message[:1].lower() + error.message[1:].rstrip(".")
         if isinstance(error, click.BadParameter) and error.param is not None:
             where = error.param.opts[-1]
+            if isinstance(error.param, Flag) and error.param.is_flag:
+                what = f"`{error.param.resolve_envvar_value(ctx)}` is not true or false"
+                next_step = f"run `export {error.param.envvar}=1`, or `unset {error.param.envvar}`"
     return UsageError(what, where=where, next_step=next_step)
 
 
@@ -232,7 +269,7 @@ def _print_completion(ctx: click.Context, param: click.Parameter, value: str | N
             where="--show-completion",
             next_step="run `penstok --show-completion bash`",
         )
-    print_data(shell(app, {}, "penstok", "_PENSTOK_COMPLETE").source())
+    print_data(shell(app, {}, "penstok", _COMPLETION_VARIABLE).source())
     ctx.exit()
 
 

@@ -29,8 +29,8 @@ _ALSO = {"plan": "tokenize"}
 _HINT = "write keys like the flags, as in `val-fraction = 0.01`"
 
 
-def read_config(path: str, command: str) -> dict[str, Any]:
-    """Return the values that a file gives the flags of a command, by the fields of the settings.
+def read_config(path: str, command: str) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return (values, places) that a file gives the flags of a command, by the settings' fields.
 
     Keys outside of a table apply to every command that has such a flag; those in a table with the
     name of a command apply to that command alone, and override the others.
@@ -49,10 +49,11 @@ def read_config(path: str, command: str) -> dict[str, Any]:
     everything = {key: each for of_one in settings.values() for key, each in of_one.items()}
     _refuse_unknown(flat, everything, path, "")
     own = settings[command]
-    values = dict(_convert(flat, own, path, ""))
+    found = list(_convert(flat, own, path, ""))
     for named in (_ALSO.get(command, command), command):
-        values |= _convert(tables.get(named, {}), own, path, f"[{named}] ")
-    return values
+        found += _convert(tables.get(named, {}), own, path, f"[{named}] ")
+    values = {field: value for field, value, _ in found}
+    return values, {field: place for field, _, place in found}
 
 
 def _settings_of(module: str) -> dict[str, Setting]:
@@ -67,14 +68,20 @@ def _load(path: str) -> dict[str, Any]:
         import tomli as tomllib
 
     try:
-        content = tomllib.loads(Path(path).read_bytes().decode())
+        content = tomllib.loads(Path(path).read_bytes().decode("utf-8-sig"))
     except OSError as error:
         raise UsageError(
             f"the configuration cannot be read: {error.strerror}",
             where=f"--config {path}",
             next_step="check the name with `ls -l`",
         ) from error
-    except ValueError as error:  # not TOML, or not UTF-8
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            "the configuration is not UTF-8",
+            where=f"{path}, byte {error.start}",
+            next_step="save it as UTF-8",
+        ) from error
+    except ValueError as error:
         what, place = re.fullmatch(r"(.*?)(?: \(at (.*)\))?", str(error), re.DOTALL).groups()  # type: ignore[union-attr]
         raise UsageError(
             f"the configuration is not valid TOML: {what[:1].lower()}{what[1:]}",
@@ -83,7 +90,8 @@ def _load(path: str) -> dict[str, Any]:
         ) from error
     if Path(path).name != _PROJECT_FILE:
         return content
-    found = content.get("tool", {}).get("penstok")
+    tool = content.get("tool")
+    found = tool.get("penstok") if isinstance(tool, dict) else None
     if not isinstance(found, dict):
         raise UsageError(
             "there is no table `[tool.penstok]`", where=path, next_step="write one, and its keys"
@@ -94,20 +102,29 @@ def _load(path: str) -> dict[str, Any]:
 def _refuse_unknown(
     table: dict[str, Any], known: dict[str, Setting], path: str, prefix: str
 ) -> None:
+    seen: dict[str, str] = {}
     for key in table:
-        if key.replace("-", "_") not in known:
+        name = key.replace("-", "_")
+        if name not in known:
             names = [each.replace("_", "-") for each in known]
             raise _unknown("key", f"{prefix}{key}", path, names, key.replace("_", "-"))
+        if name in seen:
+            raise UsageError(
+                f"the same key is set twice: `{seen[name]}` and `{key}`",
+                where=f"{path}, {prefix}{key}",
+                next_step="leave out one of them",
+            )
+        seen[name] = key
 
 
 def _convert(
     table: dict[str, Any], settings: dict[str, Setting], path: str, prefix: str
-) -> Iterator[tuple[str, Any]]:
+) -> Iterator[tuple[str, Any, str]]:
     for key, value in table.items():
         setting = settings.get(key.replace("-", "_"))
         if setting is not None:
             where = f"{path}, {prefix}{key}"
-            yield setting.field, setting.check(setting.convert(value, where), where)
+            yield setting.field, setting.check(setting.convert(value, where), where), where
 
 
 def _unknown(what: str, name: str, path: str, known: list[str], wanted: str = "") -> UsageError:

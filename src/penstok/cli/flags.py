@@ -7,10 +7,13 @@ into a command line.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from penstok.cli.variables import CONFIG_PLACES
+from penstok.errors import UsageError
 from penstok.jobs.definition import ESCAPED, PATH, SWITCH, TEXTS, Setting, define
 
 if TYPE_CHECKING:
@@ -30,9 +33,13 @@ __all__ = [
     "Argument",
     "Flag",
     "make_flags",
+    "open_log",
     "out_argument",
 ]
 
+# Where a context keeps the names of the log and of the configuration.
+LOG_NAME = "penstok.log"
+CONFIG_NAME = "penstok.config"
 # The order of `--help`.
 GROUPS = ("Input", "Tokenizer", "Check", "Output", "Run", "Cluster")
 
@@ -119,21 +126,70 @@ def _read_config(ctx: click.Context, param: click.Parameter, value: str | None) 
     if value is not None and not ctx.resilient_parsing:
         from penstok.cli.config import read_config
 
-        ctx.default_map = read_config(value, str(ctx.info_name))
+        ctx.default_map, ctx.meta[CONFIG_PLACES] = read_config(value, str(ctx.info_name))
+        ctx.meta[CONFIG_NAME] = value
 
 
-def _open_log(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
-    if value is not None and not ctx.resilient_parsing:
-        import shlex
-        import sys
+def _keep_log(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    """Keep the name of the log; it is opened when it is known what the command reads."""
+    if not ctx.resilient_parsing:
+        ctx.meta[LOG_NAME] = value
 
-        from penstok.cli.log import open_log
 
-        open_log(value, shlex.join(["penstok", *sys.argv[1:]]))
+def open_log(ctx: click.Context, *, is_parsed: bool) -> None:
+    """Open the log that was named, unless the command reads or writes the same file.
+
+    Args:
+        ctx: The context of the command.
+        is_parsed: Whether the arguments could be read; otherwise its inputs are unknown, and what
+            may be one of them is left alone.
+
+    Raises:
+        UsageError: If the log cannot be written, or is used for something else.
+    """
+    path: str | None = ctx.meta.pop(LOG_NAME, None)
+    if path is None:
+        return
+    import shlex
+    import sys
+
+    from penstok.cli import log
+
+    if not is_parsed and log.is_foreign(path):
+        return
+    if is_parsed:
+        _refuse_shared_log(ctx, path)
+    log.open_log(path, shlex.join(["penstok", *sys.argv[1:]]))
+
+
+def _refuse_shared_log(ctx: click.Context, path: str) -> None:
+    from penstok.cli import log
+
+    values = ctx.params
+    inputs = list(values.get("inputs", ()))
+    listed = values.get("files_from")
+    if listed is not None and Path(listed).is_file():
+        from penstok.inputs.discovery import read_list
+
+        inputs += read_list(listed, is_null=values.get("null", False))
+    elif listed is not None and log.is_foreign(path):
+        raise UsageError(
+            "the log may be one of the inputs, whose names come from a pipe",
+            where=f"--log {path}",
+            next_step="choose a new file, or one that `--log` has written",
+        )
+    files = (listed, values.get("tokenizer"), ctx.meta.get(CONFIG_NAME))
+    output = values.get("output")
+    log.refuse_shared(
+        path,
+        inputs=inputs,
+        files=[each for each in files if each is not None],
+        output=None if output is None else str(output),
+    )
 
 
 # What is done as soon as the flag is read.
-_CALLBACKS = {"config": _read_config, "log": _open_log}
+_CALLBACKS = {"config": _read_config, "log": _keep_log}
 
 
 def make_flags(settings: Iterable[Setting]) -> tuple[Flag | Argument, ...]:

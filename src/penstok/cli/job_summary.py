@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from penstok.cli.messages import one_line
+from penstok.errors import quoted
 from penstok.jobs.warnings import find_warnings
 from penstok.quantities import format_bytes, format_seconds, plural
 from penstok.types import SPLITS, UTF_8
@@ -44,7 +45,7 @@ def summary_lines(outcome: Outcome, settings: JobSettings) -> list[str]:
     """Say what exists now, what was repaired or skipped, and what to type next."""
     manifest = outcome.manifest
     skipped = skipped_lines("  skipped:", outcome.skipped)
-    next_line = f"next: penstok verify {settings.output}/"
+    next_line = f"next: penstok verify {quoted(f'{settings.output}/')}"
     if not outcome.is_new:
         return [
             f"nothing to do: this job is already finished in {settings.output}/",
@@ -65,7 +66,7 @@ def summary_lines(outcome: Outcome, settings: JobSettings) -> list[str]:
         f"  tokenizer: {tokenizer_line(manifest.tokenizer, manifest.settings['eot'])}",
         f"  documents: {document_rule(manifest.settings, _formats(manifest))}",
         *_encodings(manifest),
-        *(f"  {note}" for note in _notes(counts, manifest.settings)),
+        *(f"  {note}" for note in _notes(manifest)),
         *skipped,
         *(
             f"  warning: {one_line(warning)}"
@@ -99,8 +100,8 @@ def summary_json(outcome: Outcome, settings: JobSettings) -> dict[str, Any]:
 
 def finished_lines(manifest: Manifest, output: str, *, is_new: bool) -> list[str]:
     """Say what exists now that all parts are joined."""
-    run, counts = manifest.run, manifest.counts
-    next_line = f"next: penstok verify {output}"
+    run = manifest.run
+    next_line = f"next: penstok verify {quoted(output)}"
     if not is_new:
         return [f"nothing to do: this job is already finished in {output}", next_line]
     return [
@@ -110,7 +111,7 @@ def finished_lines(manifest: Manifest, output: str, *, is_new: bool) -> list[str
         f"{run['engine']}, peak memory {format_bytes(run['peak_memory_bytes'])} per task",
         *_node_lines(run),
         f"  tokenizer: {tokenizer_line(manifest.tokenizer, manifest.settings['eot'])}",
-        *(f"  {note}" for note in _notes(counts, manifest.settings)),
+        *(f"  {note}" for note in _notes(manifest)),
         *skipped_lines(
             "  skipped:", {each.path: each.reason for each in manifest.inputs if each.reason}
         ),
@@ -145,7 +146,7 @@ def part_lines(outcome: PartOutcome, settings: JobSettings) -> list[str]:
         f"in {format_seconds(outcome.seconds)}",
         *([skipped] if outcome.num_skipped else []),
         *(f"  hint: {hint}" for hint in outcome.hints),
-        f"next: when all {num_parts} parts are done, run penstok finish {settings.output}",
+        f"next: when all {num_parts} parts are done, run penstok finish {quoted(settings.output)}",
     ]
 
 
@@ -264,15 +265,22 @@ def _formats(manifest: Manifest) -> set[str | None]:
     return {record.format for record in manifest.inputs}
 
 
-def _notes(counts: dict[str, int], settings: dict[str, Any]) -> list[str]:
+def _notes(manifest: Manifest) -> list[str]:
     """Name everything that was repaired or left out."""
-    repair = "replaced" if settings["invalid_utf8"] == "replace" else "left out"
+    num_inputs = sum(1 for record in manifest.inputs if record.reason is not None)
+    counts = manifest.counts | {
+        "skipped_inputs": num_inputs,
+        # The manifest counts both together.
+        "skipped_records": manifest.counts["skipped_records"] - num_inputs,
+    }
+    repair = "replaced" if manifest.settings["invalid_utf8"] == "replace" else "left out"
     notes = {
         "empty_documents": ("empty document", "dropped"),
         "invalid_utf8": ("invalid UTF-8 sequence", repair),
         "byte_order_marks": ("byte order mark", "removed"),
         "nul_bytes": ("NUL byte", "kept; is all of this input text?"),
         "skipped_records": ("record", "skipped, see `skipped.jsonl`"),
+        "skipped_inputs": ("input", "skipped, see `skipped.jsonl`"),
         "forced_cuts": (
             "forced cut",
             "in text that had no safe cut for more than 1 MiB; the tokens next to a forced cut may "

@@ -17,6 +17,7 @@ import click
 
 from penstok.cli import log
 from penstok.cli.streams import failure_of
+from penstok.cli.variables import name_source
 from penstok.errors import (
     InterruptedRunError,
     PenstokError,
@@ -159,6 +160,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 def print_error(error: PenstokError, *, as_json: bool) -> None:
     """Print an error: what, where, next; with `as_json` also as a JSON line."""
+    name_source(error)
     if as_json:
         line = {
             "type": "error",
@@ -168,4 +170,8 @@ def print_error(error: PenstokError, *, as_json: bool) -> None:
             "exit_code": error.exit_code,
         }
         print_data(json.dumps(line))
-    say(f"error: {escape(str(error))}")
+    lines = [escape(error.what)]
+    # A name with a line break must not look like another part of the message.
+    lines += [f"  where: {one_line(error.where)}"] if error.where else []
+    lines += [f"  next:  {one_line(error.next_step)}"] if error.next_step else []
+    say("error: " + "\n".join(lines))

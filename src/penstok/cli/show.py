@@ -30,5 +30,5 @@ def run(*, output: str, ids: bool, **fields: Any) -> int:
         if ids:
             print_data(" ".join(map(str, found.tolist())))
         else:
-            print_data(escape(dataset.decode(found)))
+            print_data(escape(dataset.decode_stored(found)))
         return 0

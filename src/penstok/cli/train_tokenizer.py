@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstok.cli.flags import RUN, make_flags
 from penstok.cli.messages import ErrorReporter, escape, print_data, say
+from penstok.errors import quoted
 from penstok.jobs.definition import settings_of
 from penstok.quantities import format_bytes, format_seconds, plural
 from penstok.training.settings import DEFAULT_SPECIAL, INPUT_SETTINGS, TrainingSettings
@@ -69,10 +70,10 @@ def _lines(settings: TrainingSettings, trained: TrainingResult, warnings: list[s
     eot = settings.special[0]
     eot_flag = "" if eot == DEFAULT_SPECIAL else f" --eot-token {shlex.quote(eot)}"
     inputs = settings.job.inputs
-    named = (
+    quoted_inputs = (
         "INPUT..."
         if settings.job.files_from or len(inputs) > _MAX_LISTED
-        else " ".join(map(shlex.quote, inputs))
+        else " ".join(map(quoted, inputs))
     )
     return [
         f"wrote {trained.output}: {trained.vocab_size:,} tokens, pattern {settings.pattern}, "
@@ -86,5 +87,5 @@ def _lines(settings: TrainingSettings, trained: TrainingResult, warnings: list[s
             for path, why in list(trained.skipped.items())[:_MAX_LISTED]
         ),
         *(f"  warning: {warning}" for warning in warnings),
-        f"next: penstok tokenize {escape(named)} -t {shlex.quote(str(trained.output))}{eot_flag}",
+        f"next: penstok tokenize {quoted_inputs} -t {quoted(trained.output)}{eot_flag}",
     ]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstok.cli.flags import RUN, make_flags, out_argument
 from penstok.cli.messages import ErrorReporter, escape, print_data, say
+from penstok.errors import quoted
 from penstok.jobs.definition import settings_of
 from penstok.quantities import format_bytes, plural
 from penstok.verification.settings import OUT, REPAIR, VerifySettings
@@ -87,7 +88,8 @@ def _json_lines(report: Report) -> list[dict[str, Any]]:
 
 
 def _lines(report: Report, *, full: bool, source: bool) -> list[str]:
-    folder = escape(str(report.folder)).rstrip("/") + "/"
+    plain = str(report.folder).rstrip("/") + "/"
+    folder, quoted_name = escape(plain), quoted(plain)
     lines = [
         f"  repaired: {_located(finding)}" for finding in report.repaired_findings[:_MAX_LISTED]
     ]
@@ -97,7 +99,7 @@ def _lines(report: Report, *, full: bool, source: bool) -> list[str]:
             f"  repaired files: {names} ({plural(report.units_repaired, 'unit')} re-encoded)"
         )
     if not report.is_whole:
-        return [f"error: {folder} is damaged", *lines, *_damage(report, folder)]
+        return [f"error: {folder} is damaged", *lines, *_damage(report, quoted_name)]
     tokens, documents = sum(report.tokens.values()), sum(report.documents.values())
     whole = f"{folder} is whole: {plural(tokens, 'token')} in {plural(documents, 'document')}"
     lines = [whole, *lines, f"  {_checked(report, full=full)}"]
@@ -105,7 +107,7 @@ def _lines(report: Report, *, full: bool, source: bool) -> list[str]:
         lines.append(f"  {_compared(report)}")
     lines += [f"  note: {note}" for note in report.notes]
     if not full:
-        lines.append(f"next: to check every token, run penstok verify {folder} --full")
+        lines.append(f"next: to check every token, run penstok verify {quoted_name} --full")
     return lines
 
 
@@ -127,7 +129,7 @@ def _compared(report: Report) -> str:
     )
 
 
-def _damage(report: Report, folder: str) -> list[str]:
+def _damage(report: Report, quoted_name: str) -> list[str]:
     from penstok.storage.object_paths import ObjectPath, repair_step
 
     lines = [f"  {_located(finding)}" for finding in report.findings[:_MAX_LISTED]]
@@ -137,8 +139,8 @@ def _damage(report: Report, folder: str) -> list[str]:
     if report.is_repairable and isinstance(report.folder, ObjectPath):
         return [*lines, f"  next:  {escape(repair_step(report.folder))}"]
     if report.is_repairable and not report.repaired_findings:
-        return [*lines, f"  next:  penstok verify {folder} --repair"]
-    again = f"penstok tokenize INPUT... -o {folder} --overwrite"
+        return [*lines, f"  next:  penstok verify {quoted_name} --repair"]
+    again = f"penstok tokenize INPUT... -o {quoted_name} --overwrite"
     return [*lines, f"  next:  this cannot be repaired; tokenize again: {again}"]
 
 

@@ -7,6 +7,7 @@ use it.
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -14,9 +15,11 @@ from numpy.typing import NDArray
 
 from penstok.data.remote_tokens import RemoteTokens
 from penstok.errors import DamageError, UsageError, read_error
+from penstok.jobs.definition import INTEGER, convert_argument
 from penstok.output.manifest import Manifest
 from penstok.quantities import plural
 from penstok.storage.object_paths import ObjectPath, output_path, repair_step
+from penstok.types import SPLITS
 
 if TYPE_CHECKING:
     import os
@@ -59,13 +62,26 @@ class Dataset:
         return self._whole("val")
 
     def shards(self, split: Split) -> list[Tokens]:
-        """Return the files of a split, in order."""
-        return [self._open(file) for file in self.manifest.splits[split].files]
+        """Return the files of a split, in order.
+
+        Raises:
+            UsageError: If there is no such split.
+        """
+        return [self._open(file) for file in self._files(split)]
 
     def read(self, split: Split, start: int, num_tokens: int) -> NDArray[np.unsignedinteger[Any]]:
-        """Copy tokens from `start` on, across shards; fewer at the end of the split."""
+        """Copy tokens from `start` on, across shards; fewer at the end of the split.
+
+        Raises:
+            UsageError: If there is no such split, or a number is not a whole one from 0 on.
+        """
+        for name, value in (("start", start), ("num_tokens", num_tokens)):
+            if convert_argument(name, INTEGER, value) < 0:
+                raise UsageError(
+                    f"`{value}` is less than 0", where=name, next_step="pass 0 or more"
+                )
         pieces = []
-        for file in self.manifest.splits[split].files:
+        for file in self._files(split):
             if start < file.tokens and num_tokens > 0:
                 piece = self._open(file)[start : start + num_tokens]
                 pieces.append(piece)
@@ -90,17 +106,41 @@ class Dataset:
         Text that was cut in the middle of a character has U+FFFD there.
 
         Raises:
-            UsageError: If the tokenizer cannot be loaded any more.
+            UsageError: If the tokenizer cannot be loaded any more, or has no such ids.
+        """
+        try:
+            return self.decode_stored(_as_ids(ids))
+        except DamageError as error:
+            raise UsageError(
+                error.what,
+                where="ids",
+                next_step="pass ids of this tokenizer; if this output contains such an id, run "
+                f"`penstok verify {shlex.quote(str(self.folder))} --full`",
+            ) from error
+
+    def decode_stored(self, ids: NDArray[np.integer[Any]]) -> str:
+        """Return the text of tokens that were read from this output.
+
+        Raises:
+            DamageError: If the tokenizer has no such ids.
         """
         from penstok.tokenizers import load_recorded_tokenizer
 
         if self._tokenizer is None:
             self._tokenizer = load_recorded_tokenizer(self.manifest.tokenizer)
-        numbers = np.asarray(ids if hasattr(ids, "__len__") else list(ids)).tolist()
-        return self._tokenizer.decode_bytes(numbers).decode(errors="replace")
+        return self._tokenizer.decode_bytes(ids.tolist()).decode(errors="replace")
+
+    def _files(self, split: Split) -> list[FileRecord]:
+        if split not in SPLITS:
+            raise UsageError(
+                f"there is no split `{split}`; known: {', '.join(SPLITS)}",
+                where="split",
+                next_step=f'pass `"{SPLITS[0]}"`',
+            )
+        return self.manifest.splits[split].files
 
     def _whole(self, split: Split) -> Tokens:
-        files = self.manifest.splits[split].files
+        files = self._files(split)
         if len(files) != 1:
             raise UsageError(
                 f"the {split} split has {len(files)} shards and cannot be opened as one array",
@@ -155,6 +195,21 @@ def open_dataset(folder: str | os.PathLike[str] | ObjectPath) -> Dataset:
     """
     path = output_path(folder)
     return Dataset(path, Manifest.load(path))
+
+
+def _as_ids(ids: Any) -> NDArray[np.integer[Any]]:
+    """Return ids as an array, unless they are something else."""
+    try:
+        found = np.asarray(ids if hasattr(ids, "__len__") else list(ids))
+    except (TypeError, ValueError, OverflowError):
+        found = np.empty((0, 0))
+    if found.ndim == 1 and (found.dtype.kind in "iu" or not found.size):
+        return found
+    raise UsageError(
+        f"these are no ids: `{str(ids)[:40]}`",
+        where="ids",
+        next_step="pass a list or an array of whole numbers, such as `[464, 717]`",
+    )
 
 
 def _missing(path: OutputPath) -> DamageError:

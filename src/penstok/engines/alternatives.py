@@ -52,10 +52,9 @@ def advise(
     found = next((each for each in larger if is_at_hand(each[0])), None)
     if found is None or not measures:
         foreign = sum(byte >= 0x80 for byte in text) / max(len(text), 1)
-        name = larger[0][0]
         return (
             f"{low}: a tokenizer with a larger vocabulary may need far fewer tokens; compare with "
-            f"`penstok plan -t {name} INPUT`"
+            f"`penstok plan -t {larger[0][0]} INPUT`"
             if foreign >= _MIN_FOREIGN
             else ""
         )

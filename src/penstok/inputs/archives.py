@@ -7,19 +7,19 @@ nothing. `readers.probe` makes inputs of the members; `members` and `files` read
 from __future__ import annotations
 
 import re
-import shlex
 from contextlib import closing, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from penstok.errors import InputError, NotTextError
+from penstok.errors import InputError, NotTextError, quoted
 from penstok.inputs.compression import (
     DecompressedStream,
     check_compression,
+    content_suffix,
     detect_compression,
     find_window_bytes,
 )
-from penstok.inputs.content import Sample
+from penstok.inputs.content import Sample, name_binary
 from penstok.inputs.files import open_unit
 from penstok.inputs.probe import HEAD_BYTES, inner_ranges, refuse_compressed_twice
 from penstok.inputs.streams import STANDARD_INPUT, ContentStream
@@ -32,10 +32,12 @@ if TYPE_CHECKING:
 
     from penstok.inputs.base import OpenInput
 
-__all__ = ["is_tar", "iter_members", "refuse_piped_tar"]
+__all__ = ["is_tar", "iter_members", "no_files", "refuse_broken_tar", "refuse_piped_tar"]
 
 _BLOCK_BYTES = 512
 _CHECKSUM = slice(148, 156)
+_MAGIC, _MAGIC_AT = b"ustar", 257
+_SUFFIXES = (".tar", ".tgz", ".tbz", ".tbz2", ".txz", ".tzst", ".tlz4")
 _OCTAL = re.compile(rb" *0*([0-7]{1,7})[ \0]*")
 # Smaller members are read whole; in larger ones, the samples follow one another.
 _WHOLE_BYTES = 4 * HEAD_BYTES
@@ -54,6 +56,38 @@ def is_tar(head: bytes) -> bool:
     header = head[: _CHECKSUM.start] + b" " * 8 + head[_CHECKSUM.stop : _BLOCK_BYTES]
     signed = sum(header) - 256 * sum(byte >= 128 for byte in header)
     return int(found[1], 8) in (sum(header), signed)
+
+
+def refuse_broken_tar(source: Source, sample: Sample) -> None:
+    """Refuse what was a tar archive, by its name or its magic number, and is not read as one.
+
+    Without this, a damaged archive would be one more binary file, which folders leave out.
+
+    Raises:
+        InputError: If it is damaged.
+        NotTextError: If it is an archive without members.
+    """
+    head = sample.head[:_BLOCK_BYTES]
+    is_short, has_name = len(head) < _BLOCK_BYTES, content_suffix(source.path) in _SUFFIXES
+    # Text may have any name, and has no zero bytes; nor does a header that is cut in its name.
+    if not head or (0 not in head and (not has_name or not is_short or b"\n" in head)):
+        return
+    if has_name and not any(part.strip(b"\0") for part in (sample.head, *sample.others)):
+        raise no_files(source)
+    if not head.startswith(_MAGIC, _MAGIC_AT) and (not has_name or name_binary(sample.head)):
+        return
+    where, step = source.path, _next_step(source, "leaves it out")
+    what = "it is cut off in its first header" if is_short else "bad checksum in its first header"
+    raise InputError(f"damaged tar archive: {what}", where=where, next_step=step)
+
+
+def no_files(archive: Source) -> NotTextError:
+    """Return the error for an archive that has no files."""
+    return NotTextError(
+        f"no files in the archive `{archive.path}`",
+        where="INPUT",
+        next_step="pass an archive with text files (hidden files are left out)",
+    )
 
 
 def refuse_piped_tar(source: Source) -> None:
@@ -124,7 +158,8 @@ def _iter_headers(content: _Content, archive: Source) -> Generator[tarfile.TarIn
             if header is not None:
                 if header.offset_data < at or header.size < 0 or tar.offset <= at:
                     raise _damaged(archive, "an impossible size", at)
-                if archive.size < header.offset_data + header.size:
+                # The size of a sparse member includes what is not stored.
+                if archive.size < header.offset_data + header.size and not header.issparse():
                     raise _cut_off(archive, f"`{header.name}`")
                 at, has_end = tar.offset, False
                 yield header
@@ -138,6 +173,9 @@ def _iter_headers(content: _Content, archive: Source) -> Generator[tarfile.TarIn
             except tarfile.EmptyHeaderError:  # type: ignore[attr-defined]
                 break
             except tarfile.TruncatedHeaderError as error:  # type: ignore[attr-defined]
+                # `tar` reads archives that end inside the zeros behind their end marker.
+                if has_end and not content.last.strip(b"\0"):
+                    break
                 raise _cut_off(archive, "a header") from error
     except (tarfile.TarError, ValueError, LookupError, OverflowError, RecursionError) as error:
         raise _damaged(archive, str(error) or type(error).__name__, at) from error
@@ -165,10 +203,10 @@ def _cut_off(archive: Source, inside: str) -> _BrokenArchiveError:
     )
 
 
-def _next_step(archive: Source) -> str:
+def _next_step(archive: Source, skipping: str = "reads what comes before") -> str:
     return (
-        f"check it with `tar -tf {shlex.quote(archive.path)}`, then copy or download it again; "
-        "`--on-error skip` reads what comes before"
+        f"check it with `tar -tf {quoted(archive.path)}`, then copy or download it again; "
+        f"`--on-error skip` {skipping}"
     )
 
 
@@ -184,7 +222,7 @@ def _probe_member(
         raise InputError(
             "sparse members of archives cannot be read",
             where=path,
-            next_step=f"extract them: `tar -xf {shlex.quote(archive.path)}`",
+            next_step=f"extract them: `tar -xf {quoted(archive.path)}`",
         )
     source = Source(
         path,
@@ -240,12 +278,17 @@ def _iter_inner(content: _Content, header: tarfile.TarInfo, first: bytes) -> Ite
 
 
 class _Content(Resource):
-    """The content of an archive as `tarfile` reads it: forward, or by seeking if that is free."""
+    """The content of an archive as `tarfile` reads it: forward, or by seeking if that is free.
+
+    Attributes:
+        last: What was read last.
+    """
 
     def __init__(self, archive: Source) -> None:
         self._stream: ContentStream | None = None
         self._file: OpenInput | None = None
         self._position = 0
+        self.last = b""
         if archive.is_stream:
             self._stream = ContentStream(archive)
         else:
@@ -288,4 +331,5 @@ class _Content(Resource):
                 done += count
             data = bytes(buffer[:done])
         self._position += len(data)
+        self.last = data
         return data

@@ -7,11 +7,10 @@ verification ask it before they trust an input again.
 from __future__ import annotations
 
 import os
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstok.errors import ConflictError, InputError
+from penstok.errors import ConflictError, InputError, quoted
 from penstok.inputs.probe import probe_stored
 from penstok.inputs.streams import STANDARD_INPUT
 from penstok.quantities import plural
@@ -99,7 +98,7 @@ def refuse_changed(source: Source, *, by_time: bool = True) -> None:
         what = "the input was written to since it was used"
         seconds, rest = divmod(source.mtime_ns, 10**9)
         when = f"@{seconds}.{rest:09}"
-        step = f"if it is the same text, run `touch -d {when} {shlex.quote(source.path)}`"
+        step = f"if it is the same text, run `touch -d {when} {quoted(source.path)}`"
     else:
         return
     raise ConflictError(what, where=source.path, next_step=step)

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import math
 import re
-import shlex
 from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from penstok.errors import InputError, NotTextError
+from penstok.errors import InputError, NotTextError, quoted
 from penstok.inputs.encodings import AUTO, decode_sample
 from penstok.types import UTF_8
 
@@ -642,7 +641,7 @@ def _not_utf8(path: str, wanted: str, encodings: tuple[str, ...]) -> NotUtf8Erro
         step = f"pass `--encoding {encodings[0]}`"
     else:
         what = f"this is not {named}; it may be {' or '.join(map(name_encoding, encodings))}"
-        step = f"look at the text with `penstok plan {shlex.quote(path)} --encoding {encodings[0]}`"
+        step = f"look at the text with `penstok plan {quoted(path)} --encoding {encodings[0]}`"
     error = NotUtf8Error(what, where=path, next_step=step)
     error.encodings = encodings
     return error

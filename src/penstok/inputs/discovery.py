@@ -9,14 +9,13 @@ import errno
 import glob
 import os
 import re
-import shlex
 import stat
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstok.errors import InputError, NotTextError, UsageError
+from penstok.errors import InputError, NotTextError, UsageError, quoted
 from penstok.inputs.streams import STANDARD_INPUT, closed_input
 from penstok.storage import expand_url, is_url
 
@@ -83,9 +82,15 @@ def list_inputs(
             describes them are left out.
 
     Raises:
-        UsageError: If an input is named twice, or is an output of this job.
+        UsageError: If an input has no name, is named twice, or is an output of this job.
         InputError: If an argument matches nothing, or is a folder that cannot be read.
     """
+    if "" in inputs:
+        raise UsageError(
+            "the name of an input is empty",
+            where="INPUT",
+            next_step="pass the name of a file or folder; `.` is the current folder",
+        )
     if STANDARD_INPUT in inputs:
         if len(inputs) > 1:
             raise UsageError(
@@ -154,7 +159,7 @@ def _expand(argument: str, walk: _Walk) -> Iterable[InputPath]:
         raise InputError(
             f"cannot be read: {error.strerror}",
             where=f"INPUT `{argument[:100]}`",
-            next_step="check the name and the permissions with `ls -l`",
+            next_step=f"check the name and the permissions with `ls -ld {quoted(argument)}`",
         ) from error
     if is_folder:
         return walk.list_folder(argument)
@@ -288,7 +293,7 @@ def _named_output(folder: str) -> InputError:
     return InputError(
         f"the folder `{folder}` is an output of penstok: it holds tokens, not text",
         where="INPUT",
-        next_step=f"pass the text it was made from (`penstok show {shlex.quote(folder)}` prints "
+        next_step=f"pass the text it was made from (`penstok show {quoted(folder)}` prints "
         "it); files beside the tokens can be named one by one",
     )
 
@@ -301,8 +306,8 @@ def _unreadable_folder(folder: str, error: OSError) -> InputError:
     return InputError(
         f"the folder cannot be read: {error.strerror}",
         where=folder,
-        next_step="check its permissions with `ls -ld`, or leave such folders out with "
-        "`--on-error skip`",
+        next_step=f"check its permissions with `ls -ld {quoted(folder)}`, or leave such folders "
+        "out with `--on-error skip`",
     )
 
 
@@ -330,6 +335,7 @@ def read_list(path: str, *, is_null: bool = False) -> list[str]:
 
     Raises:
         InputError: If it cannot be read, or names nothing.
+        UsageError: If the names are separated in the other way.
     """
     if path == STANDARD_INPUT and sys.stdin is None:
         raise closed_input()
@@ -339,8 +345,9 @@ def read_list(path: str, *, is_null: bool = False) -> list[str]:
         raise InputError(
             f"the list cannot be read: {error.strerror}",
             where=f"--files-from {path}",
-            next_step="check the name with `ls -l`",
+            next_step=f"check the name with `ls -l {quoted(path)}`",
         ) from error
+    _check_separators(path, data, is_null=is_null)
     if is_null:
         names = [os.fsdecode(name) for name in data.split(b"\0") if name]
     else:
@@ -355,3 +362,13 @@ def read_list(path: str, *, is_null: bool = False) -> list[str]:
             else "write file names, with a NUL byte after each",
         )
     return names
+
+
+def _check_separators(path: str, data: bytes, *, is_null: bool) -> None:
+    if b"\0" in data and not is_null:
+        what, step = "the names in the list are separated by NUL bytes", "pass `-0` as well"
+    elif is_null and b"\0" not in data and b"\n" in data and not os.path.lexists(data):
+        what, step = "the names in the list are separated by line breaks", "leave out `-0`"
+    else:
+        return
+    raise UsageError(what, where=f"--files-from {path}", next_step=step)

@@ -7,7 +7,6 @@ It reads a sample only, and lists nothing. `readers.probe` adds the format and t
 from __future__ import annotations
 
 import os
-import shlex
 import stat
 from contextlib import suppress
 from dataclasses import replace
@@ -15,7 +14,7 @@ from pathlib import Path
 
 import xxhash
 
-from penstok.errors import InputError, NotTextError
+from penstok.errors import InputError, NotTextError, quoted
 from penstok.inputs.compression import (
     check_compression,
     detect_compression,
@@ -76,11 +75,11 @@ def refuse_compressed_twice(source: Source, head: bytes) -> None:
     """
     inner, outer = detect_compression(head[:_EDGE_BYTES]), source.compression
     if inner is not None and outer is not None:
-        name = shlex.quote(source.path)
         raise InputError(
             f"this is {inner} inside {outer}",
             where=source.path,
-            next_step=f"decompress it once: `{outer} -dc < {name} > FILE`, then pass `FILE`",
+            next_step=f"decompress it once: `{outer} -dc < {quoted(source.path)} > FILE`, then "
+            "pass `FILE`",
         )
 
 
@@ -104,7 +103,7 @@ def _probe_file(path: str) -> tuple[Source, Sample]:
             raise NotTextError(
                 f"not a regular file: `{path}`",
                 where="INPUT",
-                next_step=f"pipe it in: `cat {path} | penstok tokenize -`",
+                next_step=_piping_step(path, status.st_mode),
             )
         with open(path, "rb") as file:  # noqa: PTH123 surrogate paths stay as they are
             head = os.pread(file.fileno(), HEAD_BYTES, 0)
@@ -117,10 +116,28 @@ def _probe_file(path: str) -> tuple[Source, Sample]:
             if is_dangling
             else f"cannot be read: {error.strerror}",
             where=path,
-            next_step="check it with `ls -l`, or leave such files out with `--on-error skip`",
+            next_step=f"check it with `ls -l {quoted(path)}`, or leave such files out with "
+            "`--on-error skip`",
         ) from error
+    if head and not status.st_size:
+        # As the files in /proc do: how much there is shows only when it is read.
+        raise InputError(
+            "the file reports a size of 0, but it has text",
+            where=path,
+            next_step=f"pipe it in: `cat {quoted(path)} | penstok tokenize -`",
+        )
     edges = xxhash.xxh3_64_hexdigest(head[:_EDGE_BYTES] + tail)
     return Source(path, status.st_size, status.st_mtime_ns, edges), Sample(head, inner)
+
+
+def _piping_step(path: str, mode: int) -> str:
+    """Say how what is no file can be read."""
+    if path == "/dev/stdin" or path.startswith(("/dev/fd/", "/proc/self/fd/")):
+        # The shell has opened it for this program, and no other can open it.
+        return f"pass `{STANDARD_INPUT}` for standard input, as in `COMMAND | penstok tokenize -`"
+    if stat.S_ISSOCK(mode):
+        return "write what the program behind it sends to a file, and pass that"
+    return f"pipe it in: `cat {quoted(path)} | penstok tokenize -`"
 
 
 def _read_inner(file: int, num_bytes: int) -> tuple[bytes, ...]:

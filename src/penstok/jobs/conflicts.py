@@ -7,23 +7,31 @@ It compares records, and deletes an unfinished job if the user asked for that; i
 from __future__ import annotations
 
 import contextlib
+import os
 from collections import Counter
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import xxhash
 
-from penstok.errors import ConflictError, DamageError, LockedError
+from penstok.errors import ConflictError, DamageError, LockedError, quoted
 from penstok.jobs.differences import find_differences
 from penstok.jobs.tasks import part_of_task
 from penstok.output import layout
 from penstok.output.layout import MANIFEST, SEGMENTS, is_final_name
 from penstok.output.ledger.lines import format_job, format_line, line_body, read_job
 from penstok.output.ledger.reader import LedgerReader
-from penstok.output.manifest import Manifest, digest_inputs
+from penstok.output.manifest import (
+    ForeignManifestError,
+    Manifest,
+    NewerManifestError,
+    digest_inputs,
+)
 from penstok.output.store.base import PARTS, TASKS, has_progress, journal_name
 from penstok.quantities import plural
+from penstok.storage import is_url
 from penstok.storage.object_paths import repair_step
 from penstok.types import SPLITS, JobRecord
 
@@ -46,6 +54,7 @@ __all__ = [
     "read_job_file",
     "refuse_lost_lock",
     "refuse_missing_tasks",
+    "refuse_own_input",
 ]
 
 JOB = f"{layout.WORK}/{layout.JOB}"
@@ -156,6 +165,24 @@ class JobFile:
         return found or _val_difference(self.job.settings, other.job.settings)
 
 
+def refuse_own_input(output: str, inputs: Sequence[str]) -> None:
+    """Refuse an input, or a file in an input folder, as `-o`: nobody should move it away.
+
+    Raises:
+        ConflictError: If it is one.
+    """
+    if is_url(output) or not os.path.isfile(output):  # noqa: PTH113 it raises no OSError
+        return
+    real = Path(output).resolve()
+    folders = {real, *real.parents}
+    if any(not is_url(each) and Path(each).resolve() in folders for each in inputs):
+        raise ConflictError(
+            f"`{output}` is an input, so it cannot be the output folder",
+            where="INPUT, -o",
+            next_step="choose another `-o`, such as `-o tokens`",
+        )
+
+
 def read_job_file(store: OutputStore) -> JobFile | None:
     """Return the record of the unfinished job in an output; None if there is none."""
     data = store.read(JOB)
@@ -195,11 +222,22 @@ def find_finished(
     folder = store.path
     try:
         manifest = find_manifest(store)
-    except DamageError as error:
+    except NewerManifestError as error:
         raise ConflictError(
             f"the output holds something else: {error.what}",
             where=error.where,
             next_step=_start_over("to delete what is there", is_part=is_part),
+        ) from error
+    except ForeignManifestError as error:
+        raise ConflictError(
+            f"`{MANIFEST}` exists and is not from penstok",
+            where=error.where,
+            next_step="choose another `-o`",
+        ) from error
+    except DamageError as error:
+        then = "; then run the same command again"
+        raise ConflictError(
+            error.what, where=error.where, next_step=error.next_step + then
         ) from error
     if manifest is None:
         return None
@@ -335,7 +373,7 @@ def refuse_missing_tasks(store: OutputStore, job: JobFile, chosen: dict[int, str
         f"not done: {len(missing):,} of {plural(job.num_tasks, 'task')}"
         + (f"; missing or unfinished parts: {named}{more}" if parts else ""),
         where=store.name,
-        next_step=f"run them: the same `penstok tokenize ... -o {store.name}` with "
+        next_step=f"run them: the same `penstok tokenize ... -o {quoted(store.name)}` with "
         f"`--part {parts[0][0]}/{parts[0][1]}`"
         if parts
         else "run the same `penstok tokenize` command again: it continues",
@@ -387,7 +425,7 @@ def _recorded_sources(folder: OutputPath) -> list[Source]:
     raise ConflictError(
         f"the inputs differ from those of the finished job here, and {what}",
         where=str(folder / SEGMENTS),
-        next_step=f"run `penstok verify {folder} --repair`, then the same command again",
+        next_step=f"run `penstok verify {quoted(folder)} --repair`, then the same command again",
     )
 
 

@@ -34,6 +34,7 @@ __all__ = [
     "Kind",
     "Setting",
     "argument",
+    "convert_argument",
     "define",
     "make_fields",
     "python_only",
@@ -139,14 +140,18 @@ class Setting(NamedTuple):
         if is_switch:
             return value
         if isinstance(value, os.PathLike):
-            value = os.fspath(value)
+            value = self._convert_path(value, where)
         if kind is TOKEN:
             return str(value)
         if isinstance(value, str):
             return kind.parse(value, where) if kind.is_parsed and kind.parse else value
-        if kind in (SIZE, COUNT) and int(value) == value:
-            return int(value)
-        return int(value) if isinstance(value, Integral) else value
+        try:
+            number = float(value) if kind is NUMBER else int(value)
+        except (OverflowError, ValueError) as error:  # too large, infinite or not a number
+            raise self._wrong_kind(value, where) from error
+        if kind is not NUMBER and number != value:
+            raise self._wrong_kind(value, where)
+        return number
 
     def check(self, value: Any, where: str) -> Any:
         """Return a value, unless it is a word that the setting does not know.
@@ -164,17 +169,24 @@ class Setting(NamedTuple):
 
     def _convert_texts(self, value: Any, where: str) -> tuple[str, ...]:
         several = [value] if isinstance(value, PATH.types) else value
-        if not isinstance(several, Iterable):
+        if not isinstance(several, Iterable) or isinstance(several, (bytes, bytearray)):
             raise self._wrong_kind(value, where)
-        texts = tuple(several)
-        for text in texts:
-            if not isinstance(text, PATH.types):
-                raise self._wrong_kind(text, where)
-        return tuple(map(os.fspath, texts))
+        return tuple(self._convert_path(each, where) for each in several)
+
+    def _convert_path(self, value: Any, where: str) -> str:
+        path = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
+        if not isinstance(path, str):  # the path of a path-like object may be bytes
+            raise self._wrong_kind(value, where)
+        return path
 
     def _wrong_kind(self, value: Any, where: str) -> UsageError:
         expected = " or ".join(self.choices) or self.kind.expected
-        return UsageError(f"`{value}` is not {expected}", where=where, next_step=f"pass {expected}")
+        if self.is_argument and self.kind is TEXTS:
+            expected = "a path or a list of paths"
+        is_not = "is text, not" if isinstance(value, str) else "is not"
+        return UsageError(
+            f"`{value}` {is_not} {expected}", where=where, next_step=f"pass {expected}"
+        )
 
 
 def define(
@@ -250,6 +262,15 @@ def settings_of(record: type[Any]) -> tuple[Setting, ...]:
 def _named(each: Field[Any]) -> Setting:
     made: Setting = each.metadata["setting"]
     return made._replace(field=each.name, name=made.name or each.name)
+
+
+def convert_argument(name: str, kind: Kind, value: Any) -> Any:
+    """Convert an argument that only a Python function has.
+
+    Raises:
+        UsageError: If it is not of the right kind.
+    """
+    return Setting(name, name, "", (), "", "", kind, "", is_argument=True).convert(value, name)
 
 
 def make_fields(settings: Iterable[Setting], values: Mapping[str, Any]) -> dict[str, Any]:

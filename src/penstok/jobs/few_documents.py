@@ -35,9 +35,10 @@ _UNIT_BYTES = 2 << 20
 
 
 def find_val_hash(plan: Plan, spec: WorkerSpec) -> str | None:
-    """Return the smallest hash of all documents if the fraction puts none of them into val.
+    """Return the hash of the documents for val if the fraction puts none there.
 
-    None if it puts one there, if train would be left empty, or if the corpus is not small.
+    It is the smallest that at most half of the documents have. None if the fraction puts one into
+    val, if all documents are equal, or if the corpus is not small.
     """
     rules = spec.rules
     if not 0 < rules.val_fraction < 1 or plan.input_bytes > _max_bytes(plan):
@@ -47,7 +48,8 @@ def find_val_hash(plan: Plan, spec: WorkerSpec) -> str | None:
     smallest = SmallestHash(make_hasher(rules))
     if not _add_documents(plan.divided_by(min(_UNIT_BYTES, plan.unit_bytes)), spec, smallest):
         return None
-    return None if smallest.value is None or smallest.is_shared else f"{smallest.value:016x}"
+    chosen = smallest.choose()
+    return None if chosen is None else f"{chosen:016x}"
 
 
 def _max_bytes(plan: Plan) -> int:
@@ -78,7 +80,7 @@ def _add_documents(plan: Plan, spec: WorkerSpec, smallest: SmallestHash) -> bool
             reader = readers.choose(unit)
             for block in reader.iter_blocks(unit):
                 smallest.add(block)
-                if smallest.value is not None and smallest.value < spec.rules.val_threshold:
+                if smallest.value is not None and smallest.value < spec.rules.val_hashes[1]:
                     return False
             left -= reader.take_counts().input_bytes
             reader.take_skipped()

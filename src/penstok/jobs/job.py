@@ -13,6 +13,7 @@ from penstok.engines import choose_engine, engine_needs
 from penstok.errors import UsageError, own_version
 from penstok.executors.processes import ProcessExecutor
 from penstok.inputs.feed import make_feed
+from penstok.jobs.conflicts import refuse_own_input
 from penstok.jobs.few_documents import find_val_hash
 from penstok.jobs.memory import divide_memory
 from penstok.jobs.plan import input_needs, make_plan
@@ -114,6 +115,7 @@ class Job:
 def prepare(settings: JobSettings) -> Job:
     """Find the inputs, load the tokenizer, choose the engine, divide the memory."""
     # A place that cannot be an output is refused before anything is read.
+    refuse_own_input(str(settings.output), settings.inputs)
     open_store(str(settings.output))
     plan = make_plan(settings)
     tokenizer = load_tokenizer(

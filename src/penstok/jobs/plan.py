@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstok.errors import InputError, UsageError
+from penstok.errors import InputError, UsageError, quoted
 from penstok.inputs.compression import MAX_FRAME_BYTES
 from penstok.inputs.content import NotUtf8Error, name_encoding
 from penstok.inputs.discovery import OutputRules, read_list
@@ -25,7 +25,7 @@ from penstok.inputs.streams import STANDARD_INPUT, read_head
 from penstok.output.layout import MANIFEST, WORK, is_own_name
 from penstok.output.ledger.reader import Start
 from penstok.output.manifest import is_manifest
-from penstok.quantities import plural
+from penstok.quantities import format_bytes, plural
 from penstok.readers.formats import FORMATS, format_needs
 from penstok.readers.probe import CsvOptions, find_sources
 from penstok.storage import REMOTE_BYTES, is_url
@@ -72,7 +72,7 @@ class Plan:
         first_source: The number in the job of the first input in `sources`.
         ignored: What was found in folders and is not text, and why; unlike `skipped`, nothing that
             was asked for is missing.
-        hints: What would make planning faster.
+        hints: What would make planning faster, or a setting effective.
         input_bytes: The stored size of the inputs, up to the limit.
     """
 
@@ -209,7 +209,8 @@ def nothing_found(sources: Sequence[Source], num_empty: int) -> InputError:
     more = f" and {plural(len(sources) - 1, 'other input')}" if len(sources) > 1 else ""
     has_texts = any(not FORMATS[source.format].has_records for source in sources)
     return InputError(
-        f"no document in the input: {plural(num_empty, 'empty one')} dropped",
+        "no document in the input"
+        + (f": {plural(num_empty, 'empty one')} dropped" if num_empty else ""),
         where=f"{sources[0].path}{more}",
         next_step="check the text and `--doc-separator`"
         if has_texts
@@ -277,18 +278,7 @@ def make_plan(settings: JobSettings) -> Plan:
         raise _join_not_utf8(not_utf8, has_others=bool(sources))
     _refuse_csv_flags(settings, sources)
     if all(source.is_empty for source in sources):
-        reasons = "".join(f"; `{path}`: {why}" for path, why in list(skipped.items())[:_LISTED])
-        raise InputError(
-            "no text in the input: "
-            + ", ".join(
-                f"{plural(number, 'file')} {what}"
-                for number, what in ((len(sources), "empty"), (len(skipped), "skipped"))
-                if number
-            )
-            + reasons,
-            where=" ".join(inputs[:3]),
-            next_step="check the files with `ls -l`",
-        )
+        raise _no_text(inputs, sources, skipped)
     _refuse_useless_encoding(settings.encoding, sources)
     rule, found = _choose_rule(settings, sources)
     return Plan(
@@ -300,8 +290,50 @@ def make_plan(settings: JobSettings) -> Plan:
         settings.limit_bytes,
         settings.text_key,
         ignored=ignored,
-        hints=_listing_hints(sources, time.monotonic() - started),
+        hints=(
+            *_listing_hints(sources, time.monotonic() - started),
+            *_task_hints(settings, sources),
+        ),
     )
+
+
+def _no_text(
+    inputs: Sequence[str], empty: Sequence[Source], skipped: Mapping[str, str]
+) -> InputError:
+    """Return the error for inputs that are all empty or skipped."""
+    if inputs == (STANDARD_INPUT,) and empty:
+        return InputError(
+            "standard input is empty",
+            where=f"INPUT `{STANDARD_INPUT}`",
+            next_step="check what the command before the pipe prints",
+        )
+    numbers = ((len(empty), "empty"), (len(skipped), "skipped"))
+    counted = ", ".join(f"{plural(number, 'input')} {what}" for number, what in numbers if number)
+    reasons = "".join(f"; `{path}`: {why}" for path, why in list(skipped.items())[:_LISTED])
+    files = dict.fromkeys(each.stored.path for each in empty if not is_url(each.path))
+    quoted_files = " ".join(map(quoted, list(files)[:_LISTED]))
+    return InputError(
+        f"no text in the input: {counted}{reasons}",
+        where=" ".join(inputs[:_LISTED]),
+        next_step=f"check the files with `ls -l {quoted_files}`"
+        if files
+        else "pass inputs with text",
+    )
+
+
+def _task_hints(settings: JobSettings, sources: Sequence[Source]) -> tuple[str, ...]:
+    """Say that tasks are larger than asked for, where units are."""
+    size, least = settings.task_bytes, settings.unit_bytes
+    if size is None or size >= least or not any(_is_divided(each, size) for each in sources):
+        return ()
+    return (
+        f"`--task-size {format_bytes(size)}` is too small to divide a file that far: a task takes "
+        f"at least {format_bytes(least)} of a file",
+    )
+
+
+def _is_divided(source: Source, task_bytes: int) -> bool:
+    return source.num_bytes > task_bytes and not source.is_stream and not source.is_rows
 
 
 def _listing_hints(sources: Sequence[Source], seconds: float) -> tuple[str, ...]:

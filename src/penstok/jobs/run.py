@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from penstok.engines.alternatives import advise, has_short_tokens
-from penstok.errors import DamageError, PenstokError, UsageError, WriteError
+from penstok.errors import DamageError, PenstokError, UsageError, WriteError, quoted
 from penstok.executors.local import LocalExecutor
 from penstok.executors.ray import RayExecutor
 from penstok.executors.ray_nodes import load_ray
@@ -233,7 +233,7 @@ def finish_job(output: str) -> tuple[Manifest, bool]:
         raise DamageError(
             "there is no job to finish here",
             where=store.name,
-            next_step=f"run its parts first: `penstok tokenize INPUT... -o {store.name} "
+            next_step=f"run its parts first: `penstok tokenize INPUT... -o {quoted(store.name)} "
             "--part 1/16`",
         )
     with store.lock() as lock:
@@ -249,8 +249,8 @@ def finish_job(output: str) -> tuple[Manifest, bool]:
             raise DamageError(
                 "another run has deleted the job",
                 where=store.name,
-                next_step=f"run its parts again: `penstok tokenize INPUT... -o {store.name} "
-                "--part 1/16`",
+                next_step="run its parts again: "
+                f"`penstok tokenize INPUT... -o {quoted(store.name)} --part 1/16`",
             )
         if not job.is_by_task:
             raise DamageError(

@@ -74,7 +74,7 @@ def parse_output(text: str, _flag: str = "") -> Path | str:
 
 def _parse_part(text: str, flag: str) -> tuple[int, int]:
     words = text.split("/")
-    if len(words) != 2 or not all(word.isdecimal() for word in words):
+    if len(words) != 2 or not all(word.isascii() and word.isdecimal() for word in words):
         raise UsageError(
             f"`{text}` is not a part such as `3/16`",
             where=flag,
@@ -188,7 +188,7 @@ class JobSettings:
         "A name (gpt2, cl100k_base, o200k_base, ...), an OpenAI model, OWNER/NAME on the "
         "Hugging Face Hub, or a file: tokenizer.json or its folder, .tiktoken, SentencePiece "
         ".model.",
-        kind=PATH,
+        kind=PATH._replace(expected="the name or the path of a tokenizer"),
         default="gpt2",
     )
     eot: EotPosition = setting(
@@ -441,12 +441,14 @@ class JobSettings:
         if delimiter is not None and (
             len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0'
         ):
+            shown = delimiter.encode("unicode_escape").decode()
             raise UsageError(
-                f"`{delimiter}` is not one ASCII character that can separate fields",
+                f"`{shown}` is not one ASCII character that can separate fields",
                 where="--csv-delimiter",
                 next_step="pass one character, such as `--csv-delimiter ';'`",
             )
-        if self.no_header and not (self.text_key.isdecimal() and int(self.text_key) > 0):
+        key = self.text_key
+        if self.no_header and not (key.isascii() and key.isdecimal() and int(key) > 0):
             raise UsageError(
                 f"without a header, columns have numbers, and `{self.text_key}` is not one",
                 where="--text-key, --no-header",

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 import xxhash
 
-from penstok.errors import DamageError, is_refused, read_error
+from penstok.errors import DamageError, is_refused, quoted, read_error
 from penstok.output.layout import JOB, MANIFEST, SEGMENTS, WORK, Layout
+from penstok.storage.object_paths import repair_step
 from penstok.types import SPLITS, UTF_8, Split, TokenizerRecord
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FileRecord",
+    "ForeignManifestError",
     "InputRecord",
     "Manifest",
     "NewerManifestError",
@@ -45,6 +47,7 @@ __all__ = [
 ]
 
 _FORMAT, _VERSION = "penstok", 1
+_START_CHARS = 256
 _START = re.compile(rb'\s*\{\s*"format"\s*:\s*"penstok"')
 
 
@@ -58,6 +61,10 @@ class KnowsDigests(Protocol):
 
 class NewerManifestError(DamageError):
     """The manifest was written by a newer version: it is not damaged and must not be repaired."""
+
+
+class ForeignManifestError(DamageError):
+    """The file belongs to another program: nobody may be told to repair or delete it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,24 +145,32 @@ class Manifest:
         """Parse a manifest.
 
         Raises:
-            DamageError: If the text is not a manifest, or was written by a newer version.
+            DamageError: If the text is damaged, not a manifest, or was written by a newer version.
         """
         try:
             content = json.loads(text)
+            version = content.get("version")
             if content.get("format") != _FORMAT:
-                raise _damage("this is not a penstok manifest", path)
-            if content.get("version") != _VERSION:
+                raise _damage("it does not say that penstok wrote it", text, path)
+            if type(version) is int and version > _VERSION:
                 raise NewerManifestError(
-                    f"manifest version {content.get('version')} is newer than this penstok",
+                    f"manifest version {version} is newer than this penstok",
                     where=str(path),
                     next_step="upgrade: `pip install --upgrade penstok`",
                 )
+            if version != _VERSION:
+                raise _damage("its version is missing or not valid", text, path)
             manifest = msgspec.convert(content, cls)
             if any(Path(name).name != name or name == ".." for name in manifest.files()):
-                raise _damage("the manifest lists files outside its folder", path)
+                raise _damage("it lists files outside its folder", text, path)
             return manifest
+        except json.JSONDecodeError as error:
+            what = f"it is not valid JSON after line {error.lineno}, column {error.colno}"
+            raise _damage(what, text, path) from error
+        except msgspec.ValidationError as error:
+            raise _damage(f"{error}", text, path) from error
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise _damage(f"the manifest is damaged ({error!r})", path) from error
+            raise _damage("it is not a JSON object of a manifest", text, path) from error
 
     @classmethod
     def load(cls, folder: OutputPath) -> Manifest:
@@ -167,18 +182,16 @@ class Manifest:
         """
         path = folder / MANIFEST
         try:
-            return cls.from_json(path.read_text(encoding="utf-8"), path)
-        except (FileNotFoundError, IsADirectoryError, UnicodeDecodeError) as error:
-            is_unfinished = (folder / WORK / JOB).exists()
-            raise DamageError(
-                "the job here is not finished"
-                if is_unfinished
-                else "there is no finished job here",
-                where=str(folder),
-                next_step="run the command that was started here again: it continues"
-                if is_unfinished
-                else f"create one: `penstok tokenize INPUT... -o {folder}`",
-            ) from error
+            return cls.from_json(path.read_bytes().decode(errors="replace"), path)
+        except (FileNotFoundError, IsADirectoryError) as error:
+            what = "there is no finished job here"
+            next_step = f"create one: `penstok tokenize INPUT... -o {quoted(folder)}`"
+            if (folder / WORK / JOB).exists():
+                what = "the job here is not finished"
+                next_step = "run the command that was started here again: it continues"
+            elif (folder / SEGMENTS).exists():
+                what, next_step = "the manifest is missing", repair_step(folder)
+            raise DamageError(what, where=str(folder), next_step=next_step) from error
         except NotADirectoryError as error:
             raise DamageError(
                 f"`{folder}` is not a folder, so there is no finished job here",
@@ -323,12 +336,23 @@ def check_readable(folder: OutputPath) -> None:
 
 
 def _permissions_step(folder: OutputPath) -> str:
-    return f"`ls -la {folder}` shows who may read it; run the same command as a user who may"
+    return (
+        f"`ls -la {quoted(folder)}` shows who may read it; run the same command as a user who may"
+    )
 
 
-def _damage(what: str, path: OutputPath) -> DamageError:
+def _damage(why: str, text: str, path: OutputPath) -> DamageError:
+    has_ledger = (path.parent / SEGMENTS).exists()
+    if not has_ledger and not is_manifest(text[:_START_CHARS].encode()):
+        return ForeignManifestError(
+            f"there is no output of penstok here: `{path.name}` is not a penstok manifest",
+            where=str(path),
+            next_step="name the folder that was `-o`, such as `tokens/`",
+        )
     return DamageError(
-        what,
+        f"the manifest is damaged: {why}",
         where=str(path),
-        next_step="run the command that made this output again, with `--overwrite`",
+        next_step=repair_step(path.parent)
+        if has_ledger
+        else "run the command that made this output again, with `--overwrite`",
     )

@@ -21,6 +21,7 @@ from penstok.errors import (
     WriteError,
     is_refused,
     limit_error,
+    quoted,
     read_error,
 )
 from penstok.faults import fault_point
@@ -355,8 +356,9 @@ def write_error(error: OSError, path: OutputPath) -> PenstokError:
     if next_step:
         next_step += ", then run the same command again: it continues"
     else:
+        quoted_folder = quoted(path.parent)
         next_step = (
-            f"check `ls -ld {path.parent} {path}` and `df {path.parent}`, then run the same "
-            "command again"
+            f"check `ls -ld {quoted_folder} {quoted(path)}` and `df {quoted_folder}`, then run "
+            "the same command again"
         )
     return WriteError(what, where=str(path), next_step=next_step)

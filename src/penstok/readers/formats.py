@@ -35,6 +35,7 @@ __all__ = [
     "open_scanner",
 ]
 
+_CONTROLS = bytes([*range(7), *range(14, 27), *range(28, 32)])
 _Divide: TypeAlias = "Callable[[Source, str, int], Iterator[tuple[int, int]]]"
 
 
@@ -178,7 +179,13 @@ def find_format(path: str, head: bytes, wanted: InputFormat | None) -> Format:
         InputError: If the first bytes are those of another format.
     """
     found = next(
-        (row for row in FORMATS.values() if row.magic and head.startswith(row.magic)), None
+        (
+            row
+            for row in FORMATS.values()
+            # Text may begin with the same letters; in a file of rows, lengths and types follow.
+            if row.magic and head.startswith(row.magic) and head.translate(None, _CONTROLS) != head
+        ),
+        None,
     )
     suffix = content_suffix(path)
     named = next((row for row in FORMATS.values() if suffix in row.suffixes), _TEXT)

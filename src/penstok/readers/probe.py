@@ -6,7 +6,6 @@ documents. `inputs.discovery` lists the paths; the plan takes the sources.
 
 from __future__ import annotations
 
-import shlex
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
@@ -14,8 +13,14 @@ from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
-from penstok.errors import InputError, NotTextError, PenstokError
-from penstok.inputs.archives import is_tar, iter_members, refuse_piped_tar
+from penstok.errors import InputError, NotTextError, PenstokError, quoted
+from penstok.inputs.archives import (
+    is_tar,
+    iter_members,
+    no_files,
+    refuse_broken_tar,
+    refuse_piped_tar,
+)
 from penstok.inputs.changes import refuse_missing
 from penstok.inputs.content import choose_encoding
 from penstok.inputs.discovery import InputPath, list_inputs
@@ -165,7 +170,7 @@ def _complete(source: Source, sample: Sample, options: _Options) -> Source:
         raise InputError(
             f"this is {found.display_name} in an archive, which cannot be read there",
             where=source.path,
-            next_step=f"extract it: `tar -xf {shlex.quote(source.archive.path)}`, or leave such "
+            next_step=f"extract it: `tar -xf {quoted(source.archive.path)}`, or leave such "
             "files out with `--on-error skip`",
         )
     source = replace(source, format=found.name, is_empty=not head)
@@ -234,9 +239,7 @@ def _probe_members(found: InputPath, archive: Source, options: _Options) -> Iter
         except InputError as error:
             yield member, error
     if is_empty:
-        what = f"no files in the archive `{archive.path}`"
-        step = "pass an archive with text files (hidden files are left out)"
-        yield found, NotTextError(what, where="INPUT", next_step=step)
+        yield found, no_files(archive)
 
 
 def _iter_probed(paths: Sequence[InputPath], options: _Options) -> Generator[_Probed]:
@@ -249,6 +252,7 @@ def _iter_probed(paths: Sequence[InputPath], options: _Options) -> Generator[_Pr
             source, sample = probe_content(found.path)
             if is_tar(sample.head):
                 return _probe_members(found, source, options)
+            refuse_broken_tar(source, sample)
             return [(found, _complete(source, sample, options))]
         except InputError as error:
             return [(found, error)]

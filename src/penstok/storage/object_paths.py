@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
-from penstok.errors import UsageError
+from penstok.errors import UsageError, quoted
 from penstok.storage.base import ObjectMissingError
 from penstok.storage.files import RemoteFile, open_seekable
 from penstok.storage.s3 import iter_keys
@@ -192,10 +192,10 @@ def repair_step(folder: OutputPath) -> str:
     """Return the next step for a damaged output."""
     if isinstance(folder, ObjectPath):
         return (
-            f"start again: `penstok tokenize INPUT... -o {folder} --overwrite`; or download it, "
-            "run `penstok verify DIR --repair`, and upload the repaired files"
+            f"start again: `penstok tokenize INPUT... -o {quoted(folder)} --overwrite`; or "
+            "download it, run `penstok verify DIR --repair`, and upload the repaired files"
         )
-    return f"`penstok verify {folder} --repair` re-encodes what is damaged"
+    return f"`penstok verify {quoted(folder)} --repair` re-encodes what is damaged"
 
 
 class OpenObjects:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import difflib
 import re
-import shlex
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from penstok.errors import UsageError
+from penstok.errors import UsageError, quoted
 
 __all__ = ["TokenizerFile", "find_file", "is_hub_id"]
 
@@ -26,6 +26,9 @@ _HUB_ID = re.compile(r"[\w][\w.-]*/[\w][\w.-]*(@[\w./-]+)?")
 _RANKS_LINE = re.compile(rb"[A-Za-z0-9+/]+=* [0-9]+\s")
 _FILES = "a `tokenizer.json` or its folder, a `.tiktoken` or a SentencePiece `.model` file"
 _MAX_SHOWN = 8
+_RETRY_SECONDS = 1.0
+# Above every level of `logging`.
+_SILENT = 100
 # The largest files in use have 30 MB; parsing one takes ten times its size in memory.
 _MAX_FILE_BYTES = 64 << 20
 
@@ -109,12 +112,12 @@ def _missing(path: Path) -> UsageError:
         return UsageError(
             f"the tokenizer `{path}` does not exist: there is no folder `{parent}`",
             where="--tokenizer",
-            next_step=f"check the path with `ls {shlex.quote(str(nearest))}`{hub}",
+            next_step=f"check the path with `ls {quoted(nearest)}`{hub}",
         )
     names = _list(parent)
     close = difflib.get_close_matches(path.name, names, n=1, cutoff=0.75)
-    listing = f"check the path with `ls {shlex.quote(str(parent))}`"
-    meant = f"pass `-t {shlex.quote(str(parent / close[0]))}`" if close else listing
+    listing = f"check the path with `ls {quoted(parent)}`"
+    meant = f"pass `-t {quoted(parent / close[0])}`" if close else listing
     return UsageError(
         f"the tokenizer `{path}` does not exist"
         + (f"; did you mean `{parent / close[0]}`?" if close else ""),
@@ -139,7 +142,7 @@ def _find_in_folder(folder: Path) -> Path:
             "`AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)`"
         )
     elif len(files) == 1:
-        step = f"pass the file: `-t {shlex.quote(str(folder / files[0]))}`"
+        step = f"pass the file: `-t {quoted(folder / files[0])}`"
     else:
         step = f"pass a folder with one of them, or {_FILES}"
     raise UsageError(
@@ -186,7 +189,7 @@ def _unreadable(path: Path, error: OSError | RuntimeError) -> UsageError:
     return UsageError(
         f"the tokenizer cannot be read: {reason}",
         where=str(path),
-        next_step=f"check it with `ls -ld {shlex.quote(str(path))}`",
+        next_step=f"check it with `ls -ld {quoted(path)}`",
     )
 
 
@@ -213,6 +216,7 @@ def _download(name: str) -> Path:
     try:
         import huggingface_hub
         from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+        from huggingface_hub.utils import logging
     except ImportError as error:
         raise UsageError(
             f"`{name}` is not a file, and loading it from the hub needs `huggingface_hub`",
@@ -236,8 +240,13 @@ def _download(name: str) -> Path:
         except EntryNotFoundError:
             return None
 
+    # The library writes of every retry; the error at the end says it all.
+    level = logging.get_verbosity()
+    logging.set_verbosity(_SILENT)
     try:
         for cached in (True, False):
+            if not cached:
+                _refuse_without_network(name, repo)
             for file in _NAMES:
                 if (found := find(file, cached=cached)) is not None:
                     # Without it the begin-of-text token could be lost: the hub must confirm that
@@ -247,11 +256,33 @@ def _download(name: str) -> Path:
                     return found
     except (OSError, ValueError) as error:
         raise _download_error(name, repo, error) from error
+    finally:
+        logging.set_verbosity(level)
     raise UsageError(
         f"`{name}` on the hub has none of {', '.join(_NAMES)}",
         where="--tokenizer",
         next_step="pass the path of a tokenizer",
     )
+
+
+def _refuse_without_network(name: str, repo: str) -> None:
+    """Ask the hub for a file, twice; the library itself would try for half a minute."""
+    if _find_connection_error(repo) is not None:
+        time.sleep(_RETRY_SECONDS)
+        if (error := _find_connection_error(repo)) is not None:
+            raise _download_error(name, repo, error) from error
+
+
+def _find_connection_error(repo: str) -> Exception | None:
+    import huggingface_hub
+
+    try:
+        huggingface_hub.get_hf_file_metadata(huggingface_hub.hf_hub_url(repo, _NAMES[0]))
+    except Exception as error:  # noqa: BLE001 its class depends on the library for HTTP
+        # All else is an answer, or worth more tries.
+        if type(error).__name__ in ("ConnectError", "ConnectionError"):
+            return error
+    return None
 
 
 def _download_error(name: str, repo: str, error: Exception) -> UsageError:

@@ -7,10 +7,9 @@ left to the file's own library. `files`, `encodings` and `huggingface` do the re
 from __future__ import annotations
 
 import difflib
-import shlex
 from typing import TYPE_CHECKING
 
-from penstok.errors import UsageError
+from penstok.errors import UsageError, quoted
 from penstok.tokenizers.encodings import ENCODINGS, find_encoding, read_encoding
 from penstok.tokenizers.files import find_file
 from penstok.tokenizers.huggingface import read_config, read_huggingface
@@ -167,7 +166,7 @@ def _refusal(file: TokenizerFile, error: UnsupportedError) -> UsageError:
     return UsageError(
         f"this tokenizer cannot be used: {error}",
         where=str(file.path),
-        next_step=f"pass the file beside it: `-t {shlex.quote(str(beside))}`"
+        next_step=f"pass the file beside it: `-t {quoted(beside)}`"
         if is_beside
         else "pass another file, or a name such as `-t gpt2`",
     )

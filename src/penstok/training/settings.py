@@ -117,11 +117,18 @@ class TrainingSettings:
             raise UsageError(
                 "the sample is empty", where="--sample", next_step="pass a size such as `100MB`"
             )
-        is_named_twice = len(set(self.special)) < len(self.special)
-        is_visible = all(text and text.isprintable() for text in self.special)
-        if not self.special or is_named_twice or not is_visible:
+        for number, text in enumerate(self.special or ("",)):
+            if text and text.isprintable() and text not in self.special[:number]:
+                continue
+            shown = text.encode("unicode_escape").decode()
+            if not text:
+                what = "a special token is empty" if self.special else "there is no special token"
+            elif text.isprintable():
+                what = f"the special token `{shown}` is named twice"
+            else:
+                what = f"the special token `{shown}` cannot be printed"
             raise UsageError(
-                "there is no special token, or one is repeated or cannot be printed",
+                what,
                 where="--special",
                 next_step="pass each once, such as `--special '<|endoftext|>'`",
             )

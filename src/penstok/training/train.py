@@ -6,12 +6,20 @@ text; `process` runs the library that learns.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstok.errors import ConflictError, EngineError, InputError, UsageError
+from penstok.errors import (
+    ConflictError,
+    EngineError,
+    InputError,
+    UsageError,
+    WriteError,
+    quoted,
+)
 from penstok.inputs.changes import find_changed
 from penstok.jobs.plan import make_plan, nothing_found
 from penstok.output.store.folder import write_file
@@ -153,17 +161,28 @@ def _refuse_special(settings: TrainingSettings) -> None:
 
 def _refuse_output(settings: TrainingSettings) -> None:
     output = settings.output
-    if output.suffix != ".json" or output.is_dir():
+    what = ""
+    if output.is_dir():
+        what = f"`{settings.output}` is a folder"
+    elif output.suffix != ".json":
+        what = f"`{settings.output}` does not end in `.json`"
+    elif output.exists() and not output.is_file():
+        what = f"`{settings.output}` is not a regular file"
+    if what:
+        next_step = "pass a file, such as `-o tokenizer.json`"
+        raise UsageError(what, where="--output", next_step=next_step)
+    if not output.parent.is_dir():
         raise UsageError(
-            f"`{output}` is a folder, or does not end in `.json`",
+            f"the folder `{output.parent}` does not exist",
             where="--output",
-            next_step="pass a file, such as `-o tokenizer.json`",
+            next_step=f"`mkdir -p {quoted(output.parent)}`, or choose another `-o`",
         )
-    if not os.access(output.parent, os.W_OK):
-        raise UsageError(
-            "the folder is missing or not writable",
+    if not os.access(output.parent, os.W_OK | os.X_OK):
+        raise WriteError(
+            f"cannot be written: {os.strerror(errno.EACCES)}",
             where=str(output.parent),
-            next_step=f"`mkdir -p {output.parent}`, or choose another `-o`",
+            next_step=f"`ls -ld {quoted(output.parent)}` shows who may write to it; choose another "
+            "`-o`, or run the same command as a user who may",
         )
     if output.exists() and not settings.overwrite:
         raise ConflictError(

@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from penstok.errors import ConflictError, DamageError
+from penstok.errors import ConflictError, DamageError, quoted
 from penstok.inputs.changes import refuse_changed
 from penstok.jobs.plan import Plan
 from penstok.jobs.progress import Meter
@@ -28,7 +28,12 @@ from penstok.output.ledger.lines import (
     format_unit,
 )
 from penstok.output.ledger.reader import LedgerReader
-from penstok.output.manifest import Manifest, NewerManifestError, digest_inputs
+from penstok.output.manifest import (
+    ForeignManifestError,
+    Manifest,
+    NewerManifestError,
+    digest_inputs,
+)
 from penstok.readers.probe import CsvOptions, probe_recorded_source
 from penstok.verification.manifests import add_up, format_of, job_of_manifest, read_ledger
 from penstok.verification.reencode import make_executor, rules_of_job
@@ -98,7 +103,7 @@ def repair_ledger(
 def _load_manifest(folder: Path) -> Manifest:
     try:
         return Manifest.load(folder)
-    except NewerManifestError:
+    except (NewerManifestError, ForeignManifestError):
         raise
     except DamageError as error:
         raise _unrepairable(folder, "the manifest is damaged or missing, too") from error
@@ -138,7 +143,7 @@ def _find_sources(reader: LedgerReader, manifest: Manifest, folder: Path) -> lis
             "an input whose line in the ledger is lost has changed since it was used",
             where=", ".join(record.path for record in lost[:5]) or str(folder / SEGMENTS),
             next_step="restore its text and its modification time, or re-encode everything: "
-            f"`penstok tokenize INPUT... -o {folder} --overwrite`",
+            f"`penstok tokenize INPUT... -o {quoted(folder)} --overwrite`",
         )
     return sources
 
@@ -195,5 +200,6 @@ def _unrepairable(folder: Path, why: str) -> DamageError:
     return DamageError(
         f"the ledger cannot be repaired: {why}",
         where=str(folder / SEGMENTS),
-        next_step=f"re-encode everything: `penstok tokenize INPUT... -o {folder} --overwrite`",
+        next_step="re-encode everything: "
+        f"`penstok tokenize INPUT... -o {quoted(folder)} --overwrite`",
     )

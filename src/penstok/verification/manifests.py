@@ -11,11 +11,16 @@ from typing import TYPE_CHECKING, get_args
 
 import msgspec
 
-from penstok.errors import DamageError, own_version
+from penstok.errors import DamageError, own_version, quoted
 from penstok.output.layout import MANIFEST
 from penstok.output.ledger.lines import Ending
 from penstok.output.ledger.reader import LedgerReader
-from penstok.output.manifest import Manifest, NewerManifestError, make_manifest
+from penstok.output.manifest import (
+    ForeignManifestError,
+    Manifest,
+    NewerManifestError,
+    make_manifest,
+)
 from penstok.types import SPLITS, InputFormat, JobRecord
 from penstok.verification.findings import Finding
 
@@ -52,7 +57,7 @@ def read_ledger(path: OutputPath) -> LedgerReader:
         raise DamageError(
             f"the ledger is damaged: {reader.problem or 'the line of its end is missing'}",
             where=str(path),
-            next_step=f"`penstok verify {path.parent} --repair`",
+            next_step=f"`penstok verify {quoted(path.parent)} --repair`",
         )
     return reader
 
@@ -104,7 +109,7 @@ def load_manifest(folder: OutputPath, report: Report) -> Manifest | None:
             report.add(Finding("manifest", "the manifest is far too large", MANIFEST))
             return None
         return Manifest.load(folder)
-    except NewerManifestError:
+    except (NewerManifestError, ForeignManifestError):
         raise
     except DamageError as error:
         what = error.what if path.exists() else "the manifest is missing"

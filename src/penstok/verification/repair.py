@@ -11,7 +11,7 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
 
-from penstok.errors import ConflictError, DamageError, UsageError
+from penstok.errors import ConflictError, DamageError, UsageError, quoted
 from penstok.faults import fault_point
 from penstok.inputs.changes import refuse_changed
 from penstok.jobs.commit import roll_forward
@@ -162,5 +162,6 @@ def _refuse_irregular(layout: Layout, files: Iterable[tuple[Split, int]]) -> Non
             raise ConflictError(
                 "a link or a folder has the name of an output file",
                 where=str(path),
-                next_step=f"move it away: `mv {path} {path}.old`, then repair again",
+                next_step=f"move it away: `mv {quoted(path)} {quoted(f'{path}.old')}`, then repair "
+                "again",
             )

@@ -66,6 +66,11 @@ class Hasher:
         found = (self.hash(block.text[start:end]) < threshold for start, end in heads)
         return np.fromiter(found, np.uint8, count)
 
+    def find_between(self, block: Block, low: int, high: int) -> NDArray[np.uint8]:
+        """Set 1 for each piece whose hash is `low` or more, and below `high`."""
+        below = self.find_below(block, high)
+        return below - self.find_below(block, low) if low else below
+
 
 class Splitter:
     """Assigns each piece of a unit to a split; one object serves one unit after another.
@@ -75,9 +80,9 @@ class Splitter:
     this unit.
     """
 
-    def __init__(self, threshold: int, hasher: Hasher) -> None:
-        """Put documents with a hash below the threshold into val."""
-        self._threshold = threshold
+    def __init__(self, hashes: tuple[int, int], hasher: Hasher) -> None:
+        """Put documents with a hash from the first to before the second into val."""
+        self._low, self._high = hashes
         self._hasher = hasher
         self._open = CARRIED
 
@@ -91,7 +96,7 @@ class Splitter:
         Consecutive spans of a giant document that go to the same split become one document: the
         returned block has `begins` and `closes` set where the split changes.
         """
-        splits = self._hasher.find_below(block, self._threshold)
+        splits = self._hasher.find_between(block, self._low, self._high)
         if block.spans:
             return self._join_spans(block, splits), splits
         if len(splits) and not block.begins[0]:
@@ -103,7 +108,7 @@ class Splitter:
     def _join_spans(self, block: Block, splits: NDArray[np.uint8]) -> Block:
         # CARRIED differs from both splits, so the document's own start and end count as changes.
         before, after = (
-            CARRIED if text is None else int(self._hasher.hash(text) < self._threshold)
+            CARRIED if text is None else int(self._low <= self._hasher.hash(text) < self._high)
             for text in (block.before, block.after)
         )
         around = np.concatenate(([before], splits, [after]))
@@ -116,31 +121,42 @@ class SmallestHash:
 
     Attributes:
         value: The smallest hash; None before the first document.
-        is_shared: Whether all documents have it: then none could be left for train.
     """
 
     def __init__(self, hasher: Hasher) -> None:
         self.value: int | None = None
-        self.is_shared: bool = True
         self._hasher = hasher
+        self._count = 0
+        self._second: int | None = None
+        self._num_documents = 0
+
+    def choose(self) -> int | None:
+        """Return the smallest hash that at most half of the documents have; None if there is none.
+
+        Only one hash can be that of more than half, so the two smallest are enough.
+        """
+        return self.value if 2 * self._count <= self._num_documents else self._second
 
     def add(self, block: Block) -> None:
         """Add the documents that begin in a block."""
         if not block.spans:
             block = block.select(block.begins)
-        if not len(block.starts):
-            return
-        if self.value is None:
-            self.value = self._hash_first(block)
-        below = self._hasher.find_below(block, self.value)
-        if self.is_shared:
-            others = self._hasher.find_below(block, self.value + 1) == 0
-            self.is_shared = not (below.any() or others.any())
-        # Each turn halves the documents that are left, on average.
-        while below.any():
-            block = block.select(below > 0)
-            self.value = self._hash_first(block)
-            below = self._hasher.find_below(block, self.value)
+        self._num_documents += len(block.starts)
+        # Each turn takes all documents with one hash, and on average halves those that are left.
+        while len(block.starts):
+            limit = 2**64 if self._second is None else self._second
+            block = block.select(self._hasher.find_below(block, limit) > 0)
+            if not len(block.starts):
+                return
+            value = self._hasher.hash(block.text[int(block.starts[0]) : int(block.heads[0])])
+            same = self._hasher.find_between(block, value, value + 1) > 0
+            self._insert(value, int(same.sum()))
+            block = block.select(~same)
 
-    def _hash_first(self, block: Block) -> int:
-        return self._hasher.hash(block.text[int(block.starts[0]) : int(block.heads[0])])
+    def _insert(self, value: int, count: int) -> None:
+        if self.value is None or value < self.value:
+            self.value, self._count, self._second = value, count, self.value
+        elif value == self.value:
+            self._count += count
+        else:
+            self._second = value

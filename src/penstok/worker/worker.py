@@ -115,7 +115,7 @@ class Worker:
         self._spec = spec
         self._tokenizer = tokenizer
         self._readers = make_readers(spec)
-        self._splitter = Splitter(rules.val_threshold, make_hasher(rules))
+        self._splitter = Splitter(rules.val_hashes, make_hasher(rules))
         self._engine = load_engine(spec.engine, tokenizer, rules.eot)
         self._sink = make_sink(spec.sink, spec.layout)
         self._waiting: dict[int, _UnitTokens] = {}

@@ -6,12 +6,11 @@ It decompresses nothing and trusts no header that the file's size contradicts. `
 
 from __future__ import annotations
 
-import shlex
 import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstok.errors import InputError
+from penstok.errors import InputError, quoted
 from penstok.inputs.compression.detection import is_skippable, starts_member
 
 if TYPE_CHECKING:
@@ -149,7 +148,7 @@ class _File:
         return InputError(
             f"damaged zstd data: {reason}",
             where=f"{self.path}, compressed byte {position}",
-            next_step=f"check it with `zstd -t {shlex.quote(self.path)}`, then download or "
+            next_step=f"check it with `zstd -t {quoted(self.path)}`, then download or "
             "compress it again",
         )
 

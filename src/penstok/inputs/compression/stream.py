@@ -6,10 +6,9 @@ whatever the input asks for. `decoders` does the work; `streams` and `framed` pa
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING
 
-from penstok.errors import InputError
+from penstok.errors import InputError, quoted
 from penstok.inputs.compression.decoders import load_codec
 from penstok.inputs.compression.detection import is_skippable, starts_member
 from penstok.inputs.compression.frames import FRAME_HEADER_BYTES, parse_frame_header
@@ -204,7 +203,7 @@ class DecompressedStream:
 
     @property
     def _quoted(self) -> str:
-        return shlex.quote(self.path)
+        return quoted(self.path)
 
     @property
     def _repair(self) -> str:

@@ -23,7 +23,15 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstok.errors import ConflictError, PenstokError, WriteError, limit_error
+from penstok.errors import (
+    ConflictError,
+    DamageError,
+    LockedError,
+    PenstokError,
+    WriteError,
+    limit_error,
+    quoted,
+)
 from penstok.faults import fault_point
 from penstok.output.layout import JOB, WORK, is_final_name
 from penstok.output.segments import write_errors
@@ -35,7 +43,7 @@ from penstok.output.store.base import (
     has_progress,
     journal_name,
 )
-from penstok.output.store.lock import take_lock
+from penstok.output.store.lock import is_current, take_lock
 from penstok.quantities import format_bytes
 from penstok.types import SPLITS
 
@@ -134,10 +142,15 @@ class FolderJournalFile:
 
 @dataclass(frozen=True, slots=True)
 class FolderLock:
-    """A lock that is held as long as any process has its file open."""
+    """A lock that is held as long as any process has its file open, and nobody deletes it."""
 
-    file: int | None
-    is_lost: bool = False
+    file: int
+    path: Path
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether its file was deleted, so that another run may hold a new one."""
+        return not is_current(self.file, self.path)
 
 
 class FolderStore:
@@ -310,15 +323,31 @@ class FolderStore:
                 self._remove_empty(new)
                 raise
         try:
-            yield FolderLock(file)
+            yield FolderLock(file, self.folder / _LOCK)
+        except (ConflictError, DamageError, LockedError, WriteError, OSError) as error:
+            self._refuse_removed(file, error)
+            raise
         finally:
             with contextlib.suppress(OSError, PenstokError):
-                if not (self.is_repairing or has_progress(self)):
+                is_ours = is_current(file, self.folder / _LOCK)
+                if is_ours and not (self.is_repairing or has_progress(self)):
                     self.tidy()
-                    # Nobody else deletes the lock, so it is still ours.
                     (self.folder / _LOCK).unlink()
                 self._remove_empty(new)
             os.close(file)
+
+    def _refuse_removed(self, lock: int, error: Exception) -> None:
+        """Say that somebody deleted the folder, if an error is a consequence of that."""
+        with contextlib.suppress(OSError):
+            if is_current(lock, self.folder / _LOCK):
+                return
+            raise WriteError(
+                "the output folder was removed during the run"
+                if not self.folder.exists()
+                else "the files of the run were removed from the output folder while it ran",
+                where=self.name,
+                next_step="run the same command again",
+            ) from error
 
     def _remove_empty(self, new: Iterable[Path]) -> None:
         """Remove the work folder and the folders that this run created, if they are empty."""
@@ -336,14 +365,15 @@ class FolderStore:
         except OSError:
             # Its first use says why.
             return
-        what = f"`{self.name}` is not a folder"
+        what, next_step = f"`{self.name}` is not a folder", "choose another `-o`"
+        is_special = self.folder.exists() and not self.folder.is_file()
+        if not is_special:
+            next_step += (
+                f", or move it away: `mv {quoted(self.folder)} {quoted(f'{self.folder}.old')}`"
+            )
         if self.folder.is_symlink() and not self.folder.exists():
             what = f"`{self.name}` is a link to `{self.folder.readlink()}`, which does not exist"
-        raise ConflictError(
-            what,
-            where="OUT",
-            next_step=f"choose another `-o`, or move it away: `mv {self.folder} {self.folder}.old`",
-        )
+        raise ConflictError(what, where="OUT", next_step=next_step)
 
     def refuse_irregular(self) -> None:
         """Refuse links, folders and devices under the names of an output."""
@@ -352,8 +382,8 @@ class FolderStore:
                 raise ConflictError(
                     f"`{path.name}` is not a regular file",
                     where=str(path),
-                    next_step=f"move it away: `mv {path} {path}.old`, then run the same command "
-                    "again",
+                    next_step=f"move it away: `mv {quoted(path)} {quoted(f'{path}.old')}`, then "
+                    "run the same command again",
                 )
 
     def check_room(self, num_bytes: int, reused: Iterable[str] = ()) -> None:
@@ -442,7 +472,7 @@ def describe_leftovers(folder: OutputPath) -> list[str]:
     return [
         f"a later run with `--overwrite` is not finished; it has {format_bytes(num_bytes)} in "
         f"{work}: run its command again, or, if no run is writing there, delete it with "
-        f"`rm -r {work}`"
+        f"`rm -r {quoted(work)}`"
     ]
 
 
@@ -483,8 +513,8 @@ def _unreadable(path: Path, error: OSError) -> PenstokError:
     return limit_error(error, str(path)) or WriteError(
         f"the output cannot be read: {error.strerror}",
         where=str(path),
-        next_step=f"`ls -la {path.parent}` shows who may read it; choose another `-o`, or run the "
-        "same command as a user who may",
+        next_step=f"`ls -la {quoted(path.parent)}` shows who may read it; choose another `-o`, or "
+        "run the same command as a user who may",
     )
 
 

@@ -19,7 +19,7 @@ from penstok.errors import LockedError
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["take_lock"]
+__all__ = ["is_current", "take_lock"]
 
 _ORPHAN_SECONDS = 30.0
 
@@ -48,17 +48,17 @@ def take_lock(path: Path) -> int:
                 raise _locked(path) from None
             time.sleep(0.05)
             continue
-        if _is_current(lock, path):
+        if is_current(lock, path):
             _write_owner(lock, path)
             return lock
         os.close(lock)
 
 
-def _is_current(lock: int, path: Path) -> bool:
-    """Return whether the locked file is still `path`: its last owner may just have deleted it."""
+def is_current(lock: int, path: Path) -> bool:
+    """Return whether the locked file is still `path`: somebody may just have deleted it."""
     try:
         return os.fstat(lock).st_ino == path.stat().st_ino
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from penstok.errors import InputError
+from penstok.errors import InputError, quoted
 from penstok.inputs.base import MAX_LINE_BYTES
 from penstok.kernel import find_kernel_function
 from penstok.readers.buffer import UnitBuffer
@@ -46,7 +46,7 @@ def check_head(path: str, head: bytes) -> None:
         raise InputError(
             "this is one JSON array, not one object per line",
             where=path,
-            next_step=f"convert it to lines first: `jq -c '.[]' {path} > lines.jsonl`",
+            next_step=f"convert it to lines first: `jq -c '.[]' {quoted(path)} > lines.jsonl`",
         )
     raise InputError(
         f"this is not JSON Lines: it begins with {start[:20]!r}",
