@@ -140,6 +140,13 @@ def test_accents_in_latin_words_are_not_another_script(text: str) -> None:
         assert choose_encoding("a", data, "auto") == "cp1252"
 
 
+def test_a_doubtful_encoding_is_to_be_looked_at() -> None:
+    data = Sample(("ñandú café año\n" * 30).encode("latin-1"))
+    with pytest.raises(NotUtf8Error, match=r"it may be cp1252 .* or ") as raised:
+        choose_encoding("my text", data, "utf-8")
+    assert "`penstok plan 'my text' --encoding cp1252`" in raised.value.next_step
+
+
 @pytest.mark.parametrize(
     "data",
     [
@@ -157,6 +164,14 @@ def test_what_does_not_read_like_text_is_not_guessed(data: bytes) -> None:
         with pytest.raises(InputError) as raised:
             choose_encoding("a", Sample(data), wanted)
         assert re.search("could not be detected|binary data", raised.value.what)
+
+
+def test_odd_ascii_does_not_keep_an_encoding_from_being_detected() -> None:
+    noise = random.Random(2)
+    letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+/"
+    base64 = "".join(noise.choices(letters, k=9000))
+    for text in (base64 + TEXTS["de"], "getElementByIdOrName(aBcD)\n" * 50 + TEXTS["es"]):
+        assert choose_encoding("a", Sample(text.encode("latin-1")), "auto") == "cp1252"
 
 
 def test_a_character_that_is_cut_off_at_the_end_is_invalid() -> None:

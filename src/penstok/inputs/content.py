@@ -46,7 +46,6 @@ _MARKS = {
 _UTF8_MARK = b"\xef\xbb\xbf"
 # What text in ISO-2022-KR begins with, before any Korean.
 _KOREAN_HEADER = b"\x1b$)C"
-_UTF32_BYTES = 4
 _WORD_END_BITS = 8
 # The high bytes of UTF-16 that text of any language may have; others belong to single scripts, of
 # which a text has few.
@@ -102,7 +101,7 @@ _IN_LATIN_WORD = re.compile(
 _MAX_RARE, _MAX_CASE_CHANGES = 0.2, 0.15
 # How many of the characters of several bytes are East Asian and not half as wide, at least.
 _MIN_USUAL = 0.6
-# One character may be this share of a text, which has white space once in so many characters.
+# One character may be this share of a text, which has white space once in so many others.
 _MAX_SAME, _MAX_WORD = 0.6, 100
 _NUM_PIECES, _MIN_PIECE_BYTES = 8, 256
 # Encodings that differ in few characters: the more usual one, if the sample has none of them.
@@ -324,6 +323,8 @@ def _inspect(parts: Sequence[bytes], wanted: str, *, is_whole: bool) -> _Content
     num_valid, num_invalid = _count_sequences(parts, is_whole=is_whole)
     # Whoever has encodings detected does not want a short text of one repaired instead.
     least = 1 if wanted == AUTO else _MIN_INVALID
+    if wanted == AUTO and num_valid < _SURELY_UTF8:
+        num_valid //= 2
     is_utf8 = not _is_mostly_invalid(num_valid, num_invalid, len(joined), least)
     num_controls = len(joined) - len(joined.translate(None, _CONTROLS))
     # All magic numbers of binary files have or are followed by bytes that text does not have.
@@ -387,8 +388,10 @@ def _find_wide(head: bytes) -> str:
     """
     if len(head) < _MIN_WIDE_BYTES and 0 not in head:
         return ""
-    for encoding in ("utf-32-le", "utf-32-be"):
-        if len(head) >= _UTF32_BYTES and _reads_well(head, encoding):
+    for encoding, high in (("utf-32-le", head[3::4]), ("utf-32-be", head[::4])):
+        # Decoding takes much longer than a look at the bytes that are 0 in any text.
+        is_likely = high.count(0) >= (1 - _MAX_ODD_CHARACTERS) * len(high) > 0
+        if is_likely and _reads_well(head, encoding):
             return encoding
     even, odd = Counter(head[::2]), Counter(head[1::2])
     if sum((even & odd).values()) > _MAX_OVERLAP * (len(head) // 2):
@@ -494,10 +497,10 @@ def _is_plausible(sample: bytes, encoding: str) -> bool:
         return num_usual >= _MIN_USUAL * long.total()
     if encoding == "cp874":
         return True
-    if (sum(map(text.count, " \n\r\t")) + 1) * _MAX_WORD < len(text):
+    if (sum(map(text.count, " \n\r\t")) + 1) * _MAX_WORD < long.total():
         return False
-    pairs = [pair for pair in pairwise(text) if "".join(pair).isalpha()]
-    num_changes = sum(one.islower() and two.isupper() for one, two in pairs)
+    pairs = [pair for pair in map("".join, pairwise(text)) if pair.isalpha() and not pair.isascii()]
+    num_changes = sum(pair[0].islower() and pair[1].isupper() for pair in pairs)
     return num_changes <= max(_MAX_CASE_CHANGES * len(pairs), 1)
 
 
