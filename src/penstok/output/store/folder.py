@@ -368,9 +368,8 @@ class FolderStore:
         what, next_step = f"`{self.name}` is not a folder", "choose another `-o`"
         is_special = self.folder.exists() and not self.folder.is_file()
         if not is_special:
-            next_step += (
-                f", or move it away: `mv {quoted(self.folder)} {quoted(f'{self.folder}.old')}`"
-            )
+            path = self.folder
+            next_step += f", or move it away: `mv {quoted(path)} {quoted(f'{path}.old')}`"
         if self.folder.is_symlink() and not self.folder.exists():
             what = f"`{self.name}` is a link to `{self.folder.readlink()}`, which does not exist"
         raise ConflictError(what, where="OUT", next_step=next_step)
