@@ -389,6 +389,8 @@ def test_a_line_break_in_a_name_does_not_break_an_error(penstok: RunPenstok) -> 
     Path(name).write_bytes(b"\0\x01\x02" * 100)
     said = penstok("tokenize", name, exit_code=4).stderr
     assert "where: a\\nnext: $(touch b).txt" in said
+    said = penstok("tokenize", "not\nthere", exit_code=4).stderr
+    assert "no such file or folder: `not\\nthere`" in said
 
 
 def test_a_task_size_without_effect_gets_a_hint(penstok: RunPenstok) -> None:

@@ -170,8 +170,8 @@ def print_error(error: PenstokError, *, as_json: bool) -> None:
             "exit_code": error.exit_code,
         }
         print_data(json.dumps(line))
-    lines = [escape(error.what)]
     # A name with a line break must not look like another part of the message.
+    lines = [one_line(error.what)]
     lines += [f"  where: {one_line(error.where)}"] if error.where else []
     lines += [f"  next:  {one_line(error.next_step)}"] if error.next_step else []
     say("error: " + "\n".join(lines))

@@ -178,16 +178,17 @@ def find_format(path: str, head: bytes, wanted: InputFormat | None) -> Format:
     Raises:
         InputError: If the first bytes are those of another format.
     """
+    suffix = content_suffix(path)
+    # Text may begin with the same letters; in a file of rows, lengths and types follow.
+    is_plain = head.translate(None, _CONTROLS) == head
     found = next(
         (
             row
             for row in FORMATS.values()
-            # Text may begin with the same letters; in a file of rows, lengths and types follow.
-            if row.magic and head.startswith(row.magic) and head.translate(None, _CONTROLS) != head
+            if row.magic and head.startswith(row.magic) and (suffix in row.suffixes or not is_plain)
         ),
         None,
     )
-    suffix = content_suffix(path)
     named = next((row for row in FORMATS.values() if suffix in row.suffixes), _TEXT)
     chosen = FORMATS[wanted] if wanted is not None else found or named
     if found is not None and found is not chosen:
