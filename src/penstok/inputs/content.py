@@ -212,11 +212,11 @@ _KINDS = {
 }
 _FAMILIES = {"image": "picture", "audio": "sound", "video": "video", "font": "font"}
 _REMEDIES = {
-    "a zip archive": "unpack it first: `unzip`",
-    "a tar archive": "unpack it first: `tar -xf`",
-    "a PDF": "convert it to text first: `pdftotext`",
-    "a Word document": "convert it to text first: `pandoc -t plain`",
-    "an EPUB book": "convert it to text first: `pandoc -t plain`",
+    "a zip archive": "unpack it first: `unzip {}`",
+    "a tar archive": "unpack it first: `tar -xf {}`",
+    "a PDF": "convert it to text first: `pdftotext {}`",
+    "a Word document": "convert it to text first: `pandoc -t plain {}`",
+    "an EPUB book": "convert it to text first: `pandoc -t plain {}`",
     "an Arrow stream": "pass `--input-format arrow`",
 }
 
@@ -623,7 +623,7 @@ def _find_kind(head: bytes) -> str:
 
 
 def _not_text(path: str, what: str) -> NotTextError:
-    step = _REMEDIES.get(what, "pass text")
+    step = _REMEDIES.get(what, "pass text").format("FILE" if path == "-" else quoted(path))
     return NotTextError(
         f"this is {what}, not text",
         where=path,
