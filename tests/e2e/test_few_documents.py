@@ -55,7 +55,7 @@ def make_old(output: Path) -> None:
     text = (output / "manifest.json").read_text()
     counted = f',\n    "text_bytes": {json.loads(text)["counts"]["text_bytes"]}'
     assert counted in text
-    text = text.replace(counted, "").replace('"val_fraction": 0,', f'"val_fraction": {FRACTION},')
+    text = text.replace(counted, "").replace('"val_fraction": 0.0,', f'"val_fraction": {FRACTION},')
     (output / "manifest.json").write_text(text)
 
 
