@@ -38,8 +38,12 @@ def main(folder: Path) -> None:
     run("show", examples, "--split", "val", "--at", "0", "--tokens", "60")
     print("\nand the sources of the Python library, one document per file:")
     sources = library_globs()
-    print(f"\n$ penstok tokenize {sources[0]} ... -o {library} --overwrite", flush=True)
-    command = ["tokenize", *sources, "-o", library, "--docs-by", "file", "--overwrite"]
+    print(
+        f"\n$ penstok tokenize {sources[0]} ... -o {library} --encoding auto --overwrite",
+        flush=True,
+    )
+    command = ["tokenize", *sources, "-o", library, "--docs-by", "file", "--encoding", "auto"]
+    command += ["--overwrite"]
     subprocess.run([sys.executable, "-m", "penstok", *command], check=True)
     print(f"\nboth are yours: {examples}/ and {library}/")
     print(f"to have `penstok` on your path: source {path_from_here(sys.executable)}/activate")
