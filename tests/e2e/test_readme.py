@@ -201,7 +201,8 @@ def test_a_script_without_a_main_guard_works(installed: Path, tmp_path: Path) ->
     (tmp_path / "text.txt").write_text("some text")
     # With one document there would be a warning that val is empty.
     (tmp_path / "script.py").write_text(
-        "import penstok\nprint(penstok.tokenize('text.txt', 'out', val_fraction=0).counts['documents'])\n"
+        "import penstok\nmanifest = penstok.tokenize('text.txt', 'out', val_fraction=0)\n"
+        "print(manifest.counts['documents'])\n"
     )
     assert run("python script.py", tmp_path, installed) == "1\n"
 
