@@ -169,7 +169,7 @@ def test_a_log_gets_what_is_said_with_the_time(folder: Path) -> None:
     stamp = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} ")
     assert all(stamp.match(line) for line in lines)
     assert [line[24:] for line in lines][1:] == done.stderr.splitlines()
-    assert lines[0][24:].startswith("$ penstok ")
+    assert lines[0][24:].startswith("$ penstok")
     invoke("verify", "missing", "--log", "run.log", "-q")
     assert (folder / "run.log").read_text().splitlines()[: len(lines)] == lines
 

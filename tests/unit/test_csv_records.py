@@ -301,7 +301,7 @@ def test_a_missing_column_says_which_flag_helps(
         ({"csv_delimiter": "ab"}, "`ab` is not one ASCII character"),
         ({"csv_delimiter": ""}, "`` is not one ASCII character"),
         ({"csv_delimiter": '"'}, '`"` is not one ASCII character'),
-        ({"csv_delimiter": "\n"}, "`\n` is not one ASCII character"),
+        ({"csv_delimiter": "\n"}, "`\\n` is not one ASCII character"),
         ({"csv_delimiter": "é"}, "`é` is not one ASCII character"),
         ({"no_header": True}, "without a header, columns have numbers, and `text` is not one"),
         ({"no_header": True, "text_key": "0"}, "without a header, columns have numbers"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,9 @@ def test_an_interrupted_command_says_what_became_of_the_output(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    # What is imported while a function is replaced would keep the replacement.
+    for module in ("verification.repair", "jobs.run", "training.train", "cli.info", "cli.show"):
+        importlib.import_module(f"penstok.{module}")
     for name in (
         "penstok.verification.verify.verify_output",
         "penstok.verification.repair.repair_output",

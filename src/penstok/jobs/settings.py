@@ -441,7 +441,7 @@ class JobSettings:
         if delimiter is not None and (
             len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0'
         ):
-            shown = delimiter.encode("unicode_escape").decode()
+            shown = delimiter if delimiter.isprintable() else repr(delimiter)[1:-1]
             raise UsageError(
                 f"`{shown}` is not one ASCII character that can separate fields",
                 where="--csv-delimiter",
