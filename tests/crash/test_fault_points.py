@@ -164,14 +164,13 @@ def test_kills_at_random_lose_nothing(folder: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
     while kills < NUM_KILLS:
         workers = str(chance.randint(1, 4))
-        process = start(*job(folder, output, "-j", workers))
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.communicate(timeout=chance.uniform(0.2, 0.9))
-        if process.poll() is None:
+        with start(*job(folder, output, "-j", workers)) as process:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.communicate(timeout=chance.uniform(0.2, 0.9))
+            is_killed = process.poll() is None
             process.kill()
-            process.communicate()
-            kills += 1
-        elif (output / "manifest.json").exists():
+        kills += is_killed
+        if not is_killed and (output / "manifest.json").exists():
             assert contents(output) == contents(folder / "unbroken")
             shutil.rmtree(output)
 
