@@ -286,8 +286,8 @@ def _warnings(
         warnings.append("too little disk space: the output will not fit; choose another `-o`")
     if job.rules.val_hash is not None:
         warnings.append(
-            f"`--val-fraction {settings.val_fraction}` gives val no document: the one with the "
-            "smallest hash will be taken; pass a larger `--val-fraction` for more"
+            f"`--val-fraction {settings.val_fraction}` gives val no document: one will be "
+            "chosen by its hash; pass a larger `--val-fraction` for more"
         )
     elif estimate is not None and 0 < settings.val_fraction * estimate.documents < 1:
         way = way_to_val(estimate.documents, job.rules.to_settings())

@@ -11,10 +11,10 @@ import sys
 from typing import TYPE_CHECKING
 
 from penstok.errors import UsageError
+from penstok.resources import Resource
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
     from typing import TextIO
 
     from penstok.jobs.progress import Progress, Status
@@ -43,29 +43,18 @@ def make_progress(wanted: bool | Callable[[Status], object], title: str) -> Prog
     return LineProgress(sys.stderr, title) if wanted else SilentProgress()
 
 
-class CallerProgress:
+class CallerProgress(Resource):
     """Passes each status to a function of the caller."""
 
     def __init__(self, function: Callable[[Status], object]) -> None:
         self._function = function
-
-    def __enter__(self) -> CallerProgress:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Do nothing."""
 
     def update(self, status: Status) -> None:
         """Pass it on."""
         self._function(status)
 
 
-class LineProgress:
+class LineProgress(Resource):
     """Draws one line that is redrawn in place, and erased at the end.
 
     It never wraps: what does not fit the terminal is left out. Where there is no
@@ -81,12 +70,8 @@ class LineProgress:
         self._draw(f"{self._title}  starting")
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Erase the line."""
         self._draw("")
 
     def update(self, status: Status) -> None:
