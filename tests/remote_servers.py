@@ -279,6 +279,12 @@ def s3_client(port: int) -> Any:
     )
 
 
+def make_bucket(client: Any, name: str) -> None:
+    """Make a bucket, unless it exists: a module's fixtures can be set up twice in one process."""
+    with contextlib.suppress(client.exceptions.BucketAlreadyOwnedByYou):
+        client.create_bucket(Bucket=name)
+
+
 def use_s3(monkeypatch: pytest.MonkeyPatch, port: int) -> None:
     """Set the environment variables that a user would."""
     for name in [name for name in os.environ if name.startswith("AWS_")]:

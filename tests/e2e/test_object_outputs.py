@@ -18,7 +18,7 @@ import numpy as np
 import psutil
 import pytest
 from processes import run
-from remote_servers import faulty_proxy, s3_client, use_s3
+from remote_servers import faulty_proxy, make_bucket, s3_client, use_s3
 
 import penstok
 from penstok.data.dataset import Dataset
@@ -70,7 +70,7 @@ def upload(client: Any, folder: Path, name: str) -> str:
 @pytest.fixture(scope="module")
 def bucket(s3_gateway: int, made: Path) -> Iterator[Any]:
     client = s3_client(s3_gateway)
-    client.create_bucket(Bucket=BUCKET)
+    make_bucket(client, BUCKET)
     for kind in KINDS:
         upload(client, made / kind, kind)
     yield client

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from processes import run, start, write_corpus
-from remote_servers import faulty_proxy, s3_client, use_s3
+from remote_servers import faulty_proxy, make_bucket, s3_client, use_s3
 from support import few
 
 from penstok.storage import close_connections
@@ -41,8 +41,7 @@ FAULTS = [
 def s3(s3_gateway: int, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A client of the test's own, and what a user would set."""
     client = s3_client(s3_gateway)
-    if BUCKET not in [each["Name"] for each in client.list_buckets()["Buckets"]]:
-        client.create_bucket(Bucket=BUCKET)
+    make_bucket(client, BUCKET)
     use_s3(monkeypatch, s3_gateway)
     return client
 

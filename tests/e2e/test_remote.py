@@ -18,6 +18,7 @@ from remote_servers import (
     FaultyProxy,
     WebServer,
     faulty_proxy,
+    make_bucket,
     s3_client,
     use_s3,
     web_server,
@@ -60,7 +61,7 @@ def web() -> Iterator[WebServer]:
 @pytest.fixture(scope="module")
 def s3_port(s3_gateway: int) -> int:
     client = s3_client(s3_gateway)
-    client.create_bucket(Bucket="corpus")
+    make_bucket(client, "corpus")
     for key in ("a.txt", "dir/part-10.txt", "dir/part-2.txt", "dir/deep/x.parquet"):
         client.put_object(Bucket="corpus", Key=key, Body=TEXT if key == "a.txt" else key.encode())
     for key in ("dir/.hidden.txt", "dir/.cache/y.parquet", "dir2/other.txt", "odd/a b+ä%.txt"):

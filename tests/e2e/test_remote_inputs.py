@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from processes import contents, run
-from remote_servers import HOST, WebServer, faulty_proxy, s3_client, use_s3, web_server
+from remote_servers import HOST, WebServer, faulty_proxy, make_bucket, s3_client, use_s3, web_server
 from row_cases import write_rows
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -72,7 +72,7 @@ def web(files: Path) -> Iterator[WebServer]:
 @pytest.fixture(scope="module")
 def bucket(s3_gateway: int, files: Path) -> int:
     client = s3_client(s3_gateway)
-    client.create_bucket(Bucket=BUCKET)
+    make_bucket(client, BUCKET)
     for path in files.iterdir():
         client.put_object(Bucket=BUCKET, Key=f"in/{path.name}", Body=path.read_bytes())
     client.close()

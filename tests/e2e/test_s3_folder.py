@@ -16,7 +16,7 @@ from io import BytesIO
 from typing import Any
 
 import pytest
-from remote_servers import HOST, FaultyProxy, faulty_proxy, s3_client, use_s3
+from remote_servers import HOST, FaultyProxy, faulty_proxy, make_bucket, s3_client, use_s3
 
 from penstok.errors import UsageError, WriteError
 from penstok.storage import RetryPolicy, close_connections
@@ -42,7 +42,7 @@ def connections() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def port(s3_gateway: int) -> int:
     client = s3_client(s3_gateway)
-    client.create_bucket(Bucket="tokens")
+    make_bucket(client, "tokens")
     client.close()
     return s3_gateway
 

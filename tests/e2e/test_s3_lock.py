@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from remote_servers import faulty_proxy, s3_client, use_s3
+from remote_servers import faulty_proxy, make_bucket, s3_client, use_s3
 
 from penstok.errors import LockedError, WriteError
 from penstok.storage import RetryPolicy, close_connections
@@ -58,7 +58,7 @@ def connections() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def port(s3_gateway: int) -> int:
     client = s3_client(s3_gateway)
-    client.create_bucket(Bucket="locks")
+    make_bucket(client, "locks")
     # The first object of a bucket takes seconds, longer than these locks last.
     client.put_object(Bucket="locks", Key="first", Body=b"x")
     client.close()
