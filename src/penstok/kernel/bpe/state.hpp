@@ -35,7 +35,7 @@ struct MergeTables {
   explicit MergeTables(const Vocabulary& vocabulary);
 
   PENSTOK_INLINE Id rank_of(Id left, Id right) const {
-    return static_cast<Id>(pairs.find(left, right));
+    return static_cast<Id>(pairs.find(left, right));  // kNoId for no token
   }
 
   PENSTOK_INLINE const BytePair<Id>& byte_pair(uint8_t left, uint8_t right) const {
@@ -48,7 +48,7 @@ struct MergeTables {
     return falling.as<uint64_t>()[id >> 6] >> (id & 63) & 1;
   }
 
-  PairTable pairs;
+  PairTable<Id> pairs;
   Buffer falling;                  // a bit for every id
   BytePair<Id> byte_pairs[65536];  // [left << 8 | right]
 };
