@@ -88,9 +88,8 @@ PENSTOK_INLINE PieceKey make_key(const uint8_t* p, size_t length) {
 }
 
 PENSTOK_INLINE uint32_t hash_key(const PieceKey& key, unsigned bits) {
-  const uint64_t hash =
-      (key.low ^ key.high >> 29) * 0x9E3779B97F4A7C15ull ^ key.high * 0xC2B2AE3D27D4EB4Full;
-  return static_cast<uint32_t>((hash ^ hash >> 32) * 0xD6E8FEB86659FD93ull >> (64 - bits));
+  const uint64_t hash = _mm_crc32_u64(_mm_crc32_u64(0, key.low), key.high);
+  return static_cast<uint32_t>(hash) >> (32 - bits);
 }
 
 // Which of the two ways of a line holds the key: 0, 1, or 2 for neither.
