@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "bpe/character_starts.hpp"
+#include "bpe/hot_table.hpp"
 #include "bpe/junctions.hpp"
 #include "bpe/memory.hpp"
 #include "bpe/pair_table.hpp"
@@ -72,26 +73,32 @@ struct SpaceRuns {
 
 // The working memory for one batch of pieces. It is part of the encoder because thread_local cost
 // 27 % in a shared library.
-constexpr unsigned kBatchPieces = 512;
+constexpr unsigned kBatchPieces = 1024;
 constexpr unsigned kBatchCapacity = kBatchPieces + 160;  // a batch may exceed by 64 bytes of text
 
 // A gap between two documents, which counts as a piece of a batch.
 struct Border {
   uint32_t piece;
   bool has_eot, has_bos;  // which ids are written for it, in this order
+  uint32_t cold_piece;    // its number among the pieces that are not in the hot table
 };
 
 template <class Id>
 struct alignas(64) Scratch {
   static constexpr unsigned kOverflow = 32;  // ids of a piece of up to 31 bytes
+  static constexpr unsigned kHotStep = 16;   // hot ids are copied in steps of that many
 
+  uint32_t starts[kBatchCapacity];
+  Border borders[kBatchCapacity];
+  uint32_t hot_bits[kBatchCapacity];      // HotTable::bits_of each piece
+  Id hot_ids[kBatchCapacity + kHotStep];  // of each piece; undefined if the hot table has none
+  // The pieces that are not in the hot table, and what belongs to each of those.
+  uint32_t cold_pieces[kBatchCapacity];
   PieceKey keys[kBatchCapacity];
   PieceValue<Id> values[kBatchCapacity];
   alignas(64) Id overflow[kBatchCapacity][kOverflow];
   uint32_t lines[kBatchCapacity];
   uint32_t misses[kBatchCapacity];
-  uint32_t starts[kBatchCapacity];
-  Border borders[kBatchCapacity];
 };
 
 template <class Id>
@@ -105,6 +112,8 @@ struct State {
   Buffer character_buffer;
   Buffer start_buffer;  // only with 32-bit ids
   SpaceRuns<Id> spaces;
+  HotTable hot;
+  uint32_t num_batches = 0;
   PieceTables<Id> pieces;
   Workspace merge_workspace;
   Workspace tail_workspace;
