@@ -8,6 +8,7 @@
 #include "bytes.hpp"
 #include "simd/byte_masks.hpp"
 #include "simd/half_byte_tables.hpp"
+#include "simd/x86_steps.hpp"
 #include "text/unicode_classes.hpp"
 
 namespace penstok::kernel::PENSTOK_ISA {
@@ -78,20 +79,6 @@ PENSTOK_INLINE unsigned store_positions(uint32_t* to, uint64_t mask, uint32_t ba
   return count;
 }
 
-PENSTOK_INLINE PieceKey make_key(const uint8_t* p, size_t length) {
-  const uint8_t* padding = kKeyPadding.rows[length <= kShortPiece ? length : kShortPiece + 1];
-  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
-  const __m128i pad = _mm_load_si128(reinterpret_cast<const __m128i*>(padding));
-  PieceKey key;
-  _mm_store_si128(reinterpret_cast<__m128i*>(&key), _mm_or_si128(bytes, pad));
-  return key;
-}
-
-PENSTOK_INLINE uint32_t hash_key(const PieceKey& key, unsigned bits) {
-  const uint64_t hash = _mm_crc32_u64(_mm_crc32_u64(0, key.low), key.high);
-  return static_cast<uint32_t>(hash) >> (32 - bits);
-}
-
 // Which of the two ways of a line holds the key: 0, 1, or 2 for neither.
 PENSTOK_INLINE unsigned find_way(const PieceKey* keys, const PieceKey& key) {
   const __m256i both = _mm256_load_si256(reinterpret_cast<const __m256i*>(keys));
@@ -99,15 +86,6 @@ PENSTOK_INLINE unsigned find_way(const PieceKey* keys, const PieceKey& key) {
       _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(&key)));
   const int equal = _mm256_movemask_pd(_mm256_castsi256_pd(_mm256_cmpeq_epi64(both, wanted)));
   return kWayOfHalves >> (2 * equal) & 3;
-}
-
-template <class Id>
-PENSTOK_INLINE void hash_and_prefetch(const PieceLine<Id>* table, unsigned bits,
-                                      const PieceKey* keys, size_t count, uint32_t* lines) {
-  for (size_t i = 0; i < count; ++i) {
-    lines[i] = hash_key(keys[i], bits);
-    __builtin_prefetch(&table[lines[i]]);
-  }
 }
 
 // ---- 16 or 32 numbers of 16 bits in registers, for merging (merge_short.hpp) ----
