@@ -40,9 +40,9 @@ struct MergeTables {
   }
 
   PENSTOK_INLINE const BytePair<Id>& byte_pair(uint8_t left, uint8_t right) const {
-    return byte_pairs[left << 8 | right];
+    return byte_pairs[right << 8 | left];
   }
-  PENSTOK_INLINE Id byte_id(uint8_t byte) const { return byte_pairs[byte << 8].left_id; }
+  PENSTOK_INLINE Id byte_id(uint8_t byte) const { return byte_pairs[byte].left_id; }
 
   // Can creating this token create a pair of lower rank? (Proof 3 of vocabulary.hpp.)
   PENSTOK_INLINE bool may_fall(Id id) const {
@@ -51,7 +51,7 @@ struct MergeTables {
 
   PairTable<Id> pairs;
   Buffer falling;                  // a bit for every id
-  BytePair<Id> byte_pairs[65536];  // [left << 8 | right]
+  BytePair<Id> byte_pairs[65536];  // [right << 8 | left]: two bytes of text, read as a number
 };
 
 // The ids of single characters, alone and after a space; unused ones are kNoId.

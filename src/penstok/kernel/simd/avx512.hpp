@@ -201,7 +201,7 @@ struct Lanes32 {
 PENSTOK_INLINE __m512i gather_pairs(const BytePair<uint16_t>* pairs, const uint8_t* p) {
   const __m512i left = _mm512_cvtepu8_epi32(load128(p));
   const __m512i right = _mm512_cvtepu8_epi32(load128(p + 1));
-  const __m512i index = _mm512_or_si512(_mm512_slli_epi32(left, 8), right);
+  const __m512i index = _mm512_or_si512(_mm512_slli_epi32(right, 8), left);
   return _mm512_i32gather_epi32(index, pairs, 4);
 }
 PENSTOK_INLINE __m256i ids_of(__m512i pairs) {
