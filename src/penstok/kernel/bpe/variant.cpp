@@ -27,8 +27,8 @@ void preload(State<Id>& state, const Token* tokens, size_t count) {
     const PieceKey key = make_key(padded, length);
     const uint32_t line_number = hash_key(key, state.pieces.short_bits);
     if (state.pieces.lines()[line_number].values[1].count != 0) continue;
-    const Id id = static_cast<Id>(tokens[i].id);
-    store_short(state.pieces, line_number, key, short_value(&id, 1));
+    const Id ids[PieceValue<Id>::kInline + 1] = {static_cast<Id>(tokens[i].id)};
+    store_short(state.pieces, line_number, key, short_value(ids, 1));
   }
 }
 
