@@ -35,6 +35,16 @@ struct Bytes64 {
   PENSTOK_INLINE uint64_t bits() const {
     return Bytes64(_mm256_slli_epi16(low, 7 - kBit), _mm256_slli_epi16(high, 7 - kBit)).top_bits();
   }
+  template <unsigned kBits>  // which bytes have any of these bits
+  PENSTOK_INLINE uint64_t any() const {
+    const __m256i wanted = bytes256(kBits), zero = _mm256_setzero_si256();
+    const __m256i l = _mm256_and_si256(low, wanted), h = _mm256_and_si256(high, wanted);
+    if constexpr (kBits < 0x80) {  // positive as signed bytes
+      return Bytes64(_mm256_cmpgt_epi8(l, zero), _mm256_cmpgt_epi8(h, zero)).top_bits();
+    } else {
+      return ~Bytes64(_mm256_cmpeq_epi8(l, zero), _mm256_cmpeq_epi8(h, zero)).top_bits();
+    }
+  }
   PENSTOK_INLINE uint64_t equal(unsigned value) const {
     const __m256i v = bytes256(value);
     return Bytes64(_mm256_cmpeq_epi8(low, v), _mm256_cmpeq_epi8(high, v)).top_bits();
