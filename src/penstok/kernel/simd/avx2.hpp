@@ -77,16 +77,36 @@ PENSTOK_INLINE Bytes64 look_up(const HalfByteTables& tables, const Bytes64& v) {
   return {look_up(tables, v.low), look_up(tables, v.high)};
 }
 
-// Writes base + i for each bit i (and overwrites a few entries after them); returns their number.
-PENSTOK_INLINE unsigned store_positions(uint32_t* to, uint64_t mask, uint32_t base) {
-  const unsigned count = count_bits(mask);
-  for (unsigned done = 0; done < count; done += 8) {
-    for (unsigned i = 0; i < 8; ++i) {
-      to[done + i] = base + static_cast<uint32_t>(_tzcnt_u64(mask));
-      mask = _blsr_u64(mask);
+// Row b: the indexes of the bits of b.
+struct BitIndexes {
+  alignas(8) uint8_t rows[256][8];
+};
+constexpr BitIndexes make_bit_indexes() {
+  BitIndexes indexes{};
+  for (unsigned byte = 0; byte < 256; ++byte) {
+    unsigned count = 0;
+    for (unsigned bit = 0; bit < 8; ++bit) {
+      if (byte >> bit & 1) indexes.rows[byte][count++] = static_cast<uint8_t>(bit);
     }
   }
-  return count;
+  return indexes;
+}
+constexpr BitIndexes kBitIndexes = make_bit_indexes();
+
+// Writes base + i for each bit i (and overwrites a few entries after them); returns their number.
+// Eight bits per step and no branch: the number of bits is unpredictable.
+PENSTOK_INLINE unsigned store_positions(uint32_t* to, uint64_t mask, uint32_t base) {
+  uint32_t* end = to;
+  for (unsigned bit = 0; bit < 64; bit += 8) {
+    const uint64_t byte = mask >> bit & 0xFF;
+    const __m128i indexes =
+        _mm_loadl_epi64(reinterpret_cast<const __m128i*>(kBitIndexes.rows[byte]));
+    const __m256i bases = _mm256_set1_epi32(static_cast<int>(base + bit));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(end),
+                        _mm256_add_epi32(_mm256_cvtepu8_epi32(indexes), bases));
+    end += count_bits(byte);
+  }
+  return static_cast<unsigned>(end - to);
 }
 
 // Which of the two ways of a line holds the key: 0, 1, or 2 for neither.
