@@ -65,24 +65,36 @@ class PairTable16 {
 
   // 0xFFFF if the pair is not a token.
   PENSTOK_INLINE uint16_t find(uint32_t left, uint32_t right) const {
-    const uint32_t mixed = mix(left << 16 | right);
-    const uint32_t low = mixed & low_mask_;
-    const uint32_t rest = entries_[slot_of(mixed)] - (low << 16);
+    return read(probe(left, right));
+  }
+
+  // The same in two steps, so that the entry can be prefetched.
+  struct Probe {
+    uint32_t slot, low;
+  };
+  PENSTOK_INLINE Probe prefetch(uint32_t left, uint32_t right) const {
+    const Probe found = probe(left, right);
+    __builtin_prefetch(entries_ + found.slot);
+    return found;
+  }
+  PENSTOK_INLINE uint16_t read(const Probe& probe) const {
+    const uint32_t rest = entries_[probe.slot] - probe.low;
     return static_cast<uint16_t>(rest < kNone ? rest : kNone);
   }
 
  private:
-  // A free slot: no pair with these lower bits (0) is a token, and with others the difference in
-  // `find` is larger.
+  // A free slot: no token has that id, and for pairs with other lower bits than 0 the difference in
+  // `read` is larger.
   static constexpr uint32_t kNone = 0xFFFF;
 
   PENSTOK_INLINE uint32_t mix(uint32_t pair) const {
     const uint32_t product = pair * multiplier_;
     return product ^ product >> 16;
   }
-  PENSTOK_INLINE uint32_t slot_of(uint32_t mixed) const {
+  PENSTOK_INLINE Probe probe(uint32_t left, uint32_t right) const {
+    const uint32_t mixed = mix(left << 16 | right);
     const uint32_t displacement = displacements_[bucket_of(mixed)];
-    return ((mixed >> low_bits_) + displacement) & slot_mask_;
+    return {((mixed >> low_bits_) + displacement) & slot_mask_, (mixed & low_mask_) << 16};
   }
   PENSTOK_INLINE uint32_t bucket_of(uint32_t mixed) const { return (mixed & low_mask_) >> 2; }
 

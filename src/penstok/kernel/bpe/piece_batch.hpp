@@ -2,6 +2,7 @@
 #pragma once
 
 #include "bpe/initial_ids.hpp"
+#include "bpe/merge_ring.hpp"
 #include "bpe/merge_short.hpp"
 #include "bpe/piece_cache.hpp"
 #include "bpe/state.hpp"
@@ -124,6 +125,9 @@ class PieceBatchEncoder {
         if (medium_group_.is_full()) merge_group(medium_group_);
       }
     }
+#if PENSTOK_HAS_LANES
+    if constexpr (kMergesInRings<Id>) merge_in_rings();
+#endif
     if (short_group_.size > 0) merge_group(short_group_);
     if (medium_group_.size > 0) merge_group(medium_group_);
   }
@@ -166,7 +170,7 @@ class PieceBatchEncoder {
     } else if (sizeof(Id) == 4 && high > 0) {
       add_initial_ids(i);
     } else {
-      short_group_.add(piece(i), bytes, i);
+      add_bytes(i, short_group_);
     }
   }
 
@@ -184,7 +188,19 @@ class PieceBatchEncoder {
     } else if (sizeof(Id) == 4 && mostly_non_ascii(p)) {
       add_initial_ids(i);
     } else {
-      medium_group_.add(p, length(i), i);
+      add_bytes(i, medium_group_);
+    }
+  }
+
+  // A piece that is merged from its bytes.
+  template <class Group>
+  PENSTOK_INLINE void add_bytes(uint32_t i, Group& group) {
+    const size_t bytes = length(i);
+    if constexpr (kMergesInRings<Id>) {
+      const unsigned size = (bytes > 8) + (bytes > 16);
+      scratch_.unmerged[size][num_unmerged_[size]++] = i;
+    } else {
+      group.add(piece(i), bytes, i);
     }
   }
 
@@ -211,6 +227,28 @@ class PieceBatchEncoder {
     scratch_.values[i].ids[1] = static_cast<Id>(count);
     scratch_.values[i].count = Value::kInOverflow;
   }
+
+#if PENSTOK_HAS_LANES
+  PENSTOK_INLINE void merge_in_rings() {
+    merge_in_ring<Lanes8>(0);
+    merge_in_ring<Lanes16>(1);
+    merge_in_ring<Lanes32>(2);
+  }
+
+  template <class Lanes>
+  PENSTOK_INLINE void merge_in_ring(unsigned size) {
+    MergeRing<Lanes> ring(state_.merges);
+    ring.merge(
+        scratch_.unmerged[size], num_unmerged_[size],
+        [&](uint32_t i, Lanes& ids, Lanes& ranks) __attribute__((always_inline)) {
+          load_lanes(state_.merges.byte_pairs, piece(i), static_cast<unsigned>(length(i)), ids,
+                     ranks);
+        },
+        [&](uint32_t i, const Id* ids, unsigned count) __attribute__((always_inline)) {
+          keep(i, ids, count);
+        });
+  }
+#endif
 
   template <class Group>
   PENSTOK_INLINE void merge_group(Group& group) {
@@ -308,6 +346,7 @@ class PieceBatchEncoder {
   MergeGroup<Id, kShortPiece> short_group_;
   MergeGroup<Id, kMediumPiece> medium_group_;
   uint32_t num_cold_ = 0;
+  uint32_t num_unmerged_[3] = {};
   unsigned num_overflows_ = 0;
 };
 

@@ -127,7 +127,7 @@ PENSTOK_INLINE unsigned find_way(const PieceKey* keys, const PieceKey& key) {
   return kWayOfHalves >> (2 * equal) & 3;
 }
 
-// ---- 16 or 32 numbers of 16 bits in registers, for merging (merge_short.hpp) ----
+// ---- 16 or 32 numbers of 16 bits in registers, for merging (merge_ring.hpp) ----
 
 struct Lowest {
   unsigned value;  // 0xFFFF if every lane has it
@@ -138,6 +138,9 @@ struct Lanes16 {
   static constexpr unsigned kLanes = 16;
   __m256i v;
 
+  PENSTOK_INLINE static Lanes16 load(const uint16_t* from) {
+    return {_mm256_loadu_si256((const __m256i*)from)};
+  }
   PENSTOK_INLINE void store(uint16_t* to) const { _mm256_storeu_si256((__m256i*)to, v); }
   PENSTOK_INLINE Lowest lowest() const {
     const __m128i first =
@@ -163,10 +166,13 @@ struct Lanes16 {
   }
 };
 
+using Lanes8 = Lanes16;  // half as many would need as many instructions
+
 struct Lanes32 {
   static constexpr unsigned kLanes = 32;
   __m512i v;
 
+  PENSTOK_INLINE static Lanes32 load(const uint16_t* from) { return {_mm512_loadu_si512(from)}; }
   PENSTOK_INLINE void store(uint16_t* to) const { _mm512_storeu_si512(to, v); }
   PENSTOK_INLINE Lowest lowest() const {
     const __m256i half =
