@@ -107,7 +107,6 @@ PENSTOK_INLINE unsigned merge_short(const MergeTables<Id>& tables, const uint8_t
                                     unsigned length, Id* out) {
 #if PENSTOK_HAS_LANES
   if constexpr (std::is_same_v<Id, uint16_t>) {
-    if (length <= Lanes8::kLanes) return merge_lanes<Lanes8>(tables, p, length, out);
     if (length <= Lanes16::kLanes) return merge_lanes<Lanes16>(tables, p, length, out);
     return merge_lanes<Lanes32>(tables, p, length, out);
   }

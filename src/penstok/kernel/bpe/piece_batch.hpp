@@ -197,8 +197,8 @@ class PieceBatchEncoder {
   PENSTOK_INLINE void add_bytes(uint32_t i, Group& group) {
     const size_t bytes = length(i);
     if constexpr (kMergesInRings<Id>) {
-      const unsigned size = (bytes > 8) + (bytes > 16);
-      scratch_.unmerged[size][num_unmerged_[size]++] = i;
+      const bool is_medium = bytes > kShortPiece;
+      scratch_.unmerged[is_medium][num_unmerged_[is_medium]++] = i;
     } else {
       group.add(piece(i), bytes, i);
     }
@@ -230,16 +230,15 @@ class PieceBatchEncoder {
 
 #if PENSTOK_HAS_LANES
   PENSTOK_INLINE void merge_in_rings() {
-    merge_in_ring<Lanes8>(0);
-    merge_in_ring<Lanes16>(1);
-    merge_in_ring<Lanes32>(2);
+    merge_in_ring<Lanes16>(scratch_.unmerged[0], num_unmerged_[0]);
+    merge_in_ring<Lanes32>(scratch_.unmerged[1], num_unmerged_[1]);
   }
 
   template <class Lanes>
-  PENSTOK_INLINE void merge_in_ring(unsigned size) {
+  PENSTOK_INLINE void merge_in_ring(const uint32_t* unmerged, size_t num_unmerged) {
     MergeRing<Lanes> ring(state_.merges);
     ring.merge(
-        scratch_.unmerged[size], num_unmerged_[size],
+        unmerged, num_unmerged,
         [&](uint32_t i, Lanes& ids, Lanes& ranks) __attribute__((always_inline)) {
           load_lanes(state_.merges.byte_pairs, piece(i), static_cast<unsigned>(length(i)), ids,
                      ranks);
@@ -346,7 +345,7 @@ class PieceBatchEncoder {
   MergeGroup<Id, kShortPiece> short_group_;
   MergeGroup<Id, kMediumPiece> medium_group_;
   uint32_t num_cold_ = 0;
-  uint32_t num_unmerged_[3] = {};
+  uint32_t num_unmerged_[2] = {};
   unsigned num_overflows_ = 0;
 };
 

@@ -99,7 +99,7 @@ struct alignas(64) Scratch {
   alignas(64) Id overflow[kBatchCapacity][kOverflow];
   uint32_t lines[kBatchCapacity];
   uint32_t misses[kBatchCapacity];
-  uint32_t unmerged[3][kBatchCapacity];  // up to 8 bytes, up to 16, more
+  uint32_t unmerged[2][kBatchCapacity];  // of up to 16 bytes, of more
 };
 
 template <class Id>

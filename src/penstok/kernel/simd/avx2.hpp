@@ -118,7 +118,7 @@ PENSTOK_INLINE unsigned find_way(const PieceKey* keys, const PieceKey& key) {
   return kWayOfHalves >> (2 * equal) & 3;
 }
 
-// ---- 8, 16 or 32 numbers of 16 bits in registers, for merging (merge_ring.hpp) ----
+// ---- 16 or 32 numbers of 16 bits in registers, for merging (merge_ring.hpp) ----
 
 struct LaneMasks {
   alignas(32) uint16_t from[34][32];  // row i: all lanes at or after i
@@ -144,9 +144,6 @@ struct Lowest {
 PENSTOK_INLINE __m256i ones() {
   return _mm256_set1_epi16(-1);
 }
-PENSTOK_INLINE __m128i row128(const uint16_t* row) {
-  return _mm_load_si128(reinterpret_cast<const __m128i*>(row));
-}
 PENSTOK_INLINE __m256i row256(const uint16_t* row) {
   return _mm256_load_si256(reinterpret_cast<const __m256i*>(row));
 }
@@ -159,38 +156,6 @@ PENSTOK_INLINE __m256i shift_lanes(__m256i v, __m256i next) {
 PENSTOK_INLINE __m256i keep_below(__m256i v, unsigned n) {
   return _mm256_or_si256(v, row256(kLaneMasks.from[n]));
 }
-
-struct Lanes8 {
-  static constexpr unsigned kLanes = 8;
-  __m128i v;
-
-  PENSTOK_INLINE static Lanes8 load(const uint16_t* from) {
-    return {_mm_loadu_si128(reinterpret_cast<const __m128i*>(from))};
-  }
-  PENSTOK_INLINE void store(uint16_t* to) const {
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), v);
-  }
-  PENSTOK_INLINE Lowest lowest() const {  // one instruction finds both; the lane is 0 for 0xFFFF
-    const auto first = static_cast<uint32_t>(_mm_cvtsi128_si32(_mm_minpos_epu16(v)));
-    return {first & 0xFFFF, first >> 16};
-  }
-  PENSTOK_INLINE unsigned count() const {  // lanes that are not 0xFFFF
-    const __m128i unused = _mm_cmpeq_epi16(v, _mm_set1_epi16(-1));
-    return 8 - count_bits(static_cast<uint32_t>(_mm_movemask_epi8(unused))) / 2;
-  }
-  PENSTOK_INLINE void set(unsigned lane, unsigned value) { blend(value, lane + 1); }
-  PENSTOK_INLINE void set_before(unsigned lane, unsigned value) { blend(value, lane); }
-  PENSTOK_INLINE void drop(unsigned lane) {
-    const __m128i shifted = _mm_alignr_epi8(_mm_set1_epi16(-1), v, 2);
-    v = _mm_blendv_epi8(v, shifted, row128(kLaneMasks.from[lane]));
-  }
-
- private:
-  PENSTOK_INLINE void blend(unsigned value, unsigned row) {
-    const __m128i all = _mm_set1_epi16(static_cast<short>(value));
-    v = _mm_blendv_epi8(v, all, row128(kLaneMasks.only[row]));
-  }
-};
 
 struct Lanes16 {
   static constexpr unsigned kLanes = 16;
@@ -283,18 +248,6 @@ PENSTOK_INLINE __m256i load_pairs(const BytePair<uint16_t>* pairs, const uint8_t
 
 // Ids of the bytes of a piece, and ranks of its pairs of neighbours: lane i of `ranks` belongs to
 // bytes i and i + 1. Reads as many bytes as there are lanes and one more.
-PENSTOK_INLINE void load_lanes(const BytePair<uint16_t>* pairs, const uint8_t* p, unsigned length,
-                               Lanes8& ids, Lanes8& ranks) {  // length > 0
-  const __m256i found = load_pairs(pairs, p);
-  const auto pack = [](__m256i v) {
-    return _mm_packus_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
-  };
-  const __m128i id = pack(_mm256_srli_epi32(found, 16));
-  const __m128i rank = pack(_mm256_and_si256(found, _mm256_set1_epi32(0xFFFF)));
-  ids.v = _mm_or_si128(id, row128(kLaneMasks.from[length]));
-  ranks.v = _mm_or_si128(rank, row128(kLaneMasks.from[length - 1]));
-}
-
 PENSTOK_INLINE void load_lanes(const BytePair<uint16_t>* pairs, const uint8_t* p, unsigned length,
                                Lanes16& ids, Lanes16& ranks) {
   const __m256i first = load_pairs(pairs, p), second = load_pairs(pairs, p + 8);

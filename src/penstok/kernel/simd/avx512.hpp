@@ -166,8 +166,6 @@ struct Lanes16 {
   }
 };
 
-using Lanes8 = Lanes16;  // half as many would need as many instructions
-
 struct Lanes32 {
   static constexpr unsigned kLanes = 32;
   __m512i v;
