@@ -19,7 +19,8 @@ from penstok.inputs.compression import (
     detect_compression,
     find_window_bytes,
 )
-from penstok.inputs.content import Sample, name_binary
+from penstok.inputs.content import Sample
+from penstok.inputs.content.binary import name_binary
 from penstok.inputs.files import open_unit
 from penstok.inputs.probe import HEAD_BYTES, inner_ranges, refuse_compressed_twice
 from penstok.inputs.streams import STANDARD_INPUT, ContentStream

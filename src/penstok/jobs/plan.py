@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from penstok.errors import InputError, UsageError, quoted
 from penstok.inputs.compression import MAX_FRAME_BYTES
-from penstok.inputs.content import NotUtf8Error, name_encoding
+from penstok.inputs.content import NotUtf8Error
+from penstok.inputs.content.legacy import name_encoding
 from penstok.inputs.discovery import OutputRules, read_list
 from penstok.inputs.encodings import AUTO
 from penstok.inputs.feed import feed_needs
