@@ -19,7 +19,14 @@ from penstok.inputs.content.legacy import (
     is_iso2022_kr,
     name_encoding,
 )
-from penstok.inputs.content.utf16 import find_mark, find_unmarked, is_wide, rate_order, reads_well
+from penstok.inputs.content.utf16 import (
+    find_mark,
+    find_short,
+    find_unmarked,
+    is_wide,
+    rate_order,
+    reads_well,
+)
 from penstok.inputs.encodings import AUTO, INVALID, count_multibyte, decode_sample, has_escapes
 from penstok.types import UTF_8
 
@@ -109,8 +116,8 @@ def _inspect(parts: Sequence[bytes], wanted: str, *, is_whole: bool) -> _Content
         return _Content(what=what)
     if _is_binary(joined, is_utf8=is_utf8):
         # UTF-16 of any language has bytes that are control characters in other encodings; but
-        # valid UTF-8 without a NUL uses these as delimiters.
-        wide = find_unmarked(head) if num_invalid or 0 in joined else ""
+        # valid UTF-8 without a NUL may use these as delimiters.
+        wide = (find_unmarked if num_invalid or 0 in joined else find_short)(head)
         return _Content((wide,)) if wide else _Content(what=_BINARY_DATA)
     if is_utf8 and not has_escapes(joined):
         return _IS_UTF_8

@@ -8,10 +8,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from penstok.inputs.encodings import decode_sample
 
-__all__ = ["find_mark", "find_unmarked", "is_wide", "rate_order", "reads_well"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["find_mark", "find_short", "find_unmarked", "is_wide", "rate_order", "reads_well"]
 
 _MARKS = {
     b"\xff\xfe\0\0": "utf-32-le",
@@ -27,8 +32,14 @@ _USUAL_PAGES = {0, 0x20, 0x21, 0x22, 0x25, 0x26, 0x30, 0x31, 0xFE, 0xFF, *range(
 )
 _MAX_SCRIPTS = 3
 _MAX_ODD_CHARACTERS = 0.02
-# Shorter samples without a NUL may be UTF-16 by chance.
-_MIN_WIDE_BYTES = 64
+# Shorter samples without a NUL may be UTF-16 by chance: ask `find_short`.
+_MIN_WIDE_BYTES, _MIN_SHORT_BYTES = 64, 16
+# Each of these knows a fifth of all characters or fewer, so binary data seldom fits into one.
+_SMALL_SETS = ("tis-620", "iso8859-6", "iso8859-7", "gb2312", "big5", "shift_jis", "euc_kr")
+# Of these, the UTF-16 may consist of ASCII: Thai and Arabic.
+_ASCII_SETS = ("tis-620", "iso8859-6")
+# Tables in binary files repeat the same bytes more often than text repeats one character.
+_MAX_SAME = 0.4
 _MAX_OVERLAP = 0.6
 
 
@@ -49,7 +60,7 @@ def find_unmarked(head: bytes) -> str:
     all values, among them the control characters that no text in other encodings has.
     """
     if len(head) < _MIN_WIDE_BYTES and 0 not in head:
-        return ""
+        return find_short(head)
     for encoding, high in (("utf-32-le", head[3::4]), ("utf-32-be", head[::4])):
         # Decoding takes much longer than a look at the bytes that are 0 in any text.
         is_likely = high.count(0) >= (1 - _MAX_ODD_CHARACTERS) * len(high) > 0
@@ -60,6 +71,27 @@ def find_unmarked(head: bytes) -> str:
         return ""
     likely = sorted(("utf-16-le", "utf-16-be"), key=lambda each: rate_order(head, each))
     return next((each for each in likely if reads_well(head, each)), "")
+
+
+def find_short(head: bytes) -> str:
+    """Return which UTF-16 bytes without a NUL are, by the characters alone; empty if none.
+
+    Nothing else tells short text without spaces and line ends from binary data, or Thai from ASCII
+    with delimiters: so all characters have to be of a small set.
+    """
+    sets = _ASCII_SETS if head.isascii() else _SMALL_SETS
+    likely = [each for each in ("utf-16-le", "utf-16-be") if _fits_any(head, each, sets)]
+    return likely[0] if len(likely) == 1 and len(head) >= _MIN_SHORT_BYTES else ""
+
+
+def _fits_any(head: bytes, encoding: str, sets: Sequence[str]) -> bool:
+    text = decode_sample(head, encoding).decode(errors="replace")
+    if max(Counter(text).values(), default=0) > _MAX_SAME * len(text):
+        return False
+    for each in sets:
+        with suppress(UnicodeEncodeError):
+            return bool(text.encode(each))
+    return False
 
 
 def reads_well(data: bytes, encoding: str) -> bool:
