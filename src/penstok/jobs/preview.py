@@ -10,7 +10,7 @@ import shutil
 import time
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstok.engines.alternatives import (
     SAMPLE_BYTES,
@@ -19,6 +19,7 @@ from penstok.engines.alternatives import (
 )
 from penstok.inputs.feed import make_feed
 from penstok.jobs.job import prepare
+from penstok.jobs.tasks import divide_tasks
 from penstok.jobs.warnings import way_to_val
 from penstok.readers.formats import open_scanner
 from penstok.types import SPLITS, UTF_8, Counts, UnitOffsets
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from penstok.inputs.feed import Feed
     from penstok.jobs.job import Job
     from penstok.jobs.settings import JobSettings
-    from penstok.types import Source, Unit
+    from penstok.types import Source, TokenizerRecord, Unit
 
 __all__ = ["InputKind", "Preview", "ShownDocument", "make_preview"]
 
@@ -47,7 +48,7 @@ _OFTEN_EMPTY = 0.1
 
 @dataclass(frozen=True, slots=True)
 class InputKind:
-    """The inputs with the same format, compression and encoding."""
+    """The inputs with the same format, compression and encoding; their size as it is stored."""
 
     format: str
     compression: str | None
@@ -99,14 +100,49 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """Everything known before a job runs; `estimate` is None if the input size is unknown."""
+    """What `tokenize` would do, and an estimate of the result.
 
-    job: Job
+    Attributes:
+        inputs: The paths and URLs of the inputs, in order.
+        kinds: How many of them have which format, compression and encoding.
+        input_bytes: Their stored size, up to the limit; 0 if it is unknown.
+        skipped: What would not be read, and why.
+        output: Where the tokens would go.
+        settings: The settings that shape the tokens, as the manifest records them.
+        tokenizer: The tokenizer, and which ids begin and end a document.
+        dtype: The type of the ids, `uint16` or `uint32`.
+        documents: The first documents, with ids.
+        sample: What was encoded for this preview.
+        estimate: What the whole job would give; None if the size of the input is unknown.
+        free_bytes: The free space on the output's disk; None if it is not a local one.
+        engine: What would encode the text.
+        num_workers: How many workers there would be.
+        num_units: In how many units they would do the work; None if that is not known yet.
+        num_tasks: In how many tasks; None if the job is not distributed.
+        memory_bytes: The memory for all of them.
+        worker_bytes: The memory for each worker.
+        warnings: What to check before the job runs.
+        hints: What would make it faster or the output smaller.
+    """
+
+    inputs: list[str]
     kinds: list[InputKind]
+    input_bytes: int
+    skipped: dict[str, str]
+    output: str
+    settings: dict[str, Any]
+    tokenizer: TokenizerRecord
+    dtype: str
     documents: list[ShownDocument]
     sample: Sample
     estimate: Estimate | None
     free_bytes: int | None
+    engine: str
+    num_workers: int
+    num_units: int | None
+    num_tasks: int | None
+    memory_bytes: int
+    worker_bytes: int
     warnings: list[str]
     hints: list[str]
 
@@ -146,13 +182,26 @@ def make_preview(settings: JobSettings) -> Preview:
     estimate = _estimate(job, sample)
     is_remote = isinstance(settings.output, str)
     free_bytes = None if is_remote else shutil.disk_usage(_existing(settings.folder)).free
+    task_bytes = job.rules.task_bytes
     return Preview(
-        job=job,
+        inputs=[source.path for source in plan.sources],
         kinds=_group_inputs(plan.sources),
+        input_bytes=plan.input_bytes,
+        skipped=plan.skipped | plan.ignored,
+        output=str(settings.output),
+        settings=job.record.settings,
+        tokenizer=job.record.tokenizer,
+        dtype=job.record.dtype,
         documents=documents,
         sample=sample,
         estimate=estimate,
         free_bytes=free_bytes,
+        engine=job.engine,
+        num_workers=job.num_workers,
+        num_units=plan.num_units,
+        num_tasks=None if task_bytes is None else len(divide_tasks(plan, task_bytes)),
+        memory_bytes=settings.memory_bytes,
+        worker_bytes=job.share.limit_bytes,
         warnings=_warnings(job, sample, estimate, free_bytes),
         hints=[*job.hints, *([advice] if advice else [])],
     )
