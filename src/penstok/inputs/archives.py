@@ -256,7 +256,8 @@ def _probe_member(
             return data or content.read(min(num_bytes, end - content.tell()))
 
         buffer = bytearray(HEAD_BYTES)
-        count = DecompressedStream(read, compression, path).readinto(memoryview(buffer))
+        stream = DecompressedStream(read, compression, path, archive=archive.path)
+        count = stream.readinto(memoryview(buffer))
         sample = Sample(bytes(memoryview(buffer)[:count]))
         refuse_compressed_twice(source, sample.head)
     elif header.size > HEAD_BYTES:
