@@ -151,34 +151,7 @@ def make_preview(settings: JobSettings) -> Preview:
     """Find a job's inputs, and encode a sample of them."""
     job = prepare(settings)
     plan = job.plan
-    feed = make_feed(
-        plan.sources,
-        1,
-        plan.unit_bytes,
-        open_scanner=open_scanner,
-        on_error=settings.on_error,
-        give_back=False,
-    )
-    spec = replace(
-        job.workers.spec,
-        share=MemoryShare(1 << 62, 0),
-        # Nothing is written, so one file per split is enough.
-        layout=replace(job.layout, shard_tokens=None, starts=None),
-        sink="digest",
-        ring=None if feed is None else feed.ring.file,
-    )
-    with closing(feed) if feed else nullcontext():
-        worker = Worker(spec)
-        documents: list[ShownDocument] = []
-        sample = Sample(0, 0.0, Counts())
-        advice = ""
-        for unit in _iter_samples(job, feed):
-            if len(documents) < _NUM_DOCUMENTS:
-                documents += _show(worker, job, unit, _NUM_DOCUMENTS - len(documents))
-            sample = _add_to_sample(worker, unit, sample)
-            advice = advice or _advise(worker, job, unit, sample)
-            if sample.seconds > _SAMPLE_SECONDS:
-                break
+    documents, sample, advice = _encode_sample(job)
     estimate = _estimate(job, sample)
     is_remote = isinstance(settings.output, str)
     free_bytes = None if is_remote else shutil.disk_usage(_existing(settings.folder)).free
@@ -205,6 +178,39 @@ def make_preview(settings: JobSettings) -> Preview:
         warnings=_warnings(job, sample, estimate, free_bytes),
         hints=[*job.hints, *([advice] if advice else [])],
     )
+
+
+def _encode_sample(job: Job) -> tuple[list[ShownDocument], Sample, str]:
+    """Encode a sample; return its first documents, what it gave, and advice about the tokenizer."""
+    plan = job.plan
+    feed = make_feed(
+        plan.sources,
+        1,
+        plan.unit_bytes,
+        open_scanner=open_scanner,
+        on_error=job.settings.on_error,
+        give_back=False,
+    )
+    spec = replace(
+        job.workers.spec,
+        share=MemoryShare(1 << 62, 0),
+        # Nothing is written, so one file per split is enough.
+        layout=replace(job.layout, shard_tokens=None, starts=None),
+        sink="digest",
+        ring=None if feed is None else feed.ring.file,
+    )
+    documents: list[ShownDocument] = []
+    sample, advice = Sample(0, 0.0, Counts()), ""
+    with closing(feed) if feed else nullcontext():
+        worker = Worker(spec)
+        for unit in _iter_samples(job, feed):
+            if len(documents) < _NUM_DOCUMENTS:
+                documents += _show(worker, job, unit, _NUM_DOCUMENTS - len(documents))
+            sample = _add_to_sample(worker, unit, sample)
+            advice = advice or _advise(worker, job, unit, sample)
+            if sample.seconds > _SAMPLE_SECONDS:
+                break
+    return documents, sample, advice
 
 
 def _iter_samples(job: Job, feed: Feed | None) -> Iterator[Unit]:
