@@ -1,6 +1,6 @@
 """Kinds of binary files, known by their first bytes.
 
-It never says that something is text. `choice` asks it about what is not plain UTF-8, and `archives`
+It never says that something is text. `inspection` asks it about what is not plain UTF-8, and `archives`
 and the readers of columns, what a file is instead of theirs.
 """
 

@@ -1,7 +1,7 @@
 """Which of the older encodings text has that is not UTF-8, as the detector `chardet` says.
 
 Its answers are checked: they must read like text, and of encodings that differ little, the usual
-one is taken. `choice` asks it about text that is neither UTF-8 nor UTF-16.
+one is taken. `inspection` asks it about text that is neither UTF-8 nor UTF-16.
 """
 
 from __future__ import annotations

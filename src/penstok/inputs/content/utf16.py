@@ -1,6 +1,6 @@
 """UTF-16 and UTF-32: which of them bytes are, by a byte order mark or by the characters they give.
 
-It does not tell text from binary files by itself: `choice` asks it only about bytes that text in
+It does not tell text from binary files by itself: `inspection` asks it only about bytes that text in
 other encodings does not have.
 """
 
@@ -11,7 +11,8 @@ from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from penstok.inputs.encodings import decode_sample
+from penstok.inputs.encodings import INVALID, decode_sample
+from penstok.types import UTF_8
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,7 +80,8 @@ def find_short(head: bytes) -> str:
     Nothing else tells short text without spaces and line ends from binary data, or Thai from ASCII
     with delimiters: so all characters have to be of a small set.
     """
-    sets = _ASCII_SETS if head.isascii() else _SMALL_SETS
+    is_utf8 = INVALID not in decode_sample(head, UTF_8)
+    sets = _ASCII_SETS if is_utf8 else _SMALL_SETS
     likely = [each for each in ("utf-16-le", "utf-16-be") if _fits_any(head, each, sets)]
     return likely[0] if len(likely) == 1 and len(head) >= _MIN_SHORT_BYTES else ""
 
