@@ -1,7 +1,7 @@
 """Kinds of binary files, known by their first bytes.
 
-It never says that something is text. `inspection` asks it about what is not plain UTF-8, and `archives`
-and the readers of columns, what a file is instead of theirs.
+It never says that something is text. `inspection` asks it about what is not plain UTF-8; `archives`
+and the columnar readers ask what a file is that is not theirs.
 """
 
 from __future__ import annotations

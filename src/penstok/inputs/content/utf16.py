@@ -1,7 +1,7 @@
 """UTF-16 and UTF-32: which of them bytes are, by a byte order mark or by the characters they give.
 
-It does not tell text from binary files by itself: `inspection` asks it only about bytes that text in
-other encodings does not have.
+It does not tell text from binary files by itself: `inspection` asks it about samples with control
+characters that text in other encodings does not have.
 """
 
 from __future__ import annotations
