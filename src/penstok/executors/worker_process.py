@@ -1,7 +1,8 @@
 """The main function of a worker process: it answers requests until the parent closes the pipe.
 
-It tokenizes nothing itself and decides nothing: `worker.worker` does the work, `processes` sends
-requests. When the parent dies, its end of the pipe closes, and this process exits too.
+It tokenizes nothing itself and decides nothing: `worker.worker` does the work, `children` starts
+it and `processes` sends requests. When the parent dies, its end of the pipe closes, and this
+process exits too.
 """
 
 from __future__ import annotations
@@ -26,23 +27,26 @@ if TYPE_CHECKING:
 
     from penstok.types import Priority
 
-__all__ = ["main"]
+__all__ = ["main", "serve"]
 
 _NICE = 10
 
 
 def main(file: int) -> None:
-    """Serve the parent at the other end of the pipe `file`."""
+    """Serve the parent at the other end of the pipe `file`, as a new interpreter."""
+    parent = Connection(file)
+    with contextlib.suppress(EOFError, OSError):
+        serve(parent, *parent.recv())
+
+
+def serve(parent: Connection, spec: WorkerSpec, priority: Priority) -> None:
+    """Serve the parent until it closes the pipe."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with Connection(file) as parent:
-        try:
-            spec, priority = parent.recv()
-            _lower_priority(priority)
-            requests: SimpleQueue[Any] = SimpleQueue()
-            Thread(target=_drain, args=(parent, requests), daemon=True).start()
-            _serve(parent, requests, spec)
-        except (EOFError, OSError):
-            return
+    with parent, contextlib.suppress(EOFError, OSError):
+        _lower_priority(priority)
+        requests: SimpleQueue[Any] = SimpleQueue()
+        Thread(target=_drain, args=(parent, requests), daemon=True).start()
+        _answer_requests(parent, requests, spec)
 
 
 def _drain(parent: Connection, requests: SimpleQueue[Any]) -> None:
@@ -57,7 +61,7 @@ def _drain(parent: Connection, requests: SimpleQueue[Any]) -> None:
         requests.put(None)
 
 
-def _serve(parent: Connection, requests: SimpleQueue[Any], spec: WorkerSpec) -> None:
+def _answer_requests(parent: Connection, requests: SimpleQueue[Any], spec: WorkerSpec) -> None:
     """Create the worker before the first request, then answer until the parent hangs up."""
     worker, failure = _guarded(lambda: Worker(spec), "startup")
     while failure is None and (request := requests.get()) is not None:
