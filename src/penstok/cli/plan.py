@@ -6,8 +6,9 @@ It writes nothing. `jobs` reads the inputs and encodes a sample; this module wor
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
+
+from msgspec import to_builtins
 
 from penstok.cli.flags import RUN, make_flags
 from penstok.cli.job_summary import (
@@ -55,23 +56,23 @@ def _as_json(preview: Preview) -> dict[str, Any]:
     return {
         "type": "plan",
         "inputs": [source.path for source in job.plan.sources],
-        "kinds": [asdict(kind) for kind in preview.kinds],
+        "kinds": [to_builtins(kind) for kind in preview.kinds],
         "input_bytes": job.plan.input_bytes,
         "settings": job.record.settings,
-        "documents": [asdict(document) for document in preview.documents],
+        "documents": [to_builtins(document) for document in preview.documents],
         "sample": {
             "stored_bytes": preview.sample.stored_bytes,
             "seconds": round(preview.sample.seconds, 3),
             "ids_per_second": round(preview.sample.ids_per_second),
-            "counts": asdict(preview.sample.counts),
+            "counts": to_builtins(preview.sample.counts),
         },
-        "estimate": None if preview.estimate is None else asdict(preview.estimate),
+        "estimate": None if preview.estimate is None else to_builtins(preview.estimate),
         "free_bytes": preview.free_bytes,
         "output": str(job.settings.output),
         "units": job.plan.num_units,
         "workers": job.num_workers,
         "engine": job.engine,
-        "tokenizer": asdict(job.record.tokenizer),
+        "tokenizer": to_builtins(job.record.tokenizer),
         "memory_bytes": job.settings.memory_bytes,
         "share_bytes": job.share.limit_bytes,
         "skipped": job.plan.skipped | job.plan.ignored,
@@ -163,7 +164,7 @@ def _estimate(preview: Preview) -> list[str]:
     rate = (
         f"a sample of {format_bytes(sample.counts.text_bytes)} of text was encoded at "
         f"{format_count(sample.ids_per_second)} tokens/s, "
-        f"{bytes_per_token(asdict(sample.counts))}"
+        f"{bytes_per_token(to_builtins(sample.counts))}"
     )
     if estimate is None:
         return [f"estimate:   none, since the size of the input is unknown; {rate}"]

@@ -113,7 +113,8 @@ def _run_fork(
         os.setsid()
         for each in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(each, signal.SIG_DFL)
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        # Standard input is for the parent too: here it is a pipe that has ended.
+        os.dup2(os.pipe()[0], 0)
         _close_files_except({0, 1, 2, theirs.fileno(), *inherited})
         os.environ.update(_ONE_THREAD)
         serve(Connection(theirs.detach()), spec, priority)

@@ -10,9 +10,11 @@ from __future__ import annotations
 import contextlib
 import signal
 from collections import deque
-from dataclasses import dataclass, field, replace
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from penstok.engines import name_reference
 from penstok.errors import EngineError, PenstokError
@@ -38,8 +40,7 @@ _MAX_FAILURES = 2
 _TICK_SECONDS = 0.2
 
 
-@dataclass(slots=True, eq=False)
-class _Process:
+class _Process(Struct, eq=False):
     """A worker process, and its batches: being encoded, waiting for offsets, being written."""
 
     child: Child

@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from penstok.errors import InputError, NotTextError, quoted
 from penstok.inputs.encodings import AUTO, decode_sample
@@ -221,8 +222,7 @@ _REMEDIES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(Struct, frozen=True):
     """Some of an input's content.
 
     Attributes:
@@ -234,8 +234,7 @@ class Sample:
     others: tuple[bytes, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Content:
+class _Content(Struct, frozen=True):
     """What a sample holds: `what` if it is no text; else its likely encodings, the best first."""
 
     encodings: tuple[str, ...] = ()

@@ -8,11 +8,12 @@ when all tasks are done, and `roll_forward` at the start of every run.
 from __future__ import annotations
 
 import contextlib
-from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import Struct, field, to_builtins
+from msgspec.structs import replace
 
 from penstok.errors import ConflictError, LockedError
 from penstok.faults import fault_point
@@ -72,8 +73,7 @@ _RESUMABLE = {"folder": journal_name(0, None).removesuffix(".jsonl")}
 _FINISHED = {"folder": f"{WORK}/finished"}
 
 
-@dataclass(frozen=True, slots=True)
-class _Intent:
+class _Intent(Struct, frozen=True):
     """The intent record: what to publish, or which job to reopen.
 
     Attributes:
@@ -90,8 +90,7 @@ class _Intent:
     reopen: list[str] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class TaskFacts:
+class TaskFacts(Struct):
     """What the manifest records about the tasks of a run."""
 
     executor: str
@@ -100,8 +99,7 @@ class TaskFacts:
     tasks_retried: int
 
 
-@dataclass(slots=True)
-class JobTotals:
+class JobTotals(Struct):
     """The totals of a job, added up from its journals in order."""
 
     offsets: Offsets = field(default_factory=Offsets)
@@ -172,7 +170,7 @@ class JobTotals:
             is_resumed: Whether earlier runs had finished anything.
             tasks: Its tasks, if each writes its own shards.
         """
-        nodes = [asdict(each) for _, each in sorted(self.nodes.items())]
+        nodes = [to_builtins(each) for _, each in sorted(self.nodes.items())]
         return {
             "seconds": round(seconds, 3),
             "work_seconds": round(work_seconds, 3),
@@ -186,7 +184,7 @@ class JobTotals:
             "workers_replaced": self.num_replaced,
             "engine": ", ".join(sorted(self.engines)),
             **({"nodes": nodes} if nodes else {}),
-            **({} if tasks is None else asdict(tasks)),
+            **({} if tasks is None else to_builtins(tasks)),
         }
 
 

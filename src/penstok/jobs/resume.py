@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
 from itertools import islice
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from penstok.errors import ConflictError
 from penstok.output.ledger.journal import FinishedJournal, choose_journals
@@ -46,8 +47,7 @@ _MAX_DAMAGED = 4096
 _AHEAD = 16
 
 
-@dataclass(frozen=True, slots=True)
-class ResumeState:
+class ResumeState(Struct, frozen=True):
     """Where a task starts: at its beginning, or after what an earlier run recorded.
 
     Attributes:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import time
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from penstok.engines.alternatives import advise, has_short_tokens
 from penstok.errors import DamageError, PenstokError, UsageError, WriteError, quoted
@@ -81,8 +82,7 @@ _BYTES_FOR_ADVICE = 256 << 20
 _ADVICE_TOKENS = 32 << 10
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """A finished job, and what the user should know about it."""
 
     manifest: Manifest
@@ -93,8 +93,7 @@ class Outcome:
     found_separator: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class PartOutcome:
+class PartOutcome(Struct, frozen=True):
     """A finished part of a job; the job itself is not committed yet.
 
     Attributes:
@@ -118,8 +117,7 @@ class PartOutcome:
     num_skipped: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
+class _Run(Struct, frozen=True):
     """The tasks of a run, and how they ran.
 
     Attributes:

@@ -11,13 +11,14 @@ import json
 import os
 import platform
 import re
-from dataclasses import asdict, dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 import xxhash
+from msgspec import Struct, field, to_builtins
+from msgspec.structs import replace
 
 from penstok.errors import DamageError, is_refused, quoted, read_error
 from penstok.output.layout import JOB, MANIFEST, SEGMENTS, WORK, Layout
@@ -67,8 +68,7 @@ class ForeignManifestError(DamageError):
     """The file belongs to another program: nobody may be told to repair or delete it."""
 
 
-@dataclass(frozen=True, slots=True)
-class FileRecord:
+class FileRecord(Struct, frozen=True):
     """One output file; `digest` is an xxh3_128 over the digests of its segments."""
 
     path: str
@@ -77,8 +77,7 @@ class FileRecord:
     digest: str
 
 
-@dataclass(frozen=True, slots=True)
-class SplitRecord:
+class SplitRecord(Struct, frozen=True):
     """One split, with its files in order."""
 
     documents: int
@@ -86,8 +85,7 @@ class SplitRecord:
     files: list[FileRecord]
 
 
-@dataclass(frozen=True, slots=True)
-class InputRecord:
+class InputRecord(Struct, frozen=True):
     """What one input contributed; `reasons` says why its first skipped records were skipped.
 
     With a `reason`, it was not used: `skipped` is 1 if it could not be, 0 if it was found in a
@@ -109,7 +107,7 @@ class InputRecord:
 
     def to_json(self) -> str:
         """Format it as JSON; without an encoding if it is UTF-8, or an archive if there is none."""
-        content = asdict(self)
+        content = to_builtins(self)
         if self.encoding == UTF_8:
             del content["encoding"]
         if self.archive is None:
@@ -117,8 +115,7 @@ class InputRecord:
         return json.dumps(content)
 
 
-@dataclass(frozen=True, slots=True)
-class Manifest:
+class Manifest(Struct, frozen=True):
     """A finished job: its inputs, outputs, settings and counts."""
 
     penstok: str
@@ -134,7 +131,7 @@ class Manifest:
 
     def to_json(self) -> str:
         """Format it as JSON, with one input per line."""
-        content = {"format": _FORMAT, "version": _VERSION, **asdict(replace(self, inputs=[]))}
+        content = {"format": _FORMAT, "version": _VERSION, **to_builtins(replace(self, inputs=[]))}
         content["tokenizer"] = self.tokenizer.to_dict()
         inputs = ",\n    ".join(record.to_json() for record in self.inputs)
         text = json.dumps(content, indent=2)
@@ -252,7 +249,7 @@ def make_manifest(
             for shard, num_tokens in layout.iter_shards(split, total)
         ]
         splits[split] = SplitRecord(offsets.documents[split], total, files)
-    counts = asdict(offsets.counts)
+    counts = to_builtins(offsets.counts)
     if not counts["text_bytes"]:
         del counts["text_bytes"]
     counts["skipped_records"] += len(ending.skipped)

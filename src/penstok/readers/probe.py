@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import replace
 from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
 
 from penstok.errors import InputError, NotTextError, PenstokError, quoted
 from penstok.inputs.archives import (

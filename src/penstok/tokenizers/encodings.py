@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
+
+from msgspec import Struct
 
 from penstok.errors import EngineError, UsageError
 from penstok.tokenizers.models import ByteLevel, ParsedTokenizer
@@ -24,8 +25,7 @@ _ADDRESS = "https://openaipublic.blob.core.windows.net/encodings/"
 _PACKAGED = "gpt2.tiktoken"
 
 
-@dataclass(frozen=True, slots=True)
-class _Encoding:
+class _Encoding(Struct, frozen=True):
     """The file of an encoding's ranks, its pattern and its special tokens."""
 
     file: str

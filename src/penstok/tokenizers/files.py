@@ -9,9 +9,10 @@ from __future__ import annotations
 import difflib
 import re
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+from msgspec import Struct
 
 from penstok.errors import UsageError, quoted
 
@@ -33,8 +34,7 @@ _SILENT = 100
 _MAX_FILE_BYTES = 64 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class TokenizerFile:
+class TokenizerFile(Struct, frozen=True):
     """A file, its kind, and the content of the configuration beside it."""
 
     path: Path

@@ -9,8 +9,9 @@ from __future__ import annotations
 import difflib
 import re
 import shlex
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from penstok.errors import UsageError
 from penstok.tokenizers.libraries import encode_text
@@ -37,8 +38,7 @@ _EOT_FLAG, _BOS_FLAG = "--eot-token", "--bos"
 _PURPOSES = {_EOT_FLAG: "end", _BOS_FLAG: "begin"}
 
 
-@dataclass(frozen=True, slots=True)
-class EndToken:
+class EndToken(Struct, frozen=True):
     """The token that ends each document; the note says why, if that is not obvious."""
 
     text: str

@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import resource
 import sys
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import psutil
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,8 +24,7 @@ __all__ = ["MemoryShare", "num_cores", "total_bytes", "tree_bytes"]
 _RUSAGE_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryShare:
+class MemoryShare(Struct, frozen=True):
     """The memory that one worker may use."""
 
     limit_bytes: int
