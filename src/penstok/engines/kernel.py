@@ -45,6 +45,10 @@ KERNEL_PATTERNS = {
 }
 
 
+# The tokenizer and encoder of the last successful `find_obstacle`, until they are used.
+_proved: list[tuple[Tokenizer, Any]] = []
+
+
 def available_isas() -> list[str]:
     """Return the instruction sets that the kernel can use on this machine, the fastest first."""
     names: list[str] = load_kernel().available_isas()
@@ -88,8 +92,15 @@ class KernelEngine:
         ranks, eot_id = tokenizer.ranks, tokenizer.eot_id
         bos_id: int | None = tokenizer.bos_id
         chosen = _check_isa(kernel, os.environ.get(ISA_VARIABLE, "") if isa is None else isa)
+        proved = _take_proved(tokenizer, chosen)
         try:
-            self._encoder = kernel.Encoder(ranks, eot_id, eot, table_bytes, chosen, pattern, bos_id)
+            if proved is None:
+                self._encoder = kernel.Encoder(
+                    ranks, eot_id, eot, table_bytes, chosen, pattern, bos_id
+                )
+            else:
+                self._encoder = proved
+                self._encoder.restart(eot, table_bytes)
         except ValueError as error:
             raise KernelUnavailableError(
                 f"the kernel cannot encode with `{tokenizer.name}` exactly: {error}",
@@ -103,13 +114,18 @@ class KernelEngine:
 
     @staticmethod
     def find_obstacle(tokenizer: Tokenizer) -> UsageError | None:
-        """Return why the kernel cannot be used, which includes a failed self-test."""
+        """Return why the kernel cannot be used, which includes a failed self-test.
+
+        The encoder that was tried is kept for the engine that is made next. Workers that are forks
+        of this process find it too, and share its tables.
+        """
         if not isinstance(tokenizer.model, ByteLevel):
             return cannot_encode("kernel", tokenizer, tokenizer.model.why)
         try:
-            KernelEngine(tokenizer, "append", table_bytes=1 << 16)
+            engine = KernelEngine(tokenizer, "append", table_bytes=1 << 16)
         except KernelUnavailableError as error:
             return error
+        _proved[:] = [(tokenizer, engine._encoder)]
         return None
 
     @staticmethod
@@ -146,6 +162,16 @@ class KernelEngine:
         if len(self._out) < needed:
             self._out = np.empty(needed, self._out.dtype)
         return self._out
+
+
+def _take_proved(tokenizer: Tokenizer, isa: str) -> Any:
+    """Return the encoder that `find_obstacle` made for this very tokenizer; None if it did not."""
+    try:
+        made_for, encoder = _proved.pop()
+    except IndexError:
+        return None
+    is_same = made_for is tokenizer and isa in ("", encoder.isa)
+    return encoder if is_same else None
 
 
 def _check_isa(kernel: ModuleType, isa: str) -> str:

@@ -17,8 +17,6 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
-import psutil
-
 from penstok.errors import EngineError, PenstokError, expected_error
 from penstok.worker.worker import ShareReachedError, Worker, WorkerSpec
 
@@ -108,11 +106,6 @@ def _bug(error: Exception, payload: object) -> EngineError:
 
 
 def _lower_priority(priority: Priority) -> None:
-    """Lower the CPU and disk priority, so that the machine stays usable."""
-    if priority == "normal":
-        return
-    os.nice(_NICE)
-    if hasattr(psutil, "IOPRIO_CLASS_BE"):
-        # Without `/proc`, psutil does not find this process.
-        with contextlib.suppress(psutil.Error, OSError):
-            psutil.Process().ionice(psutil.IOPRIO_CLASS_BE, 7)
+    """Lower the CPU priority, and on Linux that of I/O with it: the machine stays usable."""
+    if priority != "normal":
+        os.nice(_NICE)

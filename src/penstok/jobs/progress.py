@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from itertools import accumulate
 from operator import attrgetter
-from statistics import median
 from threading import Lock
 from typing import TYPE_CHECKING, Protocol
 
@@ -259,9 +258,11 @@ class Watch:
         seen = [node for node in self._nodes.values() if node.tasks >= _MIN_TASKS and node.rate]
         slowest = min(seen, key=lambda node: node.rate, default=None)
         others = [node.rate for node in seen if node is not slowest]
-        if slowest is None or not others or slowest.rate >= _SLOW_SHARE * median(others):
+        if slowest is None or not others:
             return None
-        return slowest
+        from statistics import median
+
+        return slowest if slowest.rate < _SLOW_SHARE * median(others) else None
 
     def tick(self, executor: TaskExecutor, *, now: bool = False) -> None:
         """Show the status, unless it was shown less than a tick ago."""

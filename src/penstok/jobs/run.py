@@ -18,8 +18,6 @@ from msgspec.structs import replace
 from penstok.engines.alternatives import advise, has_short_tokens
 from penstok.errors import DamageError, PenstokError, UsageError, WriteError, quoted
 from penstok.executors.local import LocalExecutor
-from penstok.executors.ray import RayExecutor
-from penstok.executors.ray_nodes import load_ray
 from penstok.inputs.changes import changed_meanwhile, find_changed
 from penstok.inputs.streams import STANDARD_INPUT
 from penstok.jobs.commit import (
@@ -281,6 +279,8 @@ def _open(job: Job) -> tuple[Job, OutputStore]:
     stays as it is.
     """
     if job.settings.executor == "ray":
+        from penstok.executors.ray_nodes import load_ray
+
         load_ray()
     if job.plan.is_piped and job.settings.is_by_task:
         raise UsageError(
@@ -391,6 +391,8 @@ def _make_executor(
         lock_file=None if is_by_task or lock is None else lock.file,
     )
     if settings.executor == "ray":
+        from penstok.executors.ray import RayExecutor
+
         return RayExecutor(
             spec,
             address=settings.ray_address,

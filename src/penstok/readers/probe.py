@@ -6,7 +6,6 @@ documents. `inputs.discovery` lists the paths; the plan takes the sources.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import lru_cache
 from itertools import chain
@@ -261,6 +260,8 @@ def _iter_probed(paths: Sequence[InputPath], options: _Options) -> Generator[_Pr
     if not any(is_url(found.path) for found in paths):
         yield from chain.from_iterable(map(probe, paths))
         return
+    from concurrent.futures import ThreadPoolExecutor
+
     pool = ThreadPoolExecutor(_NUM_THREADS)
     try:
         yield from chain.from_iterable(pool.map(lambda found: list(probe(found)), paths))

@@ -6,7 +6,6 @@ Hugging Face hub only what is not in the hub's cache.
 
 from __future__ import annotations
 
-import difflib
 import re
 import time
 from pathlib import Path
@@ -114,6 +113,8 @@ def _missing(path: Path) -> UsageError:
             where="--tokenizer",
             next_step=f"check the path with `ls {quoted(nearest)}`{hub}",
         )
+    import difflib
+
     names = _list(parent)
     close = difflib.get_close_matches(path.name, names, n=1, cutoff=0.75)
     listing = f"check the path with `ls {quoted(parent)}`"

@@ -6,7 +6,6 @@ unusual choice comes with a note. `load` calls it with a parsed tokenizer.
 
 from __future__ import annotations
 
-import difflib
 import re
 import shlex
 from typing import TYPE_CHECKING
@@ -210,6 +209,8 @@ def _parse_id(
 
 
 def _no_special_token(name: str, parsed: ParsedTokenizer, wanted: str, flag: str) -> UsageError:
+    import difflib
+
     special = parsed.special
     by_plain = {_plain(text): text for text in special}
     close = difflib.get_close_matches(wanted, special, n=1, cutoff=0.75)
