@@ -10,7 +10,6 @@ import hashlib
 import os
 import tempfile
 from functools import lru_cache
-from importlib import resources
 from pathlib import Path
 
 from msgspec import Struct
@@ -123,7 +122,7 @@ def read_encoding(name: str) -> ParsedTokenizer:
 
 
 def _read_packaged() -> bytes:
-    content = resources.files("penstok.tokenizers").joinpath("vocab", _PACKAGED).read_bytes()
+    content = (Path(__file__).parent / "vocab" / _PACKAGED).read_bytes()
     if hashlib.sha256(content).hexdigest() != _GPT2.sha256:
         raise EngineError(
             f"the vocabulary file `{_PACKAGED}` is damaged",

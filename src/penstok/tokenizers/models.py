@@ -10,6 +10,7 @@ import hashlib
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, field
+from msgspec.structs import force_setattr
 
 from penstok.errors import DamageError
 from penstok.tokenizers.libraries import Library, find_id, spell_ids
@@ -32,20 +33,21 @@ class ByteLevel(Struct, frozen=True):
         pattern: The regular expression that divides text into pieces.
         normalizer: How text is normalized first.
         added: Tokens that are found in text before it is divided.
+        num_ids: One more than the largest id; computed.
     """
 
     ranks: dict[bytes, int]
     pattern: str
     normalizer: Literal["NFC"] | None = None
     added: dict[str, int] = field(default_factory=dict)
+    num_ids: int = 0
+
+    def __post_init__(self) -> None:
+        largest = max(max(self.ranks.values(), default=-1), *self.added.values(), -1)
+        force_setattr(self, "num_ids", 1 + largest)
 
     def __repr__(self) -> str:
         return f"ByteLevel({len(self.ranks)} ranks)"
-
-    @property
-    def num_ids(self) -> int:
-        """One more than the largest id."""
-        return 1 + max(*self.ranks.values(), *self.added.values())
 
     @property
     def is_plain(self) -> bool:
