@@ -235,7 +235,7 @@ def _quoted_character(character: str) -> str:
 
 
 def own_version() -> str:
-    """Return the version of this package; the metadata of packages take ten times as long."""
+    """Return the version of this package."""
     from penstok import __version__
 
     return __version__

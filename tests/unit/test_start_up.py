@@ -15,12 +15,12 @@ from penstok.executors import children
 from penstok.worker.memory import own_bytes
 
 # What takes long to import, or is needed for a part of the inputs, outputs and engines only.
-COSTLY = set(
-    """
-    asyncio botocore chardet click concurrent.futures email fastokens fsspec http importlib.metadata
-    isal logging lz4 msgspec multiprocessing numpy psutil pyarrow ray regex requests rich
-    sentencepiece ssl statistics subprocess tiktoken tokenizers torch unittest urllib.request
-    """.split()
+COSTLY = (
+    *("asyncio", "botocore", "chardet", "click", "concurrent.futures", "email", "fastokens"),
+    *("fsspec", "http", "importlib.metadata", "isal", "logging", "lz4", "msgspec"),
+    *("multiprocessing", "numpy", "psutil", "pyarrow", "ray", "regex", "requests", "rich"),
+    *("sentencepiece", "ssl", "statistics", "subprocess", "tiktoken", "tokenizers", "torch"),
+    *("unittest", "urllib.request"),
 )
 JOB = {"click", "msgspec", "multiprocessing", "numpy", "subprocess"}
 
@@ -38,8 +38,7 @@ def run_cold(code: str, *arguments: str, folder: Path) -> str:
     ).stdout
 
 
-PRINT_COSTLY = set(
-    """
+PRINT_COSTLY = """
 import atexit, json, sys
 costly = sys.argv.pop(1).split(",")
 atexit.register(lambda: print(json.dumps([name for name in costly if name in sys.modules])))
@@ -91,8 +90,7 @@ def test_workers_are_forks_of_a_process_with_one_thread(tmp_path: Path, how: str
 
 
 def test_a_large_process_is_not_forked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(children, "_TASKS", "/")
-    monkeypatch.setattr(children.os, "listdir", lambda _: ["1"])
+    monkeypatch.setattr(os, "listdir", lambda _: ["1"])
     monkeypatch.setattr(children, "_MAX_FORKED_BYTES", own_bytes() + (64 << 20))
     assert children._can_fork()
     monkeypatch.setattr(children, "_MAX_FORKED_BYTES", own_bytes() // 2)

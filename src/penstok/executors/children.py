@@ -72,14 +72,15 @@ def start_child(spec: WorkerSpec, priority: Priority, inherited: Sequence[int]) 
     A fork has everything that this process has loaded, tokenizer and engine included.
     """
     ours, theirs = socket.socketpair()
+    pipe = Connection(ours.detach())
     with theirs:
         if _can_fork():
             pid = os.fork()
             if pid == 0:
                 _run_fork(theirs, spec, priority, inherited)
-            return Child(pid, Connection(ours.detach()), None)
+            return Child(pid, pipe, None)
         popen = _start_interpreter(theirs, inherited)
-    child = Child(popen.pid, Connection(ours.detach()), popen)
+    child = Child(popen.pid, pipe, popen)
     with contextlib.suppress(ConnectionError):
         child.pipe.send((spec, priority))
     return child
