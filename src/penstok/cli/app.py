@@ -306,7 +306,7 @@ def main() -> None:
     guard_streams()
     # Without this numpy starts a thread per core, and they spin while they wait for work.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    # What a library fails to clean up is nobody's business but that of `python -X dev`.
+    # Warnings about what libraries leave open are for `python -X dev` only.
     if not sys.flags.dev_mode:
         sys.unraisablehook = lambda _: None
     try:

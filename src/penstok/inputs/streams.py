@@ -91,7 +91,11 @@ class ContentStream(Resource):
         self._decoder: DecompressedStream | None = None
         if source.compression is not None:
             self._decoder = DecompressedStream(
-                self._read, source.compression, path, max_window_bytes=max_window_bytes
+                self._read,
+                source.compression,
+                path,
+                archive="" if source.archive is None else source.archive.path,
+                max_window_bytes=max_window_bytes,
             )
         self._transcoder: Transcoder | None = None
         if source.encoding != UTF_8:

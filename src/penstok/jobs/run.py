@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import Struct, field
@@ -22,7 +22,6 @@ from penstok.inputs.changes import changed_meanwhile, find_changed
 from penstok.inputs.streams import STANDARD_INPUT
 from penstok.jobs.commit import (
     JobTotals,
-    TaskFacts,
     commit_job,
     reopen_job,
     restore_finished,
@@ -54,6 +53,7 @@ from penstok.jobs.tasks import divide_tasks, plan_of_task, tasks_of_part
 from penstok.output.layout import SEGMENTS
 from penstok.output.ledger.journal import FinishedJournal, choose_journals, list_journals
 from penstok.output.ledger.reader import LedgerReader
+from penstok.output.manifest import RunRecord, TaskFacts
 from penstok.output.store import open_store
 from penstok.output.store.base import REPAIRING, TASKS, LostShardError, journal_name
 from penstok.quantities import plural
@@ -174,7 +174,7 @@ def run_job(settings: JobSettings, progress: Progress) -> Outcome:
             store,
             run.job,
             _journals(store, run, chosen),
-            lambda totals: _describe_run(job, run, totals, started),
+            lambda _: _describe_run(job, run, started),
             overwrite=settings.overwrite,
             sources=job.plan.sources,
             digests=None if run.resume is None else run.resume.digests,
@@ -262,7 +262,7 @@ def finish_job(output: str) -> tuple[Manifest, bool]:
                 store,
                 job,
                 lambda: iter_journals(store, chosen, job.digest),
-                JobTotals.facts_of_parts,
+                JobTotals.describe_parts,
                 overwrite=False,
             )
         except LostShardError:
@@ -458,10 +458,10 @@ def _outcome(job: Job, manifest: Manifest, *, is_new: bool, hints: Sequence[str]
     )
 
 
-def _describe_run(job: Job, run: _Run, totals: JobTotals, started: float) -> dict[str, Any]:
+def _describe_run(job: Job, run: _Run, started: float) -> RunRecord:
     """Return how a job ran, for the manifest."""
     watch, resume = run.watch, run.resume or ResumeState()
-    return totals.facts(
+    return RunRecord(
         seconds=time.monotonic() - started,
         work_seconds=watch.work_seconds,
         work=watch.done.counts,

@@ -28,10 +28,11 @@ from penstok.types import SPLITS, UTF_8, Split, TokenizerRecord
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from penstok.output.ledger.journal import NodeTotals
     from penstok.output.ledger.lines import Ending
     from penstok.output.offsets import Offsets
     from penstok.storage.object_paths import OutputPath
-    from penstok.types import JobRecord, Source
+    from penstok.types import Counts, JobRecord, Source
 
 __all__ = [
     "FileRecord",
@@ -39,10 +40,11 @@ __all__ = [
     "InputRecord",
     "Manifest",
     "NewerManifestError",
+    "RunRecord",
     "SplitRecord",
+    "TaskFacts",
     "check_readable",
     "digest_inputs",
-    "host_facts",
     "is_manifest",
     "make_manifest",
 ]
@@ -113,6 +115,60 @@ class InputRecord(Struct, frozen=True):
         if self.archive is None:
             del content["archive"]
         return json.dumps(content)
+
+
+class TaskFacts(Struct, frozen=True):
+    """The tasks of a run; how many earlier runs had finished, and how many were tried again."""
+
+    executor: str
+    tasks: int
+    tasks_kept: int
+    tasks_retried: int
+
+
+class RunRecord(Struct, frozen=True, kw_only=True):
+    """How the last run of a job went.
+
+    Attributes:
+        seconds: How long it took.
+        work_seconds: How long its tasks ran.
+        work: What it read.
+        workers: How many workers it had.
+        peak_bytes: Its peak memory.
+        units_kept: How many units earlier runs had finished.
+        is_resumed: Whether earlier runs had finished anything.
+        tasks: Its tasks, if each writes its own shards.
+    """
+
+    seconds: float
+    work_seconds: float
+    work: Counts
+    workers: int
+    peak_bytes: int
+    units_kept: int
+    is_resumed: bool
+    tasks: TaskFacts | None
+
+    def to_dict(
+        self, num_replaced: int, engines: Iterable[str], nodes: Mapping[str, NodeTotals]
+    ) -> dict[str, Any]:
+        """Return the manifest's `run`, with what the journals of all runs say."""
+        per_node = [to_builtins(each) for _, each in sorted(nodes.items())]
+        return {
+            "seconds": round(self.seconds, 3),
+            "work_seconds": round(self.work_seconds, 3),
+            "work_bytes": self.work.input_bytes,
+            "work_text_bytes": self.work.text_bytes,
+            "workers": self.workers,
+            "peak_memory_bytes": self.peak_bytes,
+            "resumed": self.is_resumed,
+            "units_kept": self.units_kept,
+            "host": _host_facts(),
+            "workers_replaced": num_replaced,
+            "engine": ", ".join(sorted(engines)),
+            **({"nodes": per_node} if per_node else {}),
+            **({} if self.tasks is None else to_builtins(self.tasks)),
+        }
 
 
 class Manifest(Struct, frozen=True):
@@ -304,7 +360,7 @@ def _input_record(source: Source, idx: int, offsets: Offsets) -> InputRecord:
     )
 
 
-def host_facts() -> dict[str, Any]:
+def _host_facts() -> dict[str, Any]:
     """Return what kind of machine this is, without identifying it."""
     return {
         "python": platform.python_version(),

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from penstok.errors import InputError, quoted
+from penstok.errors import InputError
+from penstok.inputs.compression.commands import run_on
 from penstok.inputs.compression.detection import is_skippable, starts_member
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ class _File:
         return InputError(
             f"damaged zstd data: {reason}",
             where=f"{self.path}, compressed byte {position}",
-            next_step=f"check it with `zstd -t {quoted(self.path)}`, then download or "
+            next_step=f"check it with `{run_on('zstd -t', self.path)}`, then download or "
             "compress it again",
         )
 
