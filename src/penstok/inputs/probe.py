@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import stat
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 import xxhash
+from msgspec.structs import replace
 
 from penstok.errors import InputError, NotTextError, quoted
 from penstok.inputs.compression import (

@@ -8,11 +8,12 @@ when all tasks are done, and `roll_forward` at the start of every run.
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from penstok.errors import ConflictError, LockedError
 from penstok.faults import fault_point
@@ -71,8 +72,7 @@ _RESUMABLE = {"folder": journal_name(0, None).removesuffix(".jsonl")}
 _FINISHED = {"folder": f"{WORK}/finished"}
 
 
-@dataclass(frozen=True, slots=True)
-class _Intent:
+class _Intent(Struct, frozen=True):
     """The intent record: what to publish, or which job to reopen.
 
     Attributes:
@@ -89,8 +89,7 @@ class _Intent:
     reopen: list[str] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class JobTotals:
+class JobTotals(Struct):
     """The totals of a job, added up from its journals in order."""
 
     offsets: Offsets = field(default_factory=Offsets)

@@ -6,7 +6,8 @@ It looks no closer at plain UTF-8, as nearly all inputs are. `inspection` judges
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from penstok.errors import InputError
 from penstok.inputs.encodings import AUTO, has_escapes
@@ -21,8 +22,7 @@ _CUT_OFF = re.compile(rb"\A[\x80-\xbf]{1,3}")
 _MAX_WHOLE_BYTES = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(Struct, frozen=True):
     """Some of an input's content.
 
     Attributes:

@@ -18,10 +18,12 @@ import contextlib
 import os
 import platform
 import shutil
-from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from penstok.errors import (
     ConflictError,
@@ -140,8 +142,7 @@ class FolderJournalFile:
             self._path.unlink(missing_ok=True)
 
 
-@dataclass(frozen=True, slots=True)
-class FolderLock:
+class FolderLock(Struct, frozen=True):
     """A lock that is held as long as any process has its file open, and nobody deletes it."""
 
     file: int
