@@ -200,7 +200,7 @@ def test_memory_is_estimated_without_proc(monkeypatch: pytest.MonkeyPatch) -> No
         raise FileNotFoundError(errno.ENOENT, "No such file or directory", "/proc/stat")
 
     before = memory.own_bytes()
-    memory._process.cache_clear()
+    monkeypatch.setattr(memory, "_open_statm", fail)
     monkeypatch.setattr(psutil, "Process", fail)
     monkeypatch.setattr(psutil, "virtual_memory", fail)
     assert memory.own_bytes() >= before // 2

@@ -108,9 +108,18 @@ class Borders:
         forced = [
             self._whole_character(grid)
             for grid in range(max(first, MAX_RUN_BYTES), end + 1, MAX_RUN_BYTES)
-            if self._first_break(grid, grid + MAX_RUN_BYTES) is None
+            if not self._has_break(grid, grid + MAX_RUN_BYTES)
         ]
         return [cut for cut in forced if start < cut <= end]
+
+    def _has_break(self, start: int, end: int) -> bool:
+        """Tell whether there is a break from `start` to before `end`.
+
+        Text has a cut every few words, and one read finds it, whereas the first document may be far
+        away: looking for that first took 4 % of a worker's time.
+        """
+        near = min(start + _FIRST_READ_BYTES, end, self.size)
+        return self.first_cut(start, near) is not None or self._first_break(start, end) is not None
 
     def _document_after(self, position: int, limit_bytes: int) -> int:
         """Find the first document at or after `position`, within the longest length of one."""
