@@ -114,6 +114,34 @@ def test_the_byte_order_of_text_without_a_mark_is_detected(
         assert choose_encoding("a", Sample(text.encode(order)), "auto") == order
 
 
+@pytest.mark.parametrize("size", [12, 20, 31])
+@pytest.mark.parametrize("order", ["utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("language", ["zh", "tw", "ja", "th", "el", "ar"])
+def test_short_utf16_without_a_space_or_line_end_is_text(
+    language: str, order: str, size: int
+) -> None:
+    text = re.sub(r"\s", "", TEXTS[language])[:size]
+    assert choose_encoding("a", Sample(text.encode(order)), "auto") == order
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        bytes.fromhex("ff14b1ff") * 8,
+        b"\x90\x03" + b"\x90\x02" * 15,
+        b"\x0eA\x0eA" * 8,
+        random.Random(1).randbytes(62).replace(b"\0", b"\1"),
+    ],
+    ids=["widths", "offsets", "delimiters", "random"],
+)
+def test_short_binary_data_is_not_utf16(data: bytes) -> None:
+    try:
+        found = choose_encoding("a", Sample(data), "auto")
+    except (NotTextError, NotUtf8Error):
+        return
+    assert not found.startswith("utf-16")
+
+
 @pytest.mark.parametrize("start", range(0, 40, 3))
 @pytest.mark.parametrize(("language", "encoding"), [("zh", "gbk"), ("ja", "cp932"), ("tw", "big5")])
 def test_text_of_two_byte_characters_is_not_utf16(language: str, encoding: str, start: int) -> None:

@@ -12,20 +12,24 @@ import random
 import struct
 import subprocess
 import sys
+import tarfile
 import threading
 import time
 import zlib
+from pathlib import Path
 
 import lz4.frame
 import pytest
 from compressed import compress, compress_zstd, decompress_all, skippable_frame
 
+import penstok
 from penstok.errors import InputError, UsageError
 from penstok.inputs.compression import (
     MAX_WINDOW_BYTES,
     DecompressedStream,
     detect_compression,
 )
+from penstok.inputs.compression.commands import run_on
 from penstok.inputs.compression.detection import COMPRESSIONS
 from penstok.types import Compression
 
@@ -374,3 +378,33 @@ def test_a_bomb_takes_no_memory(kind: Compression) -> None:
     command = [sys.executable, "-c", BOMB, kind, str(len(head))]
     result = subprocess.run(command, input=head + repeated, stdout=subprocess.PIPE, check=True)
     assert int(result.stdout) < 50_000_000
+
+
+@pytest.mark.parametrize("archive", ["plain.tar", "packed.tgz"])
+@pytest.mark.parametrize("name", ["./inner.gz", "my folder/inner.gz"])
+def test_the_command_for_a_damaged_member_works_as_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, archive: str, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    whole = gzip.compress(b"text " * 1000)
+    command = run_on("gzip -t", f"{archive}/{name.removeprefix('./')}", archive)
+    for data, exit_code in ((whole, 0), (whole[:-9], 1)):
+        with tarfile.open(archive, "w:gz" if archive.endswith("gz") else "w") as tar:
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+        run = subprocess.run(command, shell=True, capture_output=True, check=False)
+        assert run.returncode == exit_code
+    with pytest.raises(InputError, match="cut off") as caught:
+        penstok.tokenize(archive, "out")
+    assert f"`{command}`" in caught.value.next_step
+
+
+def test_commands_for_what_is_not_in_a_local_file() -> None:
+    assert run_on("xz -t", "my file.xz") == "xz -t < 'my file.xz'"
+    assert run_on("xz -t", "https://a.org/b?c&d") == "curl -sL 'https://a.org/b?c&d' | xz -t"
+    assert run_on("xz -t", "s3://a/b.xz") == run_on("xz -t", "-") == "xz -t < FILE"
+    command = run_on("xz -t", "https://a.org/b.tar/c.xz (2)", "https://a.org/b.tar")
+    assert command == (
+        "curl -sLo FILE https://a.org/b.tar && tar -xOf FILE --no-anchored c.xz | xz -t"
+    )

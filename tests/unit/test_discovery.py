@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstok.errors import InputError, NotTextError, PenstokError, UsageError
+from penstok.errors import InputError, NotTextError, UsageError
 from penstok.inputs.changes import find_changed
 from penstok.inputs.discovery import natural_key, read_list
 from penstok.inputs.files import SourceFile
@@ -15,18 +15,12 @@ from penstok.readers.probe import find_sources
 from penstok.types import Source
 
 
-def stop(path: str, error: PenstokError) -> None:
-    raise error
-
-
 def find(folder: Path, *inputs: str) -> tuple[list[str], dict[str, str]]:
     """Return the names of the inputs, and what was ignored, for a job that writes to `out`."""
-    sources, ignored = find_sources(
-        inputs or (str(folder),), outputs=output_rules(folder / "out"), on_unusable=stop
-    )
+    found = find_sources(inputs or (str(folder),), outputs=output_rules(folder / "out"))
     return (
-        [str(Path(source.path).relative_to(folder)) for source in sources],
-        {str(Path(path).relative_to(folder)): why for path, why in ignored.items()},
+        [str(Path(source.path).relative_to(folder)) for source in found.sources],
+        {str(Path(path).relative_to(folder)): why for path, why in found.ignored.items()},
     )
 
 
@@ -58,9 +52,7 @@ def test_names_that_are_no_utf8_are_kept(tmp_path: Path) -> None:
     raw = bytes(tmp_path) + b"/bad\xff.txt"
     with open(raw, "wb") as file:  # noqa: PTH123 a Path cannot hold this name as bytes
         file.write(b"text")
-    ((source,), _) = find_sources(
-        [str(tmp_path)], outputs=output_rules(tmp_path / "out"), on_unusable=stop
-    )
+    (source,) = find_sources([str(tmp_path)], outputs=output_rules(tmp_path / "out")).sources
     with SourceFile(source) as opened:
         assert opened.read_at(0, 10) == b"text"
 

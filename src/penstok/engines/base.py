@@ -5,8 +5,9 @@ It encodes nothing and knows no engine by name. `registry` lists the engines; th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from msgspec import Struct
 
 from penstok.errors import UsageError
 
@@ -60,8 +61,7 @@ class Engine(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class SplitIds:
+class SplitIds(Struct, frozen=True):
     """What the pieces of one split in a block became.
 
     Attributes:

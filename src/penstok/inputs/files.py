@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from penstok.errors import InputError, read_error
 from penstok.inputs.compression import FramedContent, find_frames

@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import stat
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 import xxhash
+from msgspec.structs import replace
 
 from penstok.errors import InputError, NotTextError, quoted
 from penstok.inputs.compression import (
@@ -21,6 +21,7 @@ from penstok.inputs.compression import (
     find_frames,
     find_window_bytes,
 )
+from penstok.inputs.compression.commands import run_on
 from penstok.inputs.content import Sample
 from penstok.inputs.files import SourceFile
 from penstok.inputs.streams import STANDARD_INPUT, read_head
@@ -75,11 +76,12 @@ def refuse_compressed_twice(source: Source, head: bytes) -> None:
     """
     inner, outer = detect_compression(head[:_EDGE_BYTES]), source.compression
     if inner is not None and outer is not None:
+        archive = "" if source.archive is None else source.archive.path
         raise InputError(
             f"this is {inner} inside {outer}",
             where=source.path,
-            next_step=f"decompress it once: `{outer} -dc < {quoted(source.path)} > FILE`, then "
-            "pass `FILE`",
+            next_step=f"decompress it once: `{run_on(f'{outer} -dc', source.path, archive)} > "
+            "plain`, then pass `plain`",
         )
 
 

@@ -7,10 +7,10 @@ decides no split and repairs no text; the worker does. `borders` finds where uni
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from penstok.kernel import find_kernel_function
 from penstok.readers.borders import Borders, refuse_long_document
@@ -38,8 +38,7 @@ _WHOLE = np.ones(_MAX_BLOCK_DOCUMENTS, np.bool_)
 _WHOLE.flags.writeable = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Region:
+class _Region(Struct, frozen=True):
     """The part of a file that belongs to a unit."""
 
     start: int

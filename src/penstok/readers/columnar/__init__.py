@@ -6,8 +6,9 @@ no other package imports pyarrow.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from penstok.errors import InputError
 from penstok.readers.columnar.arrow import ARROW_MAGIC, check_arrow, open_arrow
