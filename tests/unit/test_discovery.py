@@ -48,6 +48,22 @@ def test_a_name_with_glob_characters_is_a_name_first(tmp_path: Path) -> None:
     assert names(tmp_path, f"{tmp_path}/a[1].txt") == ["a[1].txt"]
 
 
+def test_a_glob_reads_the_folders_that_it_matches_as_the_shell_would(tmp_path: Path) -> None:
+    for name in ("g/a.txt", "g/s/b.txt", "g/s/deep/c.txt", "g/s/.hidden"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("text")
+    (tmp_path / "g/s/p.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    (tmp_path / "g/empty").mkdir()
+    below = ["g/s/b.txt", "g/s/deep/c.txt"]
+    ignored = {"g/s/p.png": "this is a PNG picture, not text"}
+    assert find(tmp_path, f"{tmp_path}/g/*") == (["g/a.txt", *below], ignored)
+    assert find(tmp_path, f"{tmp_path}/g/s*") == (below, ignored)
+    assert names(tmp_path, f"{tmp_path}/g/*/") == below
+    assert names(tmp_path, f"{tmp_path}/**/*.txt") == ["g/a.txt", *below]
+    with pytest.raises(InputError, match="no file matches"):
+        names(tmp_path, f"{tmp_path}/g/e*")
+
+
 def test_names_that_are_no_utf8_are_kept(tmp_path: Path) -> None:
     raw = bytes(tmp_path) + b"/bad\xff.txt"
     with open(raw, "wb") as file:  # noqa: PTH123 a Path cannot hold this name as bytes
