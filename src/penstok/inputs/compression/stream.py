@@ -85,7 +85,7 @@ class DecompressedStream:
 
     @property
     def position(self) -> int:
-        """How many bytes of content were returned."""
+        """How many bytes of content were decompressed."""
         return self._position
 
     @property
@@ -108,11 +108,11 @@ class DecompressedStream:
                     break
                 buffer[done : done + len(piece)] = piece
                 done += len(piece)
+                self._position += len(piece)
         except InputError as error:
             self._failure = error
             if not done:
                 raise
-        self._position += done
         return done
 
     def _next_piece(self, max_bytes: int) -> bytes:

@@ -92,7 +92,8 @@ def read_header(source: Source, dialect: CsvDialect) -> CsvHeader:
         InputError: If it cannot be read, is broken or far too long.
     """
     for num_bytes in _READ_BYTES:
-        head = read_head(source, num_bytes)
+        # Damage is reported by the stream that reads up to it.
+        head = read_head(source, num_bytes, on_error="skip")
         header = parse_header(head, source.path, dialect, is_all=len(head) < num_bytes)
         if header is not None:
             return header
