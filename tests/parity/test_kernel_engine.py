@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import random
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import msgspec.structs
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -47,7 +47,7 @@ def test_end_of_text_follows_what_closes_and_precedes_what_begins(isa: str, eot:
             expected += [50256] * bool(eot == "prepend" and opens)
             expected += reference().encode_ordinary(document)
             expected += [50256] * bool(eot == "append" and ends)
-        ids = subject.encode(dataclasses.replace(block, begins=begins, closes=closes))
+        ids = subject.encode(msgspec.structs.replace(block, begins=begins, closes=closes))
         assert ids.tolist() == expected
 
 
@@ -112,7 +112,7 @@ def test_any_text_matches(documents: list[str], gap: bytes) -> None:
 
 def with_ranks(ranks: dict[bytes, int], eot_id: int) -> Tokenizer:
     model = ByteLevel(ranks, gpt2().pattern)
-    return dataclasses.replace(gpt2(), name="made up", model=model, eot_id=eot_id)
+    return msgspec.structs.replace(gpt2(), name="made up", model=model, eot_id=eot_id)
 
 
 @pytest.mark.parametrize("isa", ISAS)
@@ -182,7 +182,7 @@ def test_vocabularies_that_cannot_be_exact_are_refused() -> None:
 def test_other_patterns_are_refused() -> None:
     with pytest.raises(KernelUnavailableError, match="pattern"):
         KernelEngine(
-            dataclasses.replace(gpt2(), model=ByteLevel(gpt2().ranks, r"\w+|\W+")), "append"
+            msgspec.structs.replace(gpt2(), model=ByteLevel(gpt2().ranks, r"\w+|\W+")), "append"
         )
 
 
@@ -230,7 +230,7 @@ def test_bad_positions_are_refused() -> None:
     for starts, ends in (([0, 2], [3, 6]), ([0, 3], [3, 7]), ([-1, 3], [3, 6]), ([3, 3], [2, 6])):
         with pytest.raises(ValueError, match="document"):
             engine(ISAS[0]).encode(
-                dataclasses.replace(block, starts=np.array(starts), ends=np.array(ends))
+                msgspec.structs.replace(block, starts=np.array(starts), ends=np.array(ends))
             )
 
 

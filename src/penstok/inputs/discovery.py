@@ -11,9 +11,10 @@ import os
 import re
 import stat
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from penstok.errors import InputError, NotTextError, UsageError, quoted
 from penstok.inputs.streams import STANDARD_INPUT, closed_input
@@ -34,8 +35,7 @@ _SPECIAL_FILES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class InputPath:
+class InputPath(Struct, frozen=True):
     """A path behind an argument.
 
     Attributes:
@@ -50,8 +50,7 @@ class InputPath:
     problem: InputError | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class OutputRules:
+class OutputRules(Struct, frozen=True):
     """How outputs of Penstok are recognized, so that their tokens are not read as text.
 
     Attributes:
@@ -231,8 +230,7 @@ def _iter_above(url: str, folder: str) -> Iterator[tuple[str, str]]:
         folder = f"{folder}/{name}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Walk:
+class _Walk(Struct, frozen=True):
     """Lists the files in local folders."""
 
     outputs: OutputRules

@@ -7,9 +7,10 @@ It lists no inputs and knows no documents. Readers read from what it opens, thro
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from penstok.errors import InputError, read_error
 from penstok.inputs.compression import FramedContent, find_frames

@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import stat
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import xxhash
+from msgspec.structs import replace
 
 from penstok.errors import InputError, NotTextError, quoted
 from penstok.inputs.compression import (

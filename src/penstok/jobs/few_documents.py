@@ -8,8 +8,9 @@ and Ray receive it from `jobs.job`, which asks for it before the first unit.
 from __future__ import annotations
 
 from contextlib import closing, nullcontext
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from penstok.inputs.feed import make_feed
 from penstok.inputs.streams import STANDARD_INPUT, read_head

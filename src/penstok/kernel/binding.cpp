@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include "bpe/encoder.hpp"
+#include "bpe/ranks.hpp"
 #include "text/content_hash.hpp"
 #include "text/csv_records.hpp"
 #include "text/csv_scan.hpp"
@@ -76,6 +77,11 @@ class PyEncoder {
             const std::string& isa, const std::string& pattern, std::optional<uint32_t> bos_id)
       : encoder_(tokens_from(ranks),
                  {eot_id, eot_mode_from(eot), table_bytes, isa, pattern_from(pattern), bos_id}) {}
+
+  void restart(const std::string& eot, size_t table_bytes) {
+    const OneAtATime alone(busy_);
+    encoder_.restart(eot_mode_from(eot), table_bytes);
+  }
 
   std::string isa() const { return name_of(encoder_.isa()); }
   size_t id_bytes() const { return encoder_.id_bytes(); }
@@ -232,6 +238,25 @@ nb::tuple last_merges_of(const nb::dict& ranks) {
                         array_from(std::move(rights)));
 }
 
+nb::object parse_ranks_of(const nb::bytes& content) {
+  const auto tokens = parse_ranks({content.c_str(), content.size()});
+  if (!tokens) return nb::none();
+  nb::dict ranks;
+  for (const Token& token : *tokens) {
+    ranks[nb::bytes(token.bytes.data(), token.bytes.size())] = nb::int_(token.id);
+  }
+  return ranks.size() == tokens->size() ? nb::object(ranks) : nb::none();
+}
+
+nb::object format_ranks_of(const nb::dict& ranks) {
+  uint32_t ignored = 0;
+  for (auto [bytes, id] : ranks) {
+    if (!nb::try_cast<uint32_t>(id, ignored)) return nb::none();
+  }
+  const std::string content = format_ranks(tokens_from(ranks));
+  return nb::bytes(content.data(), content.size());
+}
+
 std::vector<std::string> names_of(const std::vector<Isa>& isas) {
   std::vector<std::string> names;
   for (Isa isa : isas) names.emplace_back(name_of(isa));
@@ -275,6 +300,11 @@ NB_MODULE(_kernel, module) {
   module.def("last_merges", last_merges_of, "ranks"_a,
              "Return the ids of all tokens of more than one byte, in order, and of the two tokens "
              "that are merged into each; 0xFFFFFFFF twice if no merges produce it.");
+  module.def("parse_ranks", parse_ranks_of, "content"_a,
+             "Read the lines of a `.tiktoken` file; None if they are not all as `format_ranks` "
+             "writes them, or a token is repeated.");
+  module.def("format_ranks", format_ranks_of, "ranks"_a,
+             "Write ranks as a `.tiktoken` file, in order; None if one does not fit 32 bits.");
   nb::class_<PyEncoder>(module, "Encoder")
       .def(nb::init<const nb::dict&, uint32_t, const std::string&, size_t, const std::string&,
                     const std::string&, std::optional<uint32_t>>(),
@@ -283,6 +313,8 @@ NB_MODULE(_kernel, module) {
            "Prove that the vocabulary can be encoded exactly and build its tables.")
       .def_prop_ro("isa", &PyEncoder::isa)
       .def_prop_ro("id_bytes", &PyEncoder::id_bytes, "2 or 4: how wide the ids are written.")
+      .def("restart", &PyEncoder::restart, "eot"_a, "table_bytes"_a,
+           "Empty the caches and give them another size; keep the tables of the vocabulary.")
       .def("is_free_junction", &PyEncoder::is_free_junction, "left"_a, "right"_a,
            "Whether text may be divided between the two bytes.")
       .def("encode", &PyEncoder::encode, "text"_a, "starts"_a, "ends"_a, "begins"_a, "closes"_a,

@@ -11,13 +11,14 @@ import json
 import os
 import platform
 import re
-from dataclasses import asdict, dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 import xxhash
+from msgspec import Struct, field, to_builtins
+from msgspec.structs import replace
 
 from penstok.errors import DamageError, is_refused, quoted, read_error
 from penstok.output.layout import JOB, MANIFEST, SEGMENTS, WORK, Layout
@@ -69,8 +70,7 @@ class ForeignManifestError(DamageError):
     """The file belongs to another program: nobody may be told to repair or delete it."""
 
 
-@dataclass(frozen=True, slots=True)
-class FileRecord:
+class FileRecord(Struct, frozen=True):
     """One output file; `digest` is an xxh3_128 over the digests of its segments."""
 
     path: str
@@ -79,8 +79,7 @@ class FileRecord:
     digest: str
 
 
-@dataclass(frozen=True, slots=True)
-class SplitRecord:
+class SplitRecord(Struct, frozen=True):
     """One split, with its files in order."""
 
     documents: int
@@ -88,8 +87,7 @@ class SplitRecord:
     files: list[FileRecord]
 
 
-@dataclass(frozen=True, slots=True)
-class InputRecord:
+class InputRecord(Struct, frozen=True):
     """What one input contributed; `reasons` says why its first skipped records were skipped.
 
     With a `reason`, it was not used: `skipped` is 1 if it could not be, 0 if it was found in a
@@ -111,7 +109,7 @@ class InputRecord:
 
     def to_json(self) -> str:
         """Format it as JSON; without an encoding if it is UTF-8, or an archive if there is none."""
-        content = asdict(self)
+        content = to_builtins(self)
         if self.encoding == UTF_8:
             del content["encoding"]
         if self.archive is None:
@@ -119,8 +117,7 @@ class InputRecord:
         return json.dumps(content)
 
 
-@dataclass(frozen=True, slots=True)
-class TaskFacts:
+class TaskFacts(Struct, frozen=True):
     """The tasks of a run; how many earlier runs had finished, and how many were tried again."""
 
     executor: str
@@ -129,8 +126,7 @@ class TaskFacts:
     tasks_retried: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunRecord:
+class RunRecord(Struct, frozen=True, kw_only=True):
     """How the last run of a job went.
 
     Attributes:
@@ -157,7 +153,7 @@ class RunRecord:
         self, num_replaced: int, engines: Iterable[str], nodes: Mapping[str, NodeTotals]
     ) -> dict[str, Any]:
         """Return the manifest's `run`, with what the journals of all runs say."""
-        per_node = [asdict(each) for _, each in sorted(nodes.items())]
+        per_node = [to_builtins(each) for _, each in sorted(nodes.items())]
         return {
             "seconds": round(self.seconds, 3),
             "work_seconds": round(self.work_seconds, 3),
@@ -171,12 +167,11 @@ class RunRecord:
             "workers_replaced": num_replaced,
             "engine": ", ".join(sorted(engines)),
             **({"nodes": per_node} if per_node else {}),
-            **({} if self.tasks is None else asdict(self.tasks)),
+            **({} if self.tasks is None else to_builtins(self.tasks)),
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Manifest:
+class Manifest(Struct, frozen=True):
     """A finished job: its inputs, outputs, settings and counts."""
 
     penstok: str
@@ -192,7 +187,7 @@ class Manifest:
 
     def to_json(self) -> str:
         """Format it as JSON, with one input per line."""
-        content = {"format": _FORMAT, "version": _VERSION, **asdict(replace(self, inputs=[]))}
+        content = {"format": _FORMAT, "version": _VERSION, **to_builtins(replace(self, inputs=[]))}
         content["tokenizer"] = self.tokenizer.to_dict()
         inputs = ",\n    ".join(record.to_json() for record in self.inputs)
         text = json.dumps(content, indent=2)
@@ -310,7 +305,7 @@ def make_manifest(
             for shard, num_tokens in layout.iter_shards(split, total)
         ]
         splits[split] = SplitRecord(offsets.documents[split], total, files)
-    counts = asdict(offsets.counts)
+    counts = to_builtins(offsets.counts)
     if not counts["text_bytes"]:
         del counts["text_bytes"]
     counts["skipped_records"] += len(ending.skipped)

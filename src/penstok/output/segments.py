@@ -9,11 +9,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 import xxhash
+from msgspec import Struct
 
 from penstok.errors import (
     DamageError,
@@ -223,8 +223,7 @@ class SegmentComparer:
         return (found[0], found[-1]) if found else None
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentSummary:
+class SegmentSummary(Struct, frozen=True):
     """What reading a segment once shows."""
 
     digest: str

@@ -6,12 +6,13 @@ documents. `inputs.discovery` lists the paths; the plan takes the sources.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from penstok.errors import InputError, NotTextError, UsageError, quoted
 from penstok.inputs.archives import (
@@ -61,8 +62,7 @@ class CsvOptions(NamedTuple):
 _NO_OPTIONS = CsvOptions()
 
 
-@dataclass(frozen=True, slots=True)
-class FoundInputs:
+class FoundInputs(Struct, frozen=True):
     """The inputs of a job.
 
     Attributes:
@@ -395,6 +395,8 @@ def _iter_probed(paths: Sequence[InputPath], options: _Options) -> Generator[_Pr
     if not any(is_url(found.path) for found in paths):
         yield from chain.from_iterable(map(probe, paths))
         return
+    from concurrent.futures import ThreadPoolExecutor
+
     pool = ThreadPoolExecutor(_NUM_THREADS)
     try:
         yield from chain.from_iterable(pool.map(lambda found: list(probe(found)), paths))

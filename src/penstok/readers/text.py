@@ -7,10 +7,10 @@ decides no split and repairs no text; the worker does. `borders` finds where uni
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from penstok.kernel import find_kernel_function
 from penstok.readers.borders import Borders, overlaps_itself, refuse_long_document
@@ -34,8 +34,7 @@ _MAX_BLOCK_DOCUMENTS = 1 << 15
 _CARRIAGE_RETURN = 0x0D
 
 
-@dataclass(frozen=True, slots=True)
-class _Region:
+class _Region(Struct, frozen=True):
     """The part of a file that belongs to a unit; positions in it count from `start`."""
 
     start: int

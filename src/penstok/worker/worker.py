@@ -6,11 +6,12 @@ It knows nothing about processes, queues or the order of units. `executors.worke
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from penstok.engines import load_engine, max_document_bytes, name_reference
 from penstok.engines.base import most_tokens
@@ -67,8 +68,7 @@ class ShareReachedError(Exception):
     """The worker has reached its share of memory and must be replaced."""
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerSpec:
+class WorkerSpec(Struct, frozen=True):
     """Everything needed to create a worker; the same for all workers of a job."""
 
     tokenizer: Tokenizer

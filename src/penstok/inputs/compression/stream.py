@@ -148,7 +148,11 @@ class DecompressedStream:
         fed: bytes | memoryview = b""
         if decoder.needs_input:
             if not self._refill():
-                raise self._truncated()
+                # That of gzip wants input although it has output that did not fit the last time.
+                piece = decoder.decompress(b"", max_bytes)
+                if not piece:
+                    raise self._truncated()
+                return piece
             fed = memoryview(self._chunk)[self._next : self._next + _FEED_BYTES]
             self._fed_start = self.compressed_position
             self._next += len(fed)

@@ -6,7 +6,8 @@ It looks no closer at plain UTF-8, as nearly all inputs are. `inspection` judges
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from penstok.errors import InputError
 from penstok.inputs.encodings import AUTO, has_escapes
@@ -25,8 +26,7 @@ _SUSPECT_STARTS = (b"%PDF-", b"(dp", b"(lp", b"ccopy_reg\n")
 _C1_LEAD, _MAX_C1_LEAD = b"\xc2", 1 / 8
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(Struct, frozen=True):
     """Some of an input's content.
 
     Attributes:

@@ -7,8 +7,9 @@ and `binary` know the encodings and the kinds of files.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from penstok.errors import NotTextError, quoted
 from penstok.inputs.content.binary import find_kind, name_binary
@@ -67,8 +68,7 @@ _REMEDIES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Content:
+class _Content(Struct, frozen=True):
     """What a sample holds: `what` if it is no text; else its likely encodings, the best first."""
 
     encodings: tuple[str, ...] = ()

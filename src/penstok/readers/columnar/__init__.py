@@ -7,8 +7,9 @@ no other package imports pyarrow.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from penstok.errors import InputError, NotTextError, quoted
 from penstok.inputs.content import NotUtf8Error, Sample, choose_encoding

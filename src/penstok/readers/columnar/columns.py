@@ -5,8 +5,9 @@ It reads no rows. `parquet` and `arrow` call it once per file.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from penstok.errors import InputError
 
@@ -21,8 +22,7 @@ _MAX_NAMES = 12  # in a message
 _STEP = "pass another `--text-key`, or leave such files out with `--on-error skip`"
 
 
-@dataclass(frozen=True, slots=True)
-class TextColumn:
+class TextColumn(Struct, frozen=True):
     """A column of text.
 
     Attributes:

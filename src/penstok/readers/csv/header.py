@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from penstok.errors import InputError
 from penstok.inputs.streams import read_head
@@ -29,8 +31,7 @@ _START = re.compile(b"(?:%b)?(?:\r?\n)*" % BYTE_ORDER_MARK)
 _MARKUP = re.compile(rb"<(!doctype|html|\?xml)\b", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class CsvDialect:
+class CsvDialect(Struct, frozen=True):
     """How a table is written.
 
     Attributes:
@@ -53,8 +54,7 @@ CSV = CsvDialect("csv", b",")
 TSV = CsvDialect("tsv", b"\t")
 
 
-@dataclass(frozen=True, slots=True)
-class CsvHeader:
+class CsvHeader(Struct, frozen=True):
     """The first record.
 
     Attributes:
