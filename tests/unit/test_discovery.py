@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -268,3 +269,23 @@ def test_what_cannot_be_opened_gets_a_step_that_works(tmp_path: Path) -> None:
     assert "cat" not in steps["socket"]
     assert "pass `-`" in steps[str(read_end)]
     assert "`cat /proc/cpuinfo | penstok tokenize -`" in steps["cpuinfo"]
+
+
+def test_a_list_may_begin_with_a_mark_and_is_not_utf16(tmp_path: Path) -> None:
+    path = tmp_path / "list"
+    path.write_bytes(b"\xef\xbb\xbfa.txt\nb.txt\n")
+    assert read_list(str(path)) == ["a.txt", "b.txt"]
+    path.write_bytes("a.txt\n".encode("utf-16"))
+    with pytest.raises(InputError, match="the list is UTF-16"):
+        read_list(str(path))
+    with pytest.raises(UsageError, match="the name of the list is empty"):
+        read_list("")
+
+
+def test_a_table_with_carriage_returns_only_gets_a_command_that_converts_it(tmp_path: Path) -> None:
+    (tmp_path / "cr.csv").write_bytes(b"id,text\r1,a\r2,b\r")
+    with pytest.raises(InputError, match="carriage return alone") as raised:
+        names(tmp_path, f"{tmp_path}/cr.csv")
+    command = raised.value.next_step.split("`")[1].replace("converted.csv", "$OUT")
+    subprocess.run(command, shell=True, check=True, env=os.environ | {"OUT": f"{tmp_path}/new.csv"})
+    assert names(tmp_path, f"{tmp_path}/new.csv") == ["new.csv"]

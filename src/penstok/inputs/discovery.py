@@ -342,6 +342,12 @@ def read_list(path: str, *, is_null: bool = False) -> list[str]:
         InputError: If it cannot be read, or names nothing.
         UsageError: If the names are separated in the other way.
     """
+    if not path:
+        raise UsageError(
+            "the name of the list is empty",
+            where="--files-from",
+            next_step="pass the name of a file, or `-` for standard input",
+        )
     if path == STANDARD_INPUT and sys.stdin is None:
         raise closed_input()
     try:
@@ -352,6 +358,13 @@ def read_list(path: str, *, is_null: bool = False) -> list[str]:
             where=f"--files-from {path}",
             next_step=f"check the name with `ls -l {quoted(path)}`",
         ) from error
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise InputError(
+            "the list is UTF-16; it must be UTF-8",
+            where=f"--files-from {path}",
+            next_step=f"convert it: `iconv -f UTF-16 -t UTF-8 < {quoted(path)} > list.txt`",
+        )
+    data = data.removeprefix(b"\xef\xbb\xbf")
     _check_separators(path, data, is_null=is_null)
     if is_null:
         names = [os.fsdecode(name) for name in data.split(b"\0") if name]
