@@ -254,7 +254,10 @@ def _not_text(path: str, what: str) -> NotTextError:
     return NotTextError(
         f"this is {what}, not text",
         where=path,
-        next_step=f"{step}, or leave such files out with `--on-error skip`",
+        # Nothing else would be left of standard input.
+        next_step=step
+        if path == "-"
+        else f"{step}, or leave such files out with `--on-error skip`",
     )
 
 
