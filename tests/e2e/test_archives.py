@@ -19,7 +19,7 @@ import pytest
 from compressed import compress
 from support import few
 
-from penstok.errors import InputError, NotTextError, PenstokError
+from penstok.errors import InputError, NotTextError
 from penstok.inputs.archives import is_tar, iter_members
 from penstok.inputs.discovery import OutputRules
 from penstok.inputs.members import _Cursor, close_archives
@@ -70,10 +70,6 @@ def add(tar: tarfile.TarFile, name: str, data: bytes = b"", **fields: Any) -> No
     for field, value in fields.items():
         setattr(info, field, value)
     tar.addfile(info, io.BytesIO(data))
-
-
-def refuse(path: str, error: PenstokError) -> None:
-    raise error
 
 
 def members(path: Path, data: bytes) -> dict[str, Any]:
@@ -311,21 +307,18 @@ def test_an_archive_with_a_damaged_start_is_no_binary_file(tmp_path: Path, name:
     (tmp_path / "text.txt").write_bytes(b"text")
     for data, what in starts.items():
         (tmp_path / name).write_bytes(pack(data))
-        found: dict[str, Any] = {}
-        sources, ignored = find_sources(
-            [str(tmp_path)], outputs=NO_OUTPUTS, on_unusable=found.__setitem__
-        )
-        assert [source.path for source in sources] == [str(tmp_path / "text.txt")]
-        assert not ignored
-        assert f"{what} in its first header" in str(found)
+        found = find_sources([str(tmp_path)], outputs=NO_OUTPUTS, on_error="skip")
+        assert [source.path for source in found.sources] == [str(tmp_path / "text.txt")]
+        assert not found.ignored
+        assert f"{what} in its first header" in str(found.skipped)
     (tmp_path / name).write_bytes(pack(b"text named like an archive\n"))
-    assert len(find_sources([str(tmp_path)], outputs=NO_OUTPUTS, on_unusable=refuse)[0]) == 2
+    assert len(find_sources([str(tmp_path)], outputs=NO_OUTPUTS).sources) == 2
 
 
 def test_an_archive_of_zeros_is_empty(tmp_path: Path) -> None:
     (tmp_path / "a.tar").write_bytes(bytes(10240))
     with pytest.raises(NotTextError, match="no files in the archive"):
-        find_sources([str(tmp_path / "a.tar")], outputs=NO_OUTPUTS, on_unusable=refuse)
+        find_sources([str(tmp_path / "a.tar")], outputs=NO_OUTPUTS)
 
 
 def test_the_zeros_behind_the_end_marker_may_be_cut(tmp_path: Path) -> None:

@@ -166,6 +166,19 @@ def test_any_number_of_nodes_makes_the_same_bytes(
         assert report.is_whole, report.findings
 
 
+def test_nodes_decode_their_inputs(nodes: Nodes, tmp_path: Path) -> None:
+    nodes.set_number(1)
+    (tmp_path / "in").mkdir()
+    for number, encoding in enumerate(("gb18030", "utf-16", "utf-8", "utf-16-be")):
+        text = f"今天的天气非常好，我们决定去公园散步。孩子们在草地上玩耍 {number}。\n" * 40
+        (tmp_path / "in" / f"{number}.txt").write_bytes(text.encode(encoding))
+    penstok.tokenize(tmp_path / "in", tmp_path / "local", encoding="auto", val_fraction=0.5)
+    flags = ("--encoding", "auto", "--val-fraction", "0.5", "--task-size", "1K")
+    run(command_of(nodes, tmp_path / "in", tmp_path / "out", *flags))
+    found = check(tmp_path / "out", tmp_path / "local")
+    assert [each.encoding for each in found.inputs][::2] == ["gb18030", "utf-8"]
+
+
 @pytest.mark.thorough
 def test_a_limit_and_records_only(nodes: Nodes, corpus: Path, tmp_path: Path) -> None:
     """Also: a relative output and input, seen from where the job was started."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from remote_servers import web_server
 
 import penstok as api
 from penstok.errors import ConflictError, InputError, UsageError
@@ -216,3 +217,48 @@ def test_plan_says_the_same(penstok: RunPenstok, tmp_path: Path) -> None:
     said = penstok("plan", path, "--encoding", "gb18030").stdout
     assert "1 text (gb18030)" in said
     assert "今天的天气" in said
+
+
+def test_parts_decode_their_inputs(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    lines = CHINESE.splitlines(keepends=True)
+    for number, encoding in enumerate(("gb18030", "utf-16", "utf-8", "utf-16-be")):
+        text = "".join(lines[number * 10 : number * 10 + 10])
+        (tmp_path / "in" / f"{number}.txt").write_bytes(text.encode(encoding))
+    inputs, output = str(tmp_path / "in"), str(tmp_path / "out")
+    settings: dict[str, Any] = {"val_fraction": 0, "encoding": "auto", "task_size": 500}
+    for part in (2, 1):
+        api.tokenize_part(inputs, output, part, 2, **settings)
+    manifest = api.finish(output)
+    found = [each.encoding for each in manifest.inputs]
+    assert found == ["gb18030", "utf-16-le", "utf-8", "utf-16-be"]
+    assert manifest.run["tasks"] == 4
+    assert api.verify(output, full=True, source=True).is_whole
+    whole = tokenize(Path(inputs), tmp_path / "whole", encoding="auto")
+    shards = sorted(Path(output).glob("train_shard_*.bin"))
+    assert b"".join(path.read_bytes() for path in shards) == whole
+
+
+@pytest.mark.parametrize("has_ranges", [True, False])
+def test_remote_text_is_decoded(tmp_path: Path, expected: bytes, has_ranges: bool) -> None:
+    with web_server() as web:
+        web.files = {"a.txt": CHINESE.encode("gb18030")}
+        web.has_ranges = has_ranges
+        api.tokenize(web.url("a.txt"), tmp_path / "out", val_fraction=0, encoding="auto")
+        assert (tmp_path / "out" / "train.bin").read_bytes() == expected
+        assert Manifest.load(tmp_path / "out").inputs[0].encoding == "gb18030"
+        with pytest.raises(NotUtf8Error, match="gb18030"):
+            api.tokenize(web.url("a.txt"), tmp_path / "refused")
+
+
+def test_a_tokenizer_learns_from_decoded_text(tmp_path: Path) -> None:
+    pytest.importorskip("tokenizers")
+    trained = []
+    for encoding, wanted in (("utf-8", "utf-8"), ("gb18030", "auto"), ("utf-16", "utf-16")):
+        path, output = tmp_path / f"{encoding}.txt", tmp_path / f"{encoding}.json"
+        path.write_bytes(CHINESE.encode(encoding))
+        api.train_tokenizer(path, output, encoding=wanted, vocab_size=400)
+        trained.append(json.loads(output.read_text(encoding="utf-8"))["model"])
+    assert trained[0] == trained[1] == trained[2]
+    with pytest.raises(NotUtf8Error):
+        api.train_tokenizer(tmp_path / "gb18030.txt", tmp_path / "no.json", vocab_size=400)

@@ -23,8 +23,11 @@ def run(
     command: str, folder: Path, path: Path | None = None, variables: dict[str, str] | None = None
 ) -> str:
     """Run a line as a shell would, with `path` first in PATH unless `variables` has another."""
+    # A make that is started by another make says which folder it enters.
     environment = {
-        name: value for name, value in os.environ.items() if not name.startswith("PENSTOK_")
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PENSTOK_", "MAKE", "MFLAGS"))
     }
     if path is not None:
         environment["PATH"] = f"{path}{os.pathsep}{environment['PATH']}"

@@ -432,6 +432,9 @@ def test_listing_through_fsspec(tmp_path: Path) -> None:
         expand_url(f"{root}/none", natural_key)
     with pytest.raises(InputError, match="unknown URL scheme"):
         expand_url("nonsense://x", natural_key)
+    for url in ("github://owner/x", "data:///x", "zip://x"):
+        with pytest.raises(InputError, match=r"`\w+://` cannot be read"):
+            expand_url(url, natural_key)
 
 
 def test_web_servers_are_not_listed(web: WebServer) -> None:

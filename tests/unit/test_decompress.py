@@ -12,20 +12,24 @@ import random
 import struct
 import subprocess
 import sys
+import tarfile
 import threading
 import time
 import zlib
+from pathlib import Path
 
 import lz4.frame
 import pytest
 from compressed import compress, compress_zstd, decompress_all, skippable_frame
 
+import penstok
 from penstok.errors import InputError, UsageError
 from penstok.inputs.compression import (
     MAX_WINDOW_BYTES,
     DecompressedStream,
     detect_compression,
 )
+from penstok.inputs.compression.commands import run_on
 from penstok.inputs.compression.detection import COMPRESSIONS
 from penstok.types import Compression
 
@@ -139,6 +143,13 @@ def test_a_cut_says_where_the_file_ends(kind: Compression) -> None:
     error = fails(data, kind)
     assert error.what == f"the {kind} data is cut off: the file ends inside it"
     assert f"compressed byte {len(data)}," in error.where
+    # All that precedes the cut, whatever the size of a read.
+    stream, num_bytes = DecompressedStream(io.BytesIO(data).read, kind, "corpus.x"), 0
+    with contextlib.suppress(InputError):
+        while count := stream.readinto(memoryview(bytearray(1000))):
+            num_bytes += count
+    assert num_bytes > 0
+    assert error.where.endswith(f"after {num_bytes:,} bytes of content")
 
 
 @each_kind
@@ -230,7 +241,7 @@ def test_a_zstd_window_that_is_too_wide_is_an_error() -> None:
     wide = b"\x28\xb5\x2f\xfd\x00" + bytes([(28 - 10) << 3]) + b"\x01\x00\x00"
     error = fails(wide, "zstd")
     assert error.what == "this zstd data needs a window of 268 MB, more than the 134 MB allowed"
-    assert "zstd -dc --long=31 corpus.x | zstd -o" in error.next_step
+    assert "zstd -dc --long=31 < corpus.x | zstd -o" in error.next_step
     widest = b"\x28\xb5\x2f\xfd\x00" + bytes([(27 - 10) << 3]) + b"\x01\x00\x00"
     assert decompress_all(widest, "zstd") == b""
     stream = DecompressedStream(
@@ -259,7 +270,7 @@ def test_an_xz_dictionary_that_is_too_wide_is_an_error() -> None:
     stream = DecompressedStream(io.BytesIO(data).read, "xz", "corpus.x", max_window_bytes=1 << 20)
     with pytest.raises(InputError, match=r"needs a window of more than 1\.05 MB") as caught:
         stream.readinto(memoryview(bytearray(9)))
-    assert "`xz -dc corpus.x | xz > " in caught.value.next_step
+    assert "`xz -dc < corpus.x | xz > " in caught.value.next_step
     assert decompress_all(lzma.compress(SMALL, preset=9), "xz") == SMALL
 
 
@@ -374,3 +385,33 @@ def test_a_bomb_takes_no_memory(kind: Compression) -> None:
     command = [sys.executable, "-c", BOMB, kind, str(len(head))]
     result = subprocess.run(command, input=head + repeated, stdout=subprocess.PIPE, check=True)
     assert int(result.stdout) < 50_000_000
+
+
+@pytest.mark.parametrize("archive", ["plain.tar", "packed.tgz"])
+@pytest.mark.parametrize("name", ["./inner.gz", "my folder/inner.gz"])
+def test_the_command_for_a_damaged_member_works_as_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, archive: str, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    whole = gzip.compress(b"text " * 1000)
+    command = run_on("gzip -t", f"{archive}/{name.removeprefix('./')}", archive)
+    for data, exit_code in ((whole, 0), (whole[:-9], 1)):
+        with tarfile.open(archive, "w:gz" if archive.endswith("gz") else "w") as tar:
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+        run = subprocess.run(command, shell=True, capture_output=True, check=False)
+        assert run.returncode == exit_code
+    with pytest.raises(InputError, match="cut off") as caught:
+        penstok.tokenize(archive, "out")
+    assert f"`{command}`" in caught.value.next_step
+
+
+def test_commands_for_what_is_not_in_a_local_file() -> None:
+    assert run_on("xz -t", "my file.xz") == "xz -t < 'my file.xz'"
+    assert run_on("xz -t", "https://a.org/b?c&d") == "curl -sL 'https://a.org/b?c&d' | xz -t"
+    assert run_on("xz -t", "s3://a/b.xz") == run_on("xz -t", "-") == "xz -t < FILE"
+    command = run_on("xz -t", "https://a.org/b.tar/c.xz (2)", "https://a.org/b.tar")
+    assert command == (
+        "curl -sLo FILE https://a.org/b.tar && tar -xOf FILE --no-anchored c.xz | xz -t"
+    )

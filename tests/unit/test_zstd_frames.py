@@ -127,7 +127,7 @@ def test_a_hostile_header_is_an_error(data: bytes, what: str) -> None:
     with pytest.raises(InputError, match=what) as caught:
         list_frames(data)
     assert "compressed byte" in caught.value.where
-    assert caught.value.next_step.startswith("check it with `zstd -t corpus.zst`")
+    assert caught.value.next_step.startswith("check it with `zstd -t < corpus.zst`")
 
 
 @pytest.mark.parametrize("checksums", [False, True])

@@ -12,6 +12,7 @@ import glob
 import os
 import re
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -144,21 +145,39 @@ def _iter_files(name: str, log: Path, *, with_hidden: bool) -> Iterator[str]:
 
 
 def _walk(top: str, log: Path, *, with_hidden: bool) -> Iterator[str]:
-    """Yield the files below a folder, also behind links; of a new log, only its own name."""
-    is_there, parent = log.exists(), os.path.realpath(log.parent)
-    seen: set[str] = set()
-    for folder, folders, files in os.walk(top, followlinks=True):
-        real = os.path.realpath(folder)
-        if real in seen:
-            folders.clear()
+    """Yield what may be the log below a folder, also behind links; of a new log, its own name.
+
+    The inputs are listed later, after the log was opened. So this walk asks for nothing that a
+    folder's list does not say: not a single file is looked at unless it is a link or the log.
+    """
+    number, parent = _identify(log), _identify(log.parent)
+    seen: set[tuple[int, int] | None] = {None}
+    folders = [top]
+    while folders:
+        folder = folders.pop()
+        identity = _identify(folder)
+        if identity in seen:
             continue
-        seen.add(real)
-        if not with_hidden:
-            folders[:] = [each for each in folders if not each.startswith(".")]
-        names = {*(files if is_there else ()), *((log.name,) if real == parent else ())}
-        for each in names:
-            if with_hidden or not each.startswith("."):
-                yield os.path.join(folder, each)  # noqa: PTH118 there can be many
+        seen.add(identity)
+        if identity == parent and (with_hidden or not log.name.startswith(".")):
+            yield os.path.join(folder, log.name)  # noqa: PTH118 there can be many
+        with suppress(OSError), os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.name.startswith(".") and not with_hidden:
+                    continue
+                if entry.is_dir():
+                    folders.append(entry.path)
+                elif number and (entry.is_symlink() or entry.inode() == number[1]):
+                    yield entry.path
+
+
+def _identify(path: str | Path) -> tuple[int, int] | None:
+    """Return the numbers that tell a file from all others; None if it is missing."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 there can be many
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def is_open() -> bool:

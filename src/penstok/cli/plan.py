@@ -6,8 +6,9 @@ It writes nothing. `jobs` reads the inputs and encodes a sample; this module wor
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
+
+from msgspec import to_builtins
 
 from penstok.cli.flags import RUN, make_flags
 from penstok.cli.job_summary import (
@@ -51,57 +52,56 @@ def print_plan(settings: JobSettings, *, as_json: bool) -> None:
 
 
 def _as_json(preview: Preview) -> dict[str, Any]:
-    job = preview.job
     return {
         "type": "plan",
-        "inputs": [source.path for source in job.plan.sources],
-        "kinds": [asdict(kind) for kind in preview.kinds],
-        "input_bytes": job.plan.input_bytes,
-        "settings": job.record.settings,
-        "documents": [asdict(document) for document in preview.documents],
+        "inputs": preview.inputs,
+        "kinds": [to_builtins(kind) for kind in preview.kinds],
+        "input_bytes": preview.input_bytes,
+        "settings": preview.settings,
+        "documents": [to_builtins(document) for document in preview.documents],
         "sample": {
             "stored_bytes": preview.sample.stored_bytes,
             "seconds": round(preview.sample.seconds, 3),
             "ids_per_second": round(preview.sample.ids_per_second),
-            "counts": asdict(preview.sample.counts),
+            "counts": to_builtins(preview.sample.counts),
         },
-        "estimate": None if preview.estimate is None else asdict(preview.estimate),
+        "estimate": None if preview.estimate is None else to_builtins(preview.estimate),
         "free_bytes": preview.free_bytes,
-        "output": str(job.settings.output),
-        "units": job.plan.num_units,
-        "workers": job.num_workers,
-        "engine": job.engine,
-        "tokenizer": asdict(job.record.tokenizer),
-        "memory_bytes": job.settings.memory_bytes,
-        "share_bytes": job.share.limit_bytes,
-        "skipped": job.plan.skipped | job.plan.ignored,
+        "output": preview.output,
+        "units": preview.num_units,
+        "workers": preview.num_workers,
+        "engine": preview.engine,
+        "tokenizer": to_builtins(preview.tokenizer),
+        "memory_bytes": preview.memory_bytes,
+        "share_bytes": preview.worker_bytes,
+        "skipped": preview.skipped,
         "warnings": preview.warnings,
         "hints": preview.hints,
     }
 
 
 def _lines(preview: Preview) -> list[str]:
-    job, settings = preview.job, preview.job.settings
-    paths = [source.path for source in job.plan.sources]
+    paths, settings = preview.inputs, preview.settings
     names = ", ".join(map(one_line, paths[:_MAX_LISTED]))
     formats = [kind.format for kind in preview.kinds]
     return [
-        f"inputs:     {plural(len(paths), 'file')}, {_size(job.plan.input_bytes)}: "
+        f"inputs:     {plural(len(paths), 'file')}, {_size(preview.input_bytes)}: "
         f"{_kinds(preview)}",
         f"            {names}{', ...' if len(paths) > _MAX_LISTED else ''}",
-        f"documents:  {document_rule(job.record.settings, formats)}",
+        f"documents:  {document_rule(settings, formats)}",
         *(
             line
             for number, shown in enumerate(preview.documents, 1)
             for line in _show(number, shown)
         ),
         *_estimate(preview),
-        f"tokenizer:  {tokenizer_line(job.record.tokenizer, settings.eot)}",
-        f"output:     {settings.output}/, {job.record.dtype}, "
-        f"val fraction {settings.val_fraction}{_free_disk(preview)}",
-        f"memory:     {format_bytes(settings.memory_bytes)} in total, "
-        f"{format_bytes(job.share.limit_bytes)} for each of {job.num_workers} x {job.engine}",
-        *skipped_lines("skipped:   ", job.plan.skipped | job.plan.ignored),
+        f"tokenizer:  {tokenizer_line(preview.tokenizer, settings['eot'])}",
+        f"output:     {preview.output}/, {preview.dtype}, "
+        f"val fraction {settings['val_fraction']}{_free_disk(preview)}",
+        f"memory:     {format_bytes(preview.memory_bytes)} in total, "
+        f"{format_bytes(preview.worker_bytes)} for each of {preview.num_workers} x "
+        f"{preview.engine}",
+        *skipped_lines("skipped:   ", preview.skipped),
         *(f"warning:    {warning}" for warning in preview.warnings),
         *(f"hint:       {hint}" for hint in preview.hints),
     ]
@@ -110,15 +110,10 @@ def _lines(preview: Preview) -> list[str]:
 def _free_disk(preview: Preview) -> str:
     """Say how much disk is free and, if the job is divided into tasks, how many there are."""
     free = "" if preview.free_bytes is None else f"; {format_bytes(preview.free_bytes)} free"
-    task_bytes = preview.job.record.settings.get("task_bytes")
-    if task_bytes is None:
+    if preview.num_tasks is None:
         return free
-    from penstok.jobs.tasks import divide_tasks
-
-    num_tasks = len(divide_tasks(preview.job.plan, task_bytes))
-    return (
-        f"{free}; {plural(num_tasks, 'task')} of at most {format_bytes(task_bytes)}, a shard each"
-    )
+    most = format_bytes(preview.settings["task_bytes"])
+    return f"{free}; {plural(preview.num_tasks, 'task')} of at most {most}, a shard each"
 
 
 def _kinds(preview: Preview) -> str:
@@ -159,11 +154,11 @@ def _show(number: int, document: ShownDocument) -> list[str]:
 
 
 def _estimate(preview: Preview) -> list[str]:
-    job, sample, estimate = preview.job, preview.sample, preview.estimate
+    sample, estimate = preview.sample, preview.estimate
     rate = (
         f"a sample of {format_bytes(sample.counts.text_bytes)} of text was encoded at "
         f"{format_count(sample.ids_per_second)} tokens/s, "
-        f"{bytes_per_token(asdict(sample.counts))}"
+        f"{bytes_per_token(to_builtins(sample.counts))}"
     )
     if estimate is None:
         return [f"estimate:   none, since the size of the input is unknown; {rate}"]
@@ -172,8 +167,8 @@ def _estimate(preview: Preview) -> list[str]:
         f"{format_bytes(estimate.text_bytes)} of text, "
         f"{plural(estimate.tokens, 'token', is_short=True)}, "
         f"{format_bytes(estimate.output_bytes)} of output",
-        f"            in {format_seconds(estimate.seconds)} with {job.num_workers} x {job.engine}; "
-        f"{rate}",
+        f"            in {format_seconds(estimate.seconds)} with {preview.num_workers} x "
+        f"{preview.engine}; {rate}",
     ]
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from contextlib import closing, suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from penstok.errors import InputError, NotTextError, quoted
 from penstok.inputs.compression import (
@@ -19,7 +20,8 @@ from penstok.inputs.compression import (
     detect_compression,
     find_window_bytes,
 )
-from penstok.inputs.content import Sample, name_binary
+from penstok.inputs.content import Sample
+from penstok.inputs.content.binary import name_binary
 from penstok.inputs.files import open_unit
 from penstok.inputs.probe import HEAD_BYTES, inner_ranges, refuse_compressed_twice
 from penstok.inputs.streams import STANDARD_INPUT, ContentStream
@@ -255,7 +257,8 @@ def _probe_member(
             return data or content.read(min(num_bytes, end - content.tell()))
 
         buffer = bytearray(HEAD_BYTES)
-        count = DecompressedStream(read, compression, path).readinto(memoryview(buffer))
+        stream = DecompressedStream(read, compression, path, archive=archive.path)
+        count = stream.readinto(memoryview(buffer))
         sample = Sample(bytes(memoryview(buffer)[:count]))
         refuse_compressed_twice(source, sample.head)
     elif header.size > HEAD_BYTES:

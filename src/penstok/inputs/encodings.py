@@ -15,7 +15,15 @@ from penstok.types import UTF_8
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["AUTO", "Transcoder", "decode_sample", "resolve_encoding"]
+__all__ = [
+    "AUTO",
+    "INVALID",
+    "Transcoder",
+    "count_multibyte",
+    "decode_sample",
+    "has_escapes",
+    "resolve_encoding",
+]
 
 AUTO = "auto"
 # What messages list, and what a misspelled name is compared with.
@@ -31,7 +39,8 @@ _REFUSED = {
 }
 # What replaces a malformed sequence: a byte that is invalid in UTF-8, so that `--invalid-utf8`
 # decides about it and it is counted as one sequence.
-_INVALID = b"\xff"
+INVALID = b"\xff"
+_NOT_ASCII = bytes(range(128, 256))
 _ERRORS = "penstok-invalid"
 # Decoders are fed blocks of exactly this size, whatever a pipe returns at once, so that the result
 # does not depend on timing.
@@ -45,7 +54,7 @@ def _mark_invalid(error: UnicodeError) -> tuple[str | bytes, int]:
     if isinstance(error, UnicodeDecodeError):
         return "\udcff", error.end
     if isinstance(error, UnicodeEncodeError):
-        return _INVALID * (error.end - error.start), error.end
+        return INVALID * (error.end - error.start), error.end
     raise error
 
 
@@ -68,8 +77,11 @@ def resolve_encoding(name: str) -> str:
         return UTF_8
     is_text = getattr(codec, "_is_text_encoding", True) and codec.incrementaldecoder is not None
     if not is_text or codec.name in _REFUSED:
+        what = f"`{name}` is not an encoding of text files"
+        if codec.name == "utf-7":
+            what = f"`{name}` cannot be read: its decoder may have to hold all of a file"
         raise UsageError(
-            f"`{name}` is not an encoding of text files",
+            what,
             where="--encoding",
             next_step=f"pass `--encoding auto`, or one of: {', '.join(_USUAL)}",
         )
@@ -94,6 +106,16 @@ def decode_sample(sample: bytes, encoding: str, *, is_whole: bool = False) -> by
     A character that is cut off at their end is left out, or invalid if they are all there is.
     """
     return _Decoder(encoding).decode(sample, is_last=is_whole)
+
+
+def count_multibyte(text: bytes) -> int:
+    """Count the valid characters of more than one byte in UTF-8."""
+    return len(text.decode(errors="ignore")) - len(text.translate(None, _NOT_ASCII))
+
+
+def has_escapes(sample: bytes) -> bool:
+    """Tell whether ASCII may be text in an encoding that consists of ASCII."""
+    return b"\x1b$" in sample or b"~{" in sample
 
 
 class _Decoder:

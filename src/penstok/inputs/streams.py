@@ -10,9 +10,10 @@ import os
 import select
 import sys
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from penstok.errors import InputError, read_error
 from penstok.inputs.compression import MAX_WINDOW_BYTES, DecompressedStream
@@ -90,7 +91,11 @@ class ContentStream(Resource):
         self._decoder: DecompressedStream | None = None
         if source.compression is not None:
             self._decoder = DecompressedStream(
-                self._read, source.compression, path, max_window_bytes=max_window_bytes
+                self._read,
+                source.compression,
+                path,
+                archive="" if source.archive is None else source.archive.path,
+                max_window_bytes=max_window_bytes,
             )
         self._transcoder: Transcoder | None = None
         if source.encoding != UTF_8:

@@ -8,11 +8,12 @@ when all tasks are done, and `roll_forward` at the start of every run.
 from __future__ import annotations
 
 import contextlib
-from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from penstok.errors import ConflictError, LockedError
 from penstok.faults import fault_point
@@ -32,7 +33,7 @@ from penstok.output.ledger.lines import (
     read_unit,
 )
 from penstok.output.ledger.reader import list_skipped, list_skipped_inputs
-from penstok.output.manifest import Manifest, host_facts, make_manifest
+from penstok.output.manifest import Manifest, RunRecord, TaskFacts, make_manifest
 from penstok.output.offsets import Offsets
 from penstok.output.store.base import (
     INTENT,
@@ -51,11 +52,10 @@ if TYPE_CHECKING:
     from penstok.output.ledger.journal import FinishedJournal, TaskRecord
     from penstok.output.manifest import KnowsDigests
     from penstok.output.store.base import OutputStore
-    from penstok.types import Counts, Source, Split
+    from penstok.types import Source, Split
 
 __all__ = [
     "JobTotals",
-    "TaskFacts",
     "commit_job",
     "reopen_job",
     "restore_finished",
@@ -72,8 +72,7 @@ _RESUMABLE = {"folder": journal_name(0, None).removesuffix(".jsonl")}
 _FINISHED = {"folder": f"{WORK}/finished"}
 
 
-@dataclass(frozen=True, slots=True)
-class _Intent:
+class _Intent(Struct, frozen=True):
     """The intent record: what to publish, or which job to reopen.
 
     Attributes:
@@ -90,18 +89,7 @@ class _Intent:
     reopen: list[str] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class TaskFacts:
-    """What the manifest records about the tasks of a run."""
-
-    executor: str
-    tasks: int
-    tasks_kept: int
-    tasks_retried: int
-
-
-@dataclass(slots=True)
-class JobTotals:
+class JobTotals(Struct):
     """The totals of a job, added up from its journals in order."""
 
     offsets: Offsets = field(default_factory=Offsets)
@@ -135,9 +123,9 @@ class JobTotals:
         """Return the digest of a shard."""
         return self.digests[split, shard]
 
-    def facts_of_parts(self) -> dict[str, Any]:
-        """Return what the manifest records about a job that was run in parts."""
-        return self.facts(
+    def describe_parts(self) -> RunRecord:
+        """Return how a job ran that was run in parts."""
+        return RunRecord(
             seconds=self.seconds,
             work_seconds=self.seconds,
             work=self.offsets.counts,
@@ -148,53 +136,12 @@ class JobTotals:
             tasks=TaskFacts("parts", self.num_tasks, 0, 0),
         )
 
-    def facts(
-        self,
-        *,
-        seconds: float,
-        work_seconds: float,
-        work: Counts,
-        workers: int,
-        peak_bytes: int,
-        units_kept: int,
-        is_resumed: bool,
-        tasks: TaskFacts | None,
-    ) -> dict[str, Any]:
-        """Return what the manifest records about the last run.
-
-        Args:
-            seconds: How long it took.
-            work_seconds: How long its tasks ran.
-            work: What it read.
-            workers: How many workers it had.
-            peak_bytes: Its peak memory.
-            units_kept: How many units earlier runs had finished.
-            is_resumed: Whether earlier runs had finished anything.
-            tasks: Its tasks, if each writes its own shards.
-        """
-        nodes = [asdict(each) for _, each in sorted(self.nodes.items())]
-        return {
-            "seconds": round(seconds, 3),
-            "work_seconds": round(work_seconds, 3),
-            "work_bytes": work.input_bytes,
-            "work_text_bytes": work.text_bytes,
-            "workers": workers,
-            "peak_memory_bytes": peak_bytes,
-            "resumed": is_resumed,
-            "units_kept": units_kept,
-            "host": host_facts(),
-            "workers_replaced": self.num_replaced,
-            "engine": ", ".join(sorted(self.engines)),
-            **({"nodes": nodes} if nodes else {}),
-            **({} if tasks is None else asdict(tasks)),
-        }
-
 
 def commit_job(
     store: OutputStore,
     job: JobFile,
     open_journals: Callable[[], Iterable[FinishedJournal]],
-    make_run: Callable[[JobTotals], dict[str, Any]],
+    make_run: Callable[[JobTotals], RunRecord],
     *,
     overwrite: bool,
     sources: list[Source] | None = None,
@@ -208,7 +155,7 @@ def commit_job(
         store: The output.
         job: The job.
         open_journals: Returns the journals of all tasks, in order.
-        make_run: Returns how the job ran, for the manifest.
+        make_run: Returns how the job ran.
         overwrite: Whether files that no job wrote may be deleted.
         sources: The inputs, if they are in memory already; else they are read from the journals.
         digests: The digests of the files, if one task wrote all of them.
@@ -228,7 +175,8 @@ def commit_job(
                     _note_input(line, totals)
                 yield line
             totals.add(journal.record)
-        endings.append(Ending(make_run(totals), job.skipped, job.ignored))
+        run = make_run(totals).to_dict(totals.num_replaced, totals.engines, totals.nodes)
+        endings.append(Ending(run, job.skipped, job.ignored))
         yield format_ending(endings[0])
 
     staged = [store.stage_lines(SEGMENTS, lines())]
@@ -341,7 +289,7 @@ def tidy_finished(store: OutputStore, manifest: Manifest) -> bool:
     That other job was started to overwrite this one and was interrupted. Whoever runs the finished
     job again has no use for its tokens, which nothing else would ever delete.
     """
-    if not any(True for prefix in (f"{WORK}/", TASKS, PARTS) for _ in store.iter_names(prefix)):
+    if not store.has_work():
         return False
     # If another run holds the lock, it deletes them itself; parts of a job run without it.
     with contextlib.suppress(LockedError), store.lock():

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstok.errors import InputError, UsageError, quoted
+from msgspec import Struct, field
+from msgspec.structs import force_setattr, replace
+
+from penstok.errors import InputError, UsageError
 from penstok.inputs.compression import MAX_FRAME_BYTES
-from penstok.inputs.content import NotUtf8Error, name_encoding
 from penstok.inputs.discovery import OutputRules, read_list
-from penstok.inputs.encodings import AUTO
 from penstok.inputs.feed import feed_needs
 from penstok.inputs.files import open_unit
 from penstok.inputs.probe import probe_stored
@@ -30,12 +30,11 @@ from penstok.readers.formats import FORMATS, format_needs
 from penstok.readers.probe import CsvOptions, find_sources
 from penstok.storage import REMOTE_BYTES, is_url
 from penstok.storage.object_paths import output_path
-from penstok.types import UNKNOWN_END, UTF_8, DocumentRule, MemoryNeeds, Unit
+from penstok.types import UNKNOWN_END, DocumentRule, MemoryNeeds, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from penstok.errors import PenstokError
     from penstok.jobs.settings import JobSettings
     from penstok.storage.object_paths import OutputPath
     from penstok.types import OnError, Source
@@ -48,17 +47,13 @@ _HEAD_SOURCES = 16
 _SAMPLE_BYTES = 32 << 10
 _SAMPLE_ROWS = 16
 _SAMPLE_SOURCES = 4
-_LISTED = 3
-# After so many inputs with another encoding, the others are not looked at.
-_MAX_NOT_UTF8 = 100
 _SLOW_SECONDS = 10.0
 # Estimates of the output size are increased by this factor: text is not uniform.
 _ROOM_MARGIN = 1.1
 _BEGINNING = Start()
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """What a job is going to do.
 
     Attributes:
@@ -86,12 +81,12 @@ class Plan:
     first_source: int = 0
     ignored: dict[str, str] = field(default_factory=dict)
     hints: tuple[str, ...] = ()
-    input_bytes: int = field(init=False)
+    input_bytes: int = 0
 
     def __post_init__(self) -> None:
         total = sum(source.num_bytes for source in self.sources)
         planned = total if self.limit_bytes is None else min(total, self.limit_bytes)
-        object.__setattr__(self, "input_bytes", planned)
+        force_setattr(self, "input_bytes", planned)
 
     def estimate_tokens(self, num_bytes: int, num_tokens: int) -> int:
         """Estimate the largest number of tokens, given that `num_bytes` gave `num_tokens`."""
@@ -234,90 +229,36 @@ def input_needs(sources: Sequence[Source], unit_bytes: int) -> list[MemoryNeeds]
     ]
 
 
-def _refuse_csv_flags(settings: JobSettings, sources: Sequence[Source]) -> None:
-    """Refuse flags for CSV if no input is CSV: the user expected another format."""
-    flags = {"--csv-delimiter": settings.csv_delimiter, "--no-header": settings.no_header}
-    given = [flag for flag, value in flags.items() if value]
-    if given and not any(FORMATS[source.format].has_delimiter for source in sources):
-        raise UsageError(
-            "no input is CSV",
-            where=", ".join(given),
-            next_step=f"pass `--input-format csv`, or leave out `{given[0]}`",
-        )
-
-
 def make_plan(settings: JobSettings) -> Plan:
     """Find the inputs and decide how they are divided into documents."""
-    skipped: dict[str, str] = {}
-    not_utf8: list[NotUtf8Error] = []
-
-    def on_unusable(path: str, error: PenstokError) -> None:
-        if settings.on_error == "skip":
-            skipped[path] = error.what
-        elif isinstance(error, NotUtf8Error):
-            not_utf8.append(error)
-            if len(not_utf8) == _MAX_NOT_UTF8:
-                raise _join_not_utf8(not_utf8, has_others=True)
-        else:
-            raise error
-
     path = settings.files_from
     listed = [] if path is None else read_list(path, is_null=settings.null)
     inputs = (*settings.inputs, *listed)
     started = time.monotonic()
-    sources, ignored = find_sources(
+    found = find_sources(
         inputs,
         outputs=output_rules(settings.output),
-        on_unusable=on_unusable,
+        on_error=settings.on_error,
         input_format=None if settings.input_format == "auto" else settings.input_format,
         text_key=settings.text_key,
         csv=CsvOptions(settings.csv_delimiter or "", settings.no_header),
         encoding=settings.encoding,
     )
-    if not_utf8:
-        raise _join_not_utf8(not_utf8, has_others=bool(sources))
-    _refuse_csv_flags(settings, sources)
-    if all(source.is_empty for source in sources):
-        raise _no_text(inputs, sources, skipped)
-    _refuse_useless_encoding(settings.encoding, sources)
-    rule, found = _choose_rule(settings, sources)
+    sources = found.sources
+    rule, found_separator = _choose_rule(settings, sources)
     return Plan(
         sources,
-        skipped,
+        found.skipped,
         rule,
-        found,
+        found_separator,
         settings.unit_bytes,
         settings.limit_bytes,
         settings.text_key,
-        ignored=ignored,
+        ignored=found.ignored,
         hints=(
             *_listing_hints(sources, time.monotonic() - started),
             *_task_hints(settings, sources),
         ),
-    )
-
-
-def _no_text(
-    inputs: Sequence[str], empty: Sequence[Source], skipped: Mapping[str, str]
-) -> InputError:
-    """Return the error for inputs that are all empty or skipped."""
-    if inputs == (STANDARD_INPUT,) and empty:
-        return InputError(
-            "standard input is empty",
-            where=f"INPUT `{STANDARD_INPUT}`",
-            next_step="check what the command before the pipe prints",
-        )
-    numbers = ((len(empty), "empty"), (len(skipped), "skipped"))
-    counted = ", ".join(f"{plural(number, 'input')} {what}" for number, what in numbers if number)
-    reasons = "".join(f"; `{path}`: {why}" for path, why in list(skipped.items())[:_LISTED])
-    files = dict.fromkeys(each.stored.path for each in empty if not is_url(each.path))
-    quoted_files = " ".join(map(quoted, list(files)[:_LISTED]))
-    return InputError(
-        f"no text in the input: {counted}{reasons}",
-        where=" ".join(inputs[:_LISTED]),
-        next_step=f"check the files with `ls -l {quoted_files}`"
-        if files
-        else "pass inputs with text",
     )
 
 
@@ -347,51 +288,6 @@ def _listing_hints(sources: Sequence[Source], seconds: float) -> tuple[str, ...]
         f"finding the members of `{path}` and other inputs took {seconds:.0f} s, because "
         "compressed archives have to be decompressed for that; uncompressed ones do not",
     )
-
-
-def _join_not_utf8(errors: Sequence[NotUtf8Error], *, has_others: bool) -> NotUtf8Error:
-    """Report all inputs with another encoding at once, with one command that reads them.
-
-    Args:
-        errors: One for each such input.
-        has_others: Whether the job has inputs with the expected encoding, too.
-    """
-    first, guesses = errors[0], {error.encodings for error in errors}
-    if len(errors) == 1 and (not has_others or not first.encodings):
-        return first
-    # As in "this is not UTF-8; it looks like cp1252 (Western European)".
-    not_what, _, looks_like = first.what.partition("; it ")
-    if len(errors) == 1:
-        what = first.what
-    else:
-        what = f"{len(errors)} inputs are {not_what.removeprefix('this is ').partition(',')[0]}"
-        if len(guesses) == 1 and looks_like:
-            what += f"; they {looks_like.replace('looks', 'look', 1)}"
-        else:
-            found = (error.encodings[:1] for error in errors)
-            names = dict.fromkeys(name_encoding(*each) if each else "unknown" for each in found)
-            what += f"; found: {', '.join(names)}"
-    more = f" and {len(errors) - _LISTED} more" if len(errors) > _LISTED else ""
-    is_one = len(guesses) == 1 and len(first.encodings) == 1 and not has_others
-    return NotUtf8Error(
-        what,
-        where=", ".join(error.where for error in errors[:_LISTED]) + more,
-        next_step="leave such files out with `--on-error skip`, or name their encoding with "
-        "`--encoding NAME`"
-        if () in guesses
-        else f"pass `--encoding {first.encodings[0] if is_one else AUTO}`",
-    )
-
-
-def _refuse_useless_encoding(encoding: str, sources: Sequence[Source]) -> None:
-    """Refuse an encoding that no input can have."""
-    if encoding not in (UTF_8, AUTO) and all(FORMATS[each.format].is_rows for each in sources):
-        raise UsageError(
-            f"no input has text in an encoding such as `{encoding}`: the text of parquet and Arrow "
-            "files is always UTF-8",
-            where="--encoding",
-            next_step="leave it out",
-        )
 
 
 def output_rules(output: Path | str) -> OutputRules:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import shutil
 import time
 from contextlib import closing, nullcontext
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from penstok.engines.alternatives import (
     SAMPLE_BYTES,
@@ -19,6 +21,7 @@ from penstok.engines.alternatives import (
 )
 from penstok.inputs.feed import make_feed
 from penstok.jobs.job import prepare
+from penstok.jobs.tasks import divide_tasks
 from penstok.jobs.warnings import way_to_val
 from penstok.readers.formats import open_scanner
 from penstok.types import SPLITS, UTF_8, Counts, UnitOffsets
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
     from penstok.inputs.feed import Feed
     from penstok.jobs.job import Job
     from penstok.jobs.settings import JobSettings
-    from penstok.types import Source, Unit
+    from penstok.types import Source, TokenizerRecord, Unit
 
 __all__ = ["InputKind", "Preview", "ShownDocument", "make_preview"]
 
@@ -45,9 +48,8 @@ _SAMPLE_SECONDS = 1.5
 _OFTEN_EMPTY = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class InputKind:
-    """The inputs with the same format, compression and encoding."""
+class InputKind(Struct, frozen=True):
+    """The inputs with the same format, compression and encoding; their size as it is stored."""
 
     format: str
     compression: str | None
@@ -56,8 +58,7 @@ class InputKind:
     encoding: str = UTF_8
 
 
-@dataclass(frozen=True, slots=True)
-class ShownDocument:
+class ShownDocument(Struct, frozen=True):
     """One of the first documents; each id comes with its text."""
 
     path: str
@@ -69,8 +70,7 @@ class ShownDocument:
     last_ids: list[tuple[int, str]]
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(Struct, frozen=True):
     """The sample that estimates are based on.
 
     `stored_bytes` is how many bytes of the stored inputs it covers.
@@ -86,8 +86,7 @@ class Sample:
         return self.counts.tokens / max(self.seconds, 1e-6)
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
+class Estimate(Struct, frozen=True):
     """An estimate of the whole job, assuming that the sample is representative."""
 
     documents: int
@@ -97,16 +96,50 @@ class Estimate:
     text_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Preview:
-    """Everything known before a job runs; `estimate` is None if the input size is unknown."""
+class Preview(Struct, frozen=True):
+    """What `tokenize` would do, and an estimate of the result.
 
-    job: Job
+    Attributes:
+        inputs: The paths and URLs of the inputs, in order.
+        kinds: How many of them have which format, compression and encoding.
+        input_bytes: Their stored size, up to the limit; 0 if it is unknown.
+        skipped: What would not be read, and why.
+        output: Where the tokens would go.
+        settings: The settings that shape the tokens, as the manifest records them.
+        tokenizer: The tokenizer, and which ids begin and end a document.
+        dtype: The type of the ids, `uint16` or `uint32`.
+        documents: The first documents, with ids.
+        sample: What was encoded for this preview.
+        estimate: What the whole job would give; None if the size of the input is unknown.
+        free_bytes: The free space on the output's disk; None if it is not a local one.
+        engine: What would encode the text.
+        num_workers: How many workers there would be.
+        num_units: In how many units they would do the work; None if that is not known yet.
+        num_tasks: In how many tasks; None if the job is not distributed.
+        memory_bytes: The memory for all of them.
+        worker_bytes: The memory for each worker.
+        warnings: What to check before the job runs.
+        hints: What would make it faster or the output smaller.
+    """
+
+    inputs: list[str]
     kinds: list[InputKind]
+    input_bytes: int
+    skipped: dict[str, str]
+    output: str
+    settings: dict[str, Any]
+    tokenizer: TokenizerRecord
+    dtype: str
     documents: list[ShownDocument]
     sample: Sample
     estimate: Estimate | None
     free_bytes: int | None
+    engine: str
+    num_workers: int
+    num_units: int | None
+    num_tasks: int | None
+    memory_bytes: int
+    worker_bytes: int
     warnings: list[str]
     hints: list[str]
 
@@ -115,12 +148,44 @@ def make_preview(settings: JobSettings) -> Preview:
     """Find a job's inputs, and encode a sample of them."""
     job = prepare(settings)
     plan = job.plan
+    documents, sample, advice = _encode_sample(job)
+    estimate = _estimate(job, sample)
+    is_remote = isinstance(settings.output, str)
+    free_bytes = None if is_remote else shutil.disk_usage(_existing(settings.folder)).free
+    task_bytes = job.rules.task_bytes
+    return Preview(
+        inputs=[source.path for source in plan.sources],
+        kinds=_group_inputs(plan.sources),
+        input_bytes=plan.input_bytes,
+        skipped=plan.skipped | plan.ignored,
+        output=str(settings.output),
+        settings=job.record.settings,
+        tokenizer=job.record.tokenizer,
+        dtype=job.record.dtype,
+        documents=documents,
+        sample=sample,
+        estimate=estimate,
+        free_bytes=free_bytes,
+        engine=job.engine,
+        num_workers=job.num_workers,
+        num_units=plan.num_units,
+        num_tasks=None if task_bytes is None else len(divide_tasks(plan, task_bytes)),
+        memory_bytes=settings.memory_bytes,
+        worker_bytes=job.share.limit_bytes,
+        warnings=_warnings(job, sample, estimate, free_bytes),
+        hints=[*job.hints, *([advice] if advice else [])],
+    )
+
+
+def _encode_sample(job: Job) -> tuple[list[ShownDocument], Sample, str]:
+    """Encode a sample; return its first documents, what it gave, and advice about the tokenizer."""
+    plan = job.plan
     feed = make_feed(
         plan.sources,
         1,
         plan.unit_bytes,
         open_scanner=open_scanner,
-        on_error=settings.on_error,
+        on_error=job.settings.on_error,
         give_back=False,
     )
     spec = replace(
@@ -131,11 +196,10 @@ def make_preview(settings: JobSettings) -> Preview:
         sink="digest",
         ring=None if feed is None else feed.ring.file,
     )
+    documents: list[ShownDocument] = []
+    sample, advice = Sample(0, 0.0, Counts()), ""
     with closing(feed) if feed else nullcontext():
         worker = Worker(spec)
-        documents: list[ShownDocument] = []
-        sample = Sample(0, 0.0, Counts())
-        advice = ""
         for unit in _iter_samples(job, feed):
             if len(documents) < _NUM_DOCUMENTS:
                 documents += _show(worker, job, unit, _NUM_DOCUMENTS - len(documents))
@@ -143,19 +207,7 @@ def make_preview(settings: JobSettings) -> Preview:
             advice = advice or _advise(worker, job, unit, sample)
             if sample.seconds > _SAMPLE_SECONDS:
                 break
-    estimate = _estimate(job, sample)
-    is_remote = isinstance(settings.output, str)
-    free_bytes = None if is_remote else shutil.disk_usage(_existing(settings.folder)).free
-    return Preview(
-        job=job,
-        kinds=_group_inputs(plan.sources),
-        documents=documents,
-        sample=sample,
-        estimate=estimate,
-        free_bytes=free_bytes,
-        warnings=_warnings(job, sample, estimate, free_bytes),
-        hints=[*job.hints, *([advice] if advice else [])],
-    )
+    return documents, sample, advice
 
 
 def _iter_samples(job: Job, feed: Feed | None) -> Iterator[Unit]:

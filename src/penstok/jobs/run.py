@@ -8,22 +8,20 @@ from __future__ import annotations
 
 import contextlib
 import time
-from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from penstok.engines.alternatives import advise, has_short_tokens
 from penstok.errors import DamageError, PenstokError, UsageError, WriteError, quoted
 from penstok.executors.local import LocalExecutor
-from penstok.executors.ray import RayExecutor
-from penstok.executors.ray_nodes import load_ray
 from penstok.inputs.changes import changed_meanwhile, find_changed
 from penstok.inputs.streams import STANDARD_INPUT
 from penstok.jobs.commit import (
     JobTotals,
-    TaskFacts,
     commit_job,
     reopen_job,
     restore_finished,
@@ -55,6 +53,7 @@ from penstok.jobs.tasks import divide_tasks, plan_of_task, tasks_of_part
 from penstok.output.layout import SEGMENTS
 from penstok.output.ledger.journal import FinishedJournal, choose_journals, list_journals
 from penstok.output.ledger.reader import LedgerReader
+from penstok.output.manifest import RunRecord, TaskFacts
 from penstok.output.store import open_store
 from penstok.output.store.base import REPAIRING, TASKS, LostShardError, journal_name
 from penstok.quantities import plural
@@ -81,8 +80,7 @@ _BYTES_FOR_ADVICE = 256 << 20
 _ADVICE_TOKENS = 32 << 10
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """A finished job, and what the user should know about it."""
 
     manifest: Manifest
@@ -93,8 +91,7 @@ class Outcome:
     found_separator: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class PartOutcome:
+class PartOutcome(Struct, frozen=True):
     """A finished part of a job; the job itself is not committed yet.
 
     Attributes:
@@ -118,8 +115,7 @@ class PartOutcome:
     num_skipped: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
+class _Run(Struct, frozen=True):
     """The tasks of a run, and how they ran.
 
     Attributes:
@@ -178,7 +174,7 @@ def run_job(settings: JobSettings, progress: Progress) -> Outcome:
             store,
             run.job,
             _journals(store, run, chosen),
-            lambda totals: _describe_run(job, run, totals, started),
+            lambda _: _describe_run(job, run, started),
             overwrite=settings.overwrite,
             sources=job.plan.sources,
             digests=None if run.resume is None else run.resume.digests,
@@ -266,7 +262,7 @@ def finish_job(output: str) -> tuple[Manifest, bool]:
                 store,
                 job,
                 lambda: iter_journals(store, chosen, job.digest),
-                JobTotals.facts_of_parts,
+                JobTotals.describe_parts,
                 overwrite=False,
             )
         except LostShardError:
@@ -283,6 +279,8 @@ def _open(job: Job) -> tuple[Job, OutputStore]:
     stays as it is.
     """
     if job.settings.executor == "ray":
+        from penstok.executors.ray_nodes import load_ray
+
         load_ray()
     if job.plan.is_piped and job.settings.is_by_task:
         raise UsageError(
@@ -393,6 +391,8 @@ def _make_executor(
         lock_file=None if is_by_task or lock is None else lock.file,
     )
     if settings.executor == "ray":
+        from penstok.executors.ray import RayExecutor
+
         return RayExecutor(
             spec,
             address=settings.ray_address,
@@ -458,10 +458,10 @@ def _outcome(job: Job, manifest: Manifest, *, is_new: bool, hints: Sequence[str]
     )
 
 
-def _describe_run(job: Job, run: _Run, totals: JobTotals, started: float) -> dict[str, Any]:
+def _describe_run(job: Job, run: _Run, started: float) -> RunRecord:
     """Return how a job ran, for the manifest."""
     watch, resume = run.watch, run.resume or ResumeState()
-    return totals.facts(
+    return RunRecord(
         seconds=time.monotonic() - started,
         work_seconds=watch.work_seconds,
         work=watch.done.counts,

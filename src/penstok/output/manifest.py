@@ -11,13 +11,14 @@ import json
 import os
 import platform
 import re
-from dataclasses import asdict, dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 import xxhash
+from msgspec import Struct, field, to_builtins
+from msgspec.structs import replace
 
 from penstok.errors import DamageError, is_refused, quoted, read_error
 from penstok.output.layout import JOB, MANIFEST, SEGMENTS, WORK, Layout
@@ -27,10 +28,11 @@ from penstok.types import SPLITS, UTF_8, Split, TokenizerRecord
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from penstok.output.ledger.journal import NodeTotals
     from penstok.output.ledger.lines import Ending
     from penstok.output.offsets import Offsets
     from penstok.storage.object_paths import OutputPath
-    from penstok.types import JobRecord, Source
+    from penstok.types import Counts, JobRecord, Source
 
 __all__ = [
     "FileRecord",
@@ -38,10 +40,11 @@ __all__ = [
     "InputRecord",
     "Manifest",
     "NewerManifestError",
+    "RunRecord",
     "SplitRecord",
+    "TaskFacts",
     "check_readable",
     "digest_inputs",
-    "host_facts",
     "is_manifest",
     "make_manifest",
 ]
@@ -67,8 +70,7 @@ class ForeignManifestError(DamageError):
     """The file belongs to another program: nobody may be told to repair or delete it."""
 
 
-@dataclass(frozen=True, slots=True)
-class FileRecord:
+class FileRecord(Struct, frozen=True):
     """One output file; `digest` is an xxh3_128 over the digests of its segments."""
 
     path: str
@@ -77,8 +79,7 @@ class FileRecord:
     digest: str
 
 
-@dataclass(frozen=True, slots=True)
-class SplitRecord:
+class SplitRecord(Struct, frozen=True):
     """One split, with its files in order."""
 
     documents: int
@@ -86,8 +87,7 @@ class SplitRecord:
     files: list[FileRecord]
 
 
-@dataclass(frozen=True, slots=True)
-class InputRecord:
+class InputRecord(Struct, frozen=True):
     """What one input contributed; `reasons` says why its first skipped records were skipped.
 
     With a `reason`, it was not used: `skipped` is 1 if it could not be, 0 if it was found in a
@@ -109,7 +109,7 @@ class InputRecord:
 
     def to_json(self) -> str:
         """Format it as JSON; without an encoding if it is UTF-8, or an archive if there is none."""
-        content = asdict(self)
+        content = to_builtins(self)
         if self.encoding == UTF_8:
             del content["encoding"]
         if self.archive is None:
@@ -117,8 +117,61 @@ class InputRecord:
         return json.dumps(content)
 
 
-@dataclass(frozen=True, slots=True)
-class Manifest:
+class TaskFacts(Struct, frozen=True):
+    """The tasks of a run; how many earlier runs had finished, and how many were tried again."""
+
+    executor: str
+    tasks: int
+    tasks_kept: int
+    tasks_retried: int
+
+
+class RunRecord(Struct, frozen=True, kw_only=True):
+    """How the last run of a job went.
+
+    Attributes:
+        seconds: How long it took.
+        work_seconds: How long its tasks ran.
+        work: What it read.
+        workers: How many workers it had.
+        peak_bytes: Its peak memory.
+        units_kept: How many units earlier runs had finished.
+        is_resumed: Whether earlier runs had finished anything.
+        tasks: Its tasks, if each writes its own shards.
+    """
+
+    seconds: float
+    work_seconds: float
+    work: Counts
+    workers: int
+    peak_bytes: int
+    units_kept: int
+    is_resumed: bool
+    tasks: TaskFacts | None
+
+    def to_dict(
+        self, num_replaced: int, engines: Iterable[str], nodes: Mapping[str, NodeTotals]
+    ) -> dict[str, Any]:
+        """Return the manifest's `run`, with what the journals of all runs say."""
+        per_node = [to_builtins(each) for _, each in sorted(nodes.items())]
+        return {
+            "seconds": round(self.seconds, 3),
+            "work_seconds": round(self.work_seconds, 3),
+            "work_bytes": self.work.input_bytes,
+            "work_text_bytes": self.work.text_bytes,
+            "workers": self.workers,
+            "peak_memory_bytes": self.peak_bytes,
+            "resumed": self.is_resumed,
+            "units_kept": self.units_kept,
+            "host": _host_facts(),
+            "workers_replaced": num_replaced,
+            "engine": ", ".join(sorted(engines)),
+            **({"nodes": per_node} if per_node else {}),
+            **({} if self.tasks is None else to_builtins(self.tasks)),
+        }
+
+
+class Manifest(Struct, frozen=True):
     """A finished job: its inputs, outputs, settings and counts."""
 
     penstok: str
@@ -134,7 +187,7 @@ class Manifest:
 
     def to_json(self) -> str:
         """Format it as JSON, with one input per line."""
-        content = {"format": _FORMAT, "version": _VERSION, **asdict(replace(self, inputs=[]))}
+        content = {"format": _FORMAT, "version": _VERSION, **to_builtins(replace(self, inputs=[]))}
         content["tokenizer"] = self.tokenizer.to_dict()
         inputs = ",\n    ".join(record.to_json() for record in self.inputs)
         text = json.dumps(content, indent=2)
@@ -252,7 +305,7 @@ def make_manifest(
             for shard, num_tokens in layout.iter_shards(split, total)
         ]
         splits[split] = SplitRecord(offsets.documents[split], total, files)
-    counts = asdict(offsets.counts)
+    counts = to_builtins(offsets.counts)
     if not counts["text_bytes"]:
         del counts["text_bytes"]
     counts["skipped_records"] += len(ending.skipped)
@@ -307,7 +360,7 @@ def _input_record(source: Source, idx: int, offsets: Offsets) -> InputRecord:
     )
 
 
-def host_facts() -> dict[str, Any]:
+def _host_facts() -> dict[str, Any]:
     """Return what kind of machine this is, without identifying it."""
     return {
         "python": platform.python_version(),

@@ -116,6 +116,8 @@ def _call(url: str, method: str, *arguments: Any, **options: Any) -> Any:
         return getattr(_file_system(url), method)(*arguments, **options)
     except (PenstokError, TransientError):
         raise
+    except NotImplementedError as error:
+        raise _unreadable_scheme_error(url) from error
     except FileNotFoundError as error:
         raise status_error(url, 404, "", credentials=credentials) from error
     except PermissionError as error:
@@ -155,6 +157,9 @@ def _file_system(url: str) -> Any:
                 next_step="install it, or download the file and pass that",
             ) from error
         raise missing_package_error(url, service.package, service.extra) from error
+    except (TypeError, OSError) as error:
+        # FTP, SMB, zip and the like are opened with more than their scheme: a host, a user, a file.
+        raise _unreadable_scheme_error(url) from error
     except ValueError as error:
         raise InputError(
             f"unknown URL scheme `{scheme}://`",
@@ -162,6 +167,14 @@ def _file_system(url: str) -> Any:
             next_step="pass a file, or a URL that starts with `s3://`, `gs://`, `hf://` or "
             "`https://`",
         ) from error
+
+
+def _unreadable_scheme_error(url: str) -> InputError:
+    return InputError(
+        f"URLs with `{url.partition('://')[0]}://` cannot be read",
+        where=f"INPUT `{url}`",
+        next_step="download the file and pass that",
+    )
 
 
 @functools.cache

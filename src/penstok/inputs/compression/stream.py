@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstok.errors import InputError, quoted
+from penstok.errors import InputError
+from penstok.inputs.compression.commands import run_on
 from penstok.inputs.compression.decoders import load_codec
 from penstok.inputs.compression.detection import is_skippable, starts_member
 from penstok.inputs.compression.frames import FRAME_HEADER_BYTES, parse_frame_header
@@ -50,6 +51,7 @@ class DecompressedStream:
         read: Returns up to this many compressed bytes, none at the end.
         kind: What `detect_compression` returned for the first bytes.
         path: The file's name, for messages.
+        archive: The archive that it is a member of, if it is one, for messages.
         start: The offset in the file at which `read` begins, for messages.
         max_window_bytes: The largest window that a decoder may use; a member that needs more is
             an error.
@@ -61,11 +63,13 @@ class DecompressedStream:
         kind: Compression,
         path: str,
         *,
+        archive: str = "",
         start: int = 0,
         max_window_bytes: int = MAX_WINDOW_BYTES,
     ) -> None:
         self.kind = kind
         self.path = path
+        self._archive = archive
         self._read = read
         self._max_window_bytes = max_window_bytes
         self._codec = load_codec(kind, max_window_bytes, path)
@@ -81,7 +85,7 @@ class DecompressedStream:
 
     @property
     def position(self) -> int:
-        """How many bytes of content were returned."""
+        """How many bytes of content were decompressed."""
         return self._position
 
     @property
@@ -104,11 +108,11 @@ class DecompressedStream:
                     break
                 buffer[done : done + len(piece)] = piece
                 done += len(piece)
+                self._position += len(piece)
         except InputError as error:
             self._failure = error
             if not done:
                 raise
-        self._position += done
         return done
 
     def _next_piece(self, max_bytes: int) -> bytes:
@@ -144,7 +148,11 @@ class DecompressedStream:
         fed: bytes | memoryview = b""
         if decoder.needs_input:
             if not self._refill():
-                raise self._truncated()
+                # That of gzip wants input although it has output that did not fit the last time.
+                piece = decoder.decompress(b"", max_bytes)
+                if not piece:
+                    raise self._truncated()
+                return piece
             fed = memoryview(self._chunk)[self._next : self._next + _FEED_BYTES]
             self._fed_start = self.compressed_position
             self._next += len(fed)
@@ -197,18 +205,17 @@ class DecompressedStream:
             raise InputError(
                 f"this zstd frame needs the dictionary {header.dictionary_id} it was made with",
                 where=f"{self.path}, compressed byte {self.compressed_position}",
-                next_step=f"compress it again without: `zstd -D DICTIONARY -dc {self._quoted} "
+                next_step=f"compress it again without: `{self._run('zstd -D DICTIONARY -dc')} "
                 "| zstd -o plain.zst`",
             )
 
-    @property
-    def _quoted(self) -> str:
-        return quoted(self.path)
+    def _run(self, command: str) -> str:
+        return run_on(command, self.path, self._archive)
 
     @property
     def _repair(self) -> str:
         return (
-            f"check it with `{_TEST_COMMANDS[self.kind]} {self._quoted}`, then download or "
+            f"check it with `{self._run(_TEST_COMMANDS[self.kind])}`, then download or "
             "compress it again"
         )
 
@@ -217,15 +224,15 @@ class DecompressedStream:
         return InputError(
             f"not {self.kind}: this is {size}",
             where=f"{self.path}, compressed byte {self.compressed_position}",
-            next_step=f"check its first bytes with `head -c 16 {self._quoted} | xxd`",
+            next_step=f"check its first bytes with `{self._run('head -c 16')} | xxd`",
         )
 
     def _garbage(self, position: int) -> InputError:
         return InputError(
             f"the compressed data is followed by bytes that are not {self.kind}",
             where=f"{self.path}, compressed byte {position}",
-            next_step=f"if what precedes them is complete, keep only that: `head -c {position} "
-            f"{self._quoted} > complete`",
+            next_step=f"if what precedes them is complete, keep only that: "
+            f"`{self._run(f'head -c {position}')} > complete`",
         )
 
     def _truncated(self, num_left: int = 0) -> InputError:
@@ -248,8 +255,8 @@ class DecompressedStream:
 
     def _too_wide(self, needs: str) -> InputError:
         commands = {
-            "zstd": f"zstd -dc --long=31 {self._quoted} | zstd -o narrow.zst",
-            "xz": f"xz -dc {self._quoted} | xz > narrow.xz",
+            "zstd": f"{self._run('zstd -dc --long=31')} | zstd -o narrow.zst",
+            "xz": f"{self._run('xz -dc')} | xz > narrow.xz",
         }
         return InputError(
             f"this {self.kind} data needs a window of {needs}",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 import numpy as np
 
 from penstok.errors import InputError
-from penstok.inputs.content import name_binary
+from penstok.inputs.content.binary import name_binary
 from penstok.inputs.files import SourceFile
 from penstok.resources import Resource
 from penstok.storage import ObjectInfo, is_url, open_seekable
