@@ -59,7 +59,7 @@ def main() -> int:
         differences=bench.differences,
     )
     print(result_text(result))
-    became_slower = _compare(result)
+    became_slower = compare_with_last(result)
     path = _result_path(options, f"{date:%Y-%m-%d}-{commit}")
     if path is not None:
         result.write(path)
@@ -122,7 +122,7 @@ def _write_corpora(options: argparse.Namespace, folder: Path) -> list[Text]:
     return [write_corpus(name, folder, limit_bytes) for name in names]
 
 
-def _compare(result: Result) -> bool:
+def compare_with_last(result: Result) -> bool:
     """Compare with the last committed result; tell whether something became slower."""
     last = find_last_committed()
     if last is None:

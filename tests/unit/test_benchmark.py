@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import run
 from bare_loop import encode_part, find_ends, find_part, make_block
 from figures import INTERPRETER, Estimate, Figure, compare, scaling_ratio, speed_ratio
 from measure import LEAST_TURNS, Command, Effort, rotated, take_turns
@@ -238,7 +239,8 @@ def made_up_result() -> Result:
     rows = [
         Row(section, "penstok", "web", turns([1.0] * 5), 1 << 28) for section in DEFAULT_SECTIONS
     ]
-    figures = [replace(ratio(2.0), mark=1.5), replace(ratio(0.3), unit="s", is_limit=True)]
+    seconds = replace(ratio(0.3, label="wall: job"), unit="s", is_limit=True)
+    figures = [replace(ratio(2.0), mark=1.5), seconds]
     machine = {"cpu": "a CPU", "isas": ["avx2"], "cores": 2, "memory_bytes": 8 << 30}
     machine |= {"python": "3.11", "load_average": [0.1, 0.2, 0.3]}
     date, command = "2026-11-17T00:00:00+00:00", "python benchmarks/run.py"
@@ -289,7 +291,7 @@ def test_tables_show_user_and_system_time_faults_and_memory() -> None:
     ]
     reached, without_mark = mark_lines(made_up_result().figures)[1:]
     assert reached.split()[-4:] == ["at", "least", "1.5x", "reached"]
-    assert without_mark.split()[1:] == ["0.300s", "0.294", "to", "0.306"]
+    assert without_mark.split()[3:] == ["0.300s", "0.294", "to", "0.306"]
     difference = replace(made_up_result().rows[0], is_difference=True)
     assert section_lines([difference])[-1].split()[1:4] == ["5", "2.000", "1.000"]
 
@@ -315,3 +317,23 @@ def test_the_page_has_the_tables_of_the_results_that_it_names() -> None:
     assert last is None or last[0].name in names
     results = {name: Result.load(RESULTS / name) for name in names}
     assert generated.strip() == "\n".join(page_lines(results)).strip()
+
+
+@pytest.mark.parametrize(
+    ("value", "place", "fails"), [(1.5, "a CPU", True), (2.0, "a CPU", False), (1.5, "x", False)]
+)
+def test_a_run_says_what_became_slower_than_the_last_committed_result(
+    value: float,
+    place: str,
+    fails: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    before = made_up_result()
+    now = replace(before, figures=[ratio(value)], machine=before.machine | {"cpu": place})
+    monkeypatch.setattr(run, "find_last_committed", lambda: (Path("last.json"), before))
+    assert run.compare_with_last(now) is fails
+    printed = capsys.readouterr().out
+    assert "against last.json" in printed
+    assert ("slower  -25.0%" in printed) == (value == 1.5)
+    assert ("another machine" in printed) == (place == "x")
