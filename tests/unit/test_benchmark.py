@@ -335,5 +335,5 @@ def test_a_run_says_what_became_slower_than_the_last_committed_result(
     assert run.compare_with_last(now) is fails
     printed = capsys.readouterr().out
     assert "against last.json" in printed
-    assert ("slower  -25.0%" in printed) == (value == 1.5)
+    assert ("slower   -25.0%" in printed) == (value == 1.5)
     assert ("another machine" in printed) == (place == "x")
