@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from usage import Clock, Usage
@@ -18,6 +19,9 @@ from usage import Clock, Usage
 from penstok.engines.kernel import KernelEngine
 from penstok.tokenizers import load_tokenizer
 from penstok.types import Block
+
+if TYPE_CHECKING:
+    from penstok.tokenizers import Tokenizer
 
 EOT = b"<|endoftext|>"
 # The size at which the fast engines are fastest: what they write stays in the cache.
@@ -43,6 +47,16 @@ def find_ends(text: bytes | bytearray, stop: int) -> list[int]:
         ends.append(place)
         place = text.find(EOT, place + len(EOT), stop)
     return ends
+
+
+def load_kernel(tokenizer: Tokenizer, isa: str | None = None) -> KernelEngine:
+    """Make the engine, with tables of full size: it gives them that after a short text.
+
+    The text is one run of spaces, from which it learns no words.
+    """
+    engine = KernelEngine(tokenizer, "append", isa=isa)
+    engine.encode(make_block(memoryview(b" " * BLOCK_BYTES), [BLOCK_BYTES]))
+    return engine
 
 
 def find_part(source: Path, part: int, num_parts: int) -> int:
@@ -83,7 +97,7 @@ def main() -> None:
     source, target = map(Path, sys.argv[1:3])
     part, num_parts = map(int, (sys.argv[3] if len(sys.argv) > 3 else "1/1").split("/"))
     begin, end = (find_part(source, each, num_parts) for each in (part - 1, part))
-    engine = KernelEngine(load_tokenizer("gpt2"), "append")
+    engine = load_kernel(load_tokenizer("gpt2"))
     usage = encode_part(engine, source, target, begin, end)
     print(json.dumps({"tokens": usage.num_tokens, "usage": usage.row()}))
 

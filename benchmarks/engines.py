@@ -19,10 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from bare_loop import BLOCK_BYTES, EOT, find_ends, make_block
+from bare_loop import BLOCK_BYTES, EOT, find_ends, load_kernel, make_block
 from usage import Clock
 
-from penstok.engines.kernel import KernelEngine
 from penstok.engines.tokenizer_json import format_tokenizer_json
 from penstok.tokenizers import ByteLevel, load_tokenizer
 
@@ -70,7 +69,8 @@ def _documents_of(block: bytes) -> list[str]:
 
 @cache
 def _tokenizer(name: str) -> Tokenizer:
-    return load_tokenizer(name)
+    # The others do not add a token before each document.
+    return load_tokenizer(name, bos="none")
 
 
 @cache
@@ -83,7 +83,7 @@ def _tokenizer_json(name: str) -> str:
 
 
 def _load_kernel(name: str, isa: str | None = None) -> Callable[[Block], int]:
-    engine = KernelEngine(_tokenizer(name), "append", isa=isa)
+    engine = load_kernel(_tokenizer(name), isa)
     return lambda block: len(engine.encode(block))
 
 
