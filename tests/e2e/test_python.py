@@ -132,7 +132,7 @@ def test_wrong_reads_are_usage_errors(corpus: Path) -> None:
         tokens.decode([5, 10**6])
     wrong: Any
     for wrong in ("ab", [1.5], [[1], [2]], [[1], [2, 3]], 5, None, [10**30], [True]):
-        with pytest.raises(penstok.UsageError, match="these are no ids"):
+        with pytest.raises(penstok.UsageError, match="these are not ids"):
             tokens.decode(wrong)
 
 

@@ -273,11 +273,12 @@ def _formats(manifest: Manifest) -> set[str | None]:
 
 def _notes(manifest: Manifest) -> list[str]:
     """Name everything that was repaired or left out."""
-    num_inputs = sum(1 for record in manifest.inputs if record.reason is not None)
+    unused = [record for record in manifest.inputs if record.reason is not None]
     counts = manifest.counts | {
-        "skipped_inputs": num_inputs,
-        # The manifest counts both together.
-        "skipped_records": manifest.counts["skipped_records"] - num_inputs,
+        "skipped_inputs": len(unused),
+        # The manifest counts both together, except for files in folders that are not text.
+        "skipped_records": manifest.counts["skipped_records"]
+        - sum(record.skipped for record in unused),
     }
     repair = "replaced" if manifest.settings["invalid_utf8"] == "replace" else "left out"
     notes = {

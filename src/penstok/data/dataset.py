@@ -109,7 +109,7 @@ class Dataset:
             UsageError: If the tokenizer cannot be loaded any more, or has no such ids.
         """
         try:
-            return self.decode_stored(_as_ids(ids))
+            return self.decode_stored(ids)
         except DamageError as error:
             raise UsageError(
                 error.what,
@@ -118,17 +118,18 @@ class Dataset:
                 f"`penstok verify {shlex.quote(str(self.folder))} --full`",
             ) from error
 
-    def decode_stored(self, ids: NDArray[np.integer[Any]]) -> str:
+    def decode_stored(self, ids: Iterable[int] | RemoteTokens) -> str:
         """Return the text of tokens that were read from this output.
 
         Raises:
             DamageError: If the tokenizer has no such ids.
+            UsageError: If the tokenizer cannot be loaded any more.
         """
         from penstok.tokenizers import load_recorded_tokenizer
 
         if self._tokenizer is None:
             self._tokenizer = load_recorded_tokenizer(self.manifest.tokenizer)
-        return self._tokenizer.decode_bytes(ids.tolist()).decode(errors="replace")
+        return self._tokenizer.decode_bytes(_as_ids(ids).tolist()).decode(errors="replace")
 
     def _files(self, split: Split) -> list[FileRecord]:
         if split not in SPLITS:
@@ -206,7 +207,7 @@ def _as_ids(ids: Any) -> NDArray[np.integer[Any]]:
     if found.ndim == 1 and (found.dtype.kind in "iu" or not found.size):
         return found
     raise UsageError(
-        f"these are no ids: `{str(ids)[:40]}`",
+        f"these are not ids: `{str(ids)[:40]}`",
         where="ids",
         next_step="pass a list or an array of whole numbers, such as `[464, 717]`",
     )

@@ -14,7 +14,7 @@ import re
 from dataclasses import asdict, dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 import xxhash
@@ -22,7 +22,7 @@ import xxhash
 from penstok.errors import DamageError, is_refused, quoted, read_error
 from penstok.output.layout import JOB, MANIFEST, SEGMENTS, WORK, Layout
 from penstok.storage.object_paths import repair_step
-from penstok.types import SPLITS, UTF_8, Split, TokenizerRecord
+from penstok.types import SPLITS, UTF_8, Counts, EotPosition, Split, TokenizerRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from penstok.output.ledger.lines import Ending
     from penstok.output.offsets import Offsets
     from penstok.storage.object_paths import OutputPath
-    from penstok.types import Counts, JobRecord, Source
+    from penstok.types import JobRecord, Source
 
 __all__ = [
     "FileRecord",
@@ -49,6 +49,8 @@ __all__ = [
 ]
 
 _FORMAT, _VERSION = "penstok", 1
+# Earlier versions did not count these.
+_LATER_COUNTS = {"text_bytes"}
 _START_CHARS = 256
 _START = re.compile(rb'\s*\{\s*"format"\s*:\s*"penstok"')
 
@@ -176,12 +178,23 @@ class RunRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class _NeededSettings:
+    """The settings without which an output cannot be shown; the others are only compared."""
+
+    eot: EotPosition
+    docs_by: Literal["separator", "line", "file", "record"]
+    val_fraction: float
+    limit_bytes: int | None = None
+    task_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     """A finished job: its inputs, outputs, settings and counts."""
 
     penstok: str
     tokenizer: TokenizerRecord
-    dtype: str
+    dtype: Literal["uint16", "uint32"]
     byte_order: str
     splits: dict[Split, SplitRecord]
     inputs: list[InputRecord]
@@ -221,6 +234,12 @@ class Manifest:
             manifest = msgspec.convert(content, cls)
             if any(Path(name).name != name or name == ".." for name in manifest.files()):
                 raise _damage("it lists files outside its folder", text, path)
+            if not all(name.isprintable() for name in manifest.files()):
+                raise _damage("it lists names that no output file has", text, path)
+            msgspec.convert(content["settings"], _NeededSettings)
+            missing = set(Counts.__match_args__) - _LATER_COUNTS - manifest.counts.keys()
+            if missing:
+                raise _damage(f"`{min(missing)}` is missing in `counts`", text, path)
             return manifest
         except json.JSONDecodeError as error:
             what = f"it is not valid JSON after line {error.lineno}, column {error.colno}"
