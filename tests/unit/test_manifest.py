@@ -17,6 +17,7 @@ from penstok.cli.messages import escape
 from penstok.data.dataset import Dataset, open_dataset
 from penstok.data.settings import ShowSettings
 from penstok.errors import DamageError, UsageError
+from penstok.output.ledger.lines import format_job
 from penstok.output.manifest import (
     FileRecord,
     ForeignManifestError,
@@ -24,7 +25,7 @@ from penstok.output.manifest import (
     Manifest,
     SplitRecord,
 )
-from penstok.types import Counts, TokenizerRecord
+from penstok.types import Counts, JobRecord, TokenizerRecord
 
 FILE = FileRecord("train.bin", 4, 2, "00")
 MANIFEST = Manifest(
@@ -181,3 +182,21 @@ def test_tokens_are_a_list_or_an_array() -> None:
     assert dataset.decode_stored([1, 2]) == dataset.decode([1, 2]) == '"#'
     with pytest.raises(UsageError, match="these are not ids"):
         dataset.decode_stored("ab")  # type: ignore[arg-type]
+
+
+def test_a_lost_tokenizer_gets_advice_that_works(tmp_path: Path) -> None:
+    lost = replace(_gpt2(), name=str(tmp_path / "m.json"))
+    (tmp_path / "n.json").write_text("{}")
+    dataset = Dataset(tmp_path, replace(MANIFEST, tokenizer=lost))
+    with pytest.raises(UsageError, match=r"m\.json` does not exist") as caught:
+        dataset.decode([1])
+    step = (
+        f"recorded name, {tmp_path}/m.json; or print ids instead: `penstok show {tmp_path} --ids`"
+    )
+    assert caught.value.next_step.endswith(step)
+    (tmp_path / "segments.jsonl").write_bytes(
+        format_job(JobRecord("0.1.0", _gpt2(), "uint16", 1, MANIFEST.settings))
+    )
+    with pytest.raises(DamageError, match="`tokenizer` differs from the ledger") as damage:
+        dataset.decode([1])
+    assert damage.value.next_step.startswith(f"`penstok verify {tmp_path} --repair`")
