@@ -17,6 +17,7 @@ from penstok.cli.messages import escape
 from penstok.data.dataset import Dataset, open_dataset
 from penstok.data.settings import ShowSettings
 from penstok.errors import DamageError, UsageError
+from penstok.jobs.differences import find_differences
 from penstok.output.ledger.lines import format_job
 from penstok.output.manifest import (
     FileRecord,
@@ -200,3 +201,16 @@ def test_a_lost_tokenizer_gets_advice_that_works(tmp_path: Path) -> None:
     with pytest.raises(DamageError, match="`tokenizer` differs from the ledger") as damage:
         dataset.decode([1])
     assert damage.value.next_step.startswith(f"`penstok verify {tmp_path} --repair`")
+
+
+def test_a_job_in_parts_is_finished_by_finish(tmp_path: Path) -> None:
+    (tmp_path / ".penstok" / "parts").mkdir(parents=True)
+    (tmp_path / ".penstok" / "job.jsonl").touch()
+    with pytest.raises(DamageError, match="the job here is not finished") as caught:
+        Manifest.load(tmp_path)
+    assert f"`penstok finish {tmp_path}`" in caught.value.next_step
+    settings = [MANIFEST.settings | {"task_bytes": size} for size in (1 << 26, None)]
+    there, here = (replace(MANIFEST, settings=each) for each in settings)
+    assert find_differences(there, here) == [
+        "many tasks (`--part` or `--executor ray`) there, one task here"
+    ]

@@ -141,6 +141,7 @@ def part_lines(outcome: PartOutcome, settings: JobSettings) -> list[str]:
     part, num_parts = outcome.part
     earlier = f", {outcome.num_kept} of them by an earlier run" if outcome.num_kept else ""
     skipped = f"  {plural(outcome.num_skipped, 'record')} skipped"
+    all_done = f"when all {num_parts} parts are done, " if num_parts > 1 else ""
     return [
         f"part {part}/{num_parts} is done: {plural(outcome.num_tasks, 'task')}{earlier}, "
         f"{format_bytes(outcome.text_bytes)} of text, "
@@ -148,7 +149,7 @@ def part_lines(outcome: PartOutcome, settings: JobSettings) -> list[str]:
         f"in {format_seconds(outcome.seconds)}",
         *([skipped] if outcome.num_skipped else []),
         *(f"  hint: {hint}" for hint in outcome.hints),
-        f"next: when all {num_parts} parts are done, run penstok finish {quoted(settings.output)}",
+        f"next: {all_done}run penstok finish {quoted(settings.output)}",
     ]
 
 

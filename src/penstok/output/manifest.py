@@ -266,6 +266,11 @@ class Manifest:
             if (folder / WORK / JOB).exists():
                 what = "the job here is not finished"
                 next_step = "run the command that was started here again: it continues"
+                if (folder / WORK / "parts").exists():
+                    next_step = (
+                        f"if all parts are done, run `penstok finish {quoted(folder)}`: it names "
+                        "those that are missing"
+                    )
             elif (folder / SEGMENTS).exists():
                 what, next_step = "the manifest is missing", repair_step(folder)
             raise DamageError(what, where=str(folder), next_step=next_step) from error
