@@ -17,7 +17,7 @@ import signal
 import time
 from collections import deque
 from concurrent.futures import Future, ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, partial
 from multiprocessing import get_context
 from random import Random
@@ -26,6 +26,7 @@ from unittest import mock
 
 import xxhash
 from made_up import Phases, make_plan, peak_bytes
+from msgspec.structs import replace
 
 from penstok.executors.batches import Batch, BatchQueue, iter_batches
 from penstok.jobs.progress import SilentProgress

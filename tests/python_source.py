@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import textwrap
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from support import ROOT
@@ -376,12 +376,10 @@ def record_reference(name: str, record: type[Any]) -> list[str]:
     about, _, described_fields = doc.partition("Attributes:")
     lines = [f"### {name}", "", about.strip(), ""]
     texts = dict(re.findall(r"^ {4}(\w+): (.*(?:\n {8,}.*)*)", described_fields, re.MULTILINE))
-    rows: list[tuple[str, str]] = []
-    if is_dataclass(record):
-        rows = [
-            (each.name, f"`{each.type}` " + " ".join(texts.get(each.name, "").split()))
-            for each in fields(record)
-        ]
+    rows = [
+        (field, f"`{record.__annotations__[field]}` " + " ".join(texts.get(field, "").split()))
+        for field in getattr(record, "__struct_fields__", ())
+    ]
     for member, value in vars(record).items():
         is_method = inspect.isfunction(value) or isinstance(value, property)
         if is_method and not member.startswith("_") and value.__doc__:

@@ -8,7 +8,6 @@ import random
 import select
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 from unittest import mock
@@ -17,6 +16,7 @@ import numpy as np
 import pytest
 import tiktoken
 import xxhash
+from msgspec.structs import replace
 from specs import worker_spec
 
 from penstok.engines import load_engine

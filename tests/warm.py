@@ -273,8 +273,13 @@ def _warm_up() -> None:
         text.write("some words")
         text.flush()
         given = io.TextIOWrapper(io.BytesIO())
-        with contextlib.redirect_stdout(given), contextlib.redirect_stderr(given):
-            _run_main(["-m", "penstok", "plan", text.name])
+        with (
+            contextlib.redirect_stdout(given),
+            contextlib.redirect_stderr(given),
+            contextlib.suppress(SystemExit),
+        ):
+            # Not `main`, which ends the process.
+            importlib.import_module("penstok.cli").app.main(["plan", text.name])
     os.environ.clear()
     os.environ.update(environment)
     gc.collect()

@@ -14,17 +14,17 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def find_problems(root: Path, tag: str | None) -> list[str]:
-    """Return every place that does not agree with the version in `pyproject.toml`."""
-    version = _find(root / "pyproject.toml", r'^version = "(.+)"$')
+    """Return every place that does not agree with the version in `__init__.py`."""
+    version = _find(root / "src/penstok/__init__.py", r'^__version__ = "(.+)"$')
     heading = _find(root / "CHANGELOG.md", r"^## (.+)$")
     problems = []
     cited = _find(root / "CITATION.cff", r"^version: (.+)$")
     if cited != version:
-        problems.append(f"CITATION.cff says {cited}, pyproject.toml {version}")
+        problems.append(f"CITATION.cff says {cited}, the package {version}")
     if not heading.startswith(f"[{version}] - "):
         problems.append(f"the first heading of CHANGELOG.md is `{heading}`, not [{version}]")
     if tag is not None and tag != f"v{version}":
-        problems.append(f"the tag is {tag}, pyproject.toml says {version}")
+        problems.append(f"the tag is {tag}, the package says {version}")
     if tag is not None and not re.search(r" - \d{4}-\d\d-\d\d$", heading):
         problems.append(f"the first heading of CHANGELOG.md, `{heading}`, has no date")
     return problems

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from penstok.training.train import TrainingResult
     from penstok.verification.findings import Finding, Report
 
-    __version__: str
+__version__ = "0.1.0"
 
 __all__ = [
     "ConflictError",
@@ -90,11 +90,7 @@ _RECORDS = {
 
 
 def __getattr__(name: str) -> object:
-    """Import a record, or look up the version, when it is first used."""
-    if name == "__version__":
-        from importlib.metadata import version
-
-        return version("penstok")
+    """Import a record when it is first used."""
     if name not in _RECORDS:
         raise AttributeError(f"module `penstok` has no attribute `{name}`")
     from importlib import import_module

@@ -235,13 +235,10 @@ def _quoted_character(character: str) -> str:
 
 
 def own_version() -> str:
-    """Return the version of this package, also where only its files were copied."""
-    from importlib.metadata import PackageNotFoundError, version
+    """Return the version of this package."""
+    from penstok import __version__
 
-    try:
-        return version("penstok")
-    except PackageNotFoundError:
-        return "unknown"
+    return __version__
 
 
 def _is_adrift() -> bool:

@@ -7,11 +7,12 @@ Every stage takes and returns them; `docs/concepts/glossary.md` defines the term
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass, field, fields, replace
 from operator import add, attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
+from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 
 from penstok.choices import EotPosition, InputFormat, InvalidUtf8, OnError, Priority, Split
 
@@ -71,8 +72,7 @@ UNKNOWN_END = 1 << 62
 UTF_8 = "utf-8"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryNeeds:
+class MemoryNeeds(Struct, frozen=True, kw_only=True):
     """The memory that one part of a job needs; needs can be added.
 
     Attributes:
@@ -93,8 +93,7 @@ class MemoryNeeds:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Struct, frozen=True):
     """One input, as it was when the job was planned.
 
     Attributes:
@@ -159,8 +158,7 @@ class Source:
         return self.num_rows or self.content_bytes or self.num_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class TokenizerRecord:
+class TokenizerRecord(Struct, frozen=True):
     """Which tokenizer produced the ids.
 
     `eot_text` and `bos_text` are the names of the tokens that end and begin documents; they are
@@ -177,11 +175,10 @@ class TokenizerRecord:
 
     def to_dict(self) -> dict[str, Any]:
         """Return what is recorded; names that are empty are left out."""
-        return {name: value for name, value in asdict(self).items() if value != ""}
+        return {name: value for name, value in to_builtins(self).items() if value != ""}
 
 
-@dataclass(frozen=True, slots=True)
-class JobRecord:
+class JobRecord(Struct, frozen=True):
     """A job without its inputs, as recorded before its first unit.
 
     `settings` holds everything that affects token bytes: two runs with the same settings and the
@@ -195,8 +192,7 @@ class JobRecord:
     settings: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class DocumentRule:
+class DocumentRule(Struct, frozen=True):
     """How text files are divided into documents.
 
     `separator` is the delimiter between two documents; it is empty if each file is one document.
@@ -207,8 +203,7 @@ class DocumentRule:
     separator: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class TextRules:
+class TextRules(Struct, frozen=True):
     """Every setting that affects the bytes of an output.
 
     Two jobs with the same rules and the same inputs are the same job. Workers, resume, verify and
@@ -285,7 +280,7 @@ class TextRules:
 
     def to_settings(self) -> dict[str, Any]:
         """Return the settings as the ledger and the manifest record them."""
-        settings = asdict(self)
+        settings: dict[str, Any] = to_builtins(self)
         for name in ("task_bytes", "csv_delimiter", "no_header", "val_hash"):
             # Left out by default, so that outputs of older versions are still the same job.
             if not settings[name]:
@@ -307,8 +302,7 @@ class TextRules:
         return DocumentRule(self.docs_by, b"\n" if self.docs_by == "line" else b"")
 
 
-@dataclass(frozen=True, slots=True)
-class StreamCheckpoint:
+class StreamCheckpoint(Struct, frozen=True):
     """How far a stream was read at the end of a unit, as the ledger records it.
 
     Attributes:
@@ -320,8 +314,7 @@ class StreamCheckpoint:
     digest: str
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(Struct, frozen=True):
     """The part of a stream that the ring buffer holds for one unit.
 
     Attributes:
@@ -344,8 +337,7 @@ class Window:
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
+class Unit(Struct, frozen=True):
     """A contiguous range of one input that one worker turns into tokens.
 
     In a columnar file, `start` and `end` are row numbers, and exact. Elsewhere they are byte
@@ -363,7 +355,7 @@ class Unit:
     end: int
     source_end: int
     passed: StreamCheckpoint | None = None
-    window: Window | None = field(default=None, compare=False)
+    window: Window | None = None
 
     @property
     def where(self) -> str:
@@ -398,8 +390,7 @@ class Unit:
         return self.source.num_bytes * position // size if size else position
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(Struct, frozen=True):
     """Pieces of text passed to the engine at once: documents, or parts of a long one.
 
     Attributes:
@@ -442,8 +433,7 @@ class Block:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
+class Counts(Struct, frozen=True):
     """What was read, dropped and repaired; the counts of several units can be added.
 
     `input_bytes` is the decompressed content of the inputs (of rows, their text), `text_bytes` the
@@ -479,21 +469,17 @@ class Counts:
 
 
 # Built once: the ledger of a terabyte corpus adds hundreds of thousands of `Counts`.
-_count_values: Callable[[Counts], tuple[int, ...]] = attrgetter(
-    *(field.name for field in fields(Counts))
-)
+_count_values: Callable[[Counts], tuple[int, ...]] = attrgetter(*Counts.__struct_fields__)
 
 
-@dataclass(frozen=True, slots=True)
-class SkippedRecord:
+class SkippedRecord(Struct, frozen=True):
     """A bad record that was skipped: where it begins in its input, and what is wrong with it."""
 
     position: int
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedUnit:
+class EncodedUnit(Struct, frozen=True):
     """A unit whose tokens a worker holds in memory, not yet written.
 
     A unit can start inside a document whose split was decided in an earlier unit. Its part of that
@@ -530,8 +516,7 @@ class EncodedUnit:
         return self == recorded
 
 
-@dataclass(frozen=True, slots=True)
-class UnitOffsets:
+class UnitOffsets(Struct, frozen=True):
     """Where a unit's tokens go; assigned in unit order.
 
     Attributes:
@@ -545,8 +530,7 @@ class UnitOffsets:
     offsets: dict[Split, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(Struct, frozen=True):
     """A run of one unit's tokens inside one output file, with its checksum."""
 
     split: Split
@@ -556,16 +540,14 @@ class Segment:
     digest: str
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenUnit:
+class WrittenUnit(Struct, frozen=True):
     """Where the tokens of a written unit are, with their checksums."""
 
     unit_idx: int
     segments: tuple[Segment, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class FinishedUnit:
+class FinishedUnit(Struct, frozen=True):
     """Everything known about a unit whose tokens are written: what its ledger line records."""
 
     unit: Unit

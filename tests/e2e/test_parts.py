@@ -204,6 +204,14 @@ def test_one_that_is_late_disturbs_nothing(corpus: Path, tmp_path: Path) -> None
     check(corpus, output)
 
 
+def test_empty_folders_left_by_a_late_part_are_deleted(corpus: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    do_part(corpus, output, 1, 1)
+    check(corpus, output)
+    (output / ".penstok" / "tasks").mkdir(parents=True)
+    check(corpus, output)
+
+
 @pytest.mark.parametrize(
     ("change", "told"),
     [
@@ -308,7 +316,7 @@ def test_jobs_of_both_kinds_keep_out_of_each_others_way(corpus: Path, tmp_path: 
     process.communicate()
     exit_code, said = run(*command_of(corpus, output, "1/1"))
     assert exit_code == 5
-    assert "another job is unfinished here (`--task-size` not given there" in said
+    assert "another job is unfinished here (one task there, many tasks" in said
     assert run(*whole)[0] == 3
     exit_code, said = run(*command_of(corpus, output, "1/1"))
     assert exit_code == 5

@@ -133,7 +133,7 @@ def test_every_exit_code_is_documented() -> None:
 
 
 def test_every_count_is_documented() -> None:
-    from dataclasses import fields
+    from msgspec.structs import fields
 
     from penstok.types import Counts
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import xxhash
 from compressed import compress
+from msgspec.structs import replace
 from specs import worker_spec
 from support import make_worker, reference, rounds
 

@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import tracemalloc
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -16,6 +15,7 @@ import pytest
 import xxhash
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from specs import worker_spec
 from support import HOSTILE_CHARACTERS, ROOT, make_worker, rounds
 

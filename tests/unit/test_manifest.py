@@ -4,12 +4,12 @@ import copy
 import json
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import asdict, replace
 
 from penstok import tokenizers
 from penstok.cli import info, job_summary

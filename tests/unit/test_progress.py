@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
 from types import SimpleNamespace, TracebackType
 from typing import cast
+
+from msgspec import to_builtins
+from msgspec.structs import replace
 
 from penstok.executors.base import TaskExecutor
 from penstok.jobs.plan import Plan
@@ -114,14 +116,14 @@ def test_the_slow_one_of_two_nodes_is_named() -> None:
     watch.tick(make_executor(), now=True)
     (status,) = shown.statuses
     assert status.slow == "slow (2.67 kB/s per core)"
-    assert [asdict(node) for node in status.nodes] == [
+    assert [to_builtins(node) for node in status.nodes] == [
         {"name": "fast", "tasks": 3, "text_bytes": 3600, "tokens": 750, "seconds": 0.32},
         {"name": "slow", "tasks": 2, "text_bytes": 2400, "tokens": 500, "seconds": 0.9},
     ]
     assert (status.num_tasks_done, status.num_tasks) == (7, 8)
     assert (status.done_bytes, status.kept_bytes, status.total_bytes) == (7000, 2000, 8000)
     assert (status.text_bytes, status.num_tokens, status.num_documents) == (6000, 1250, 15)
-    assert json.loads(json.dumps(asdict(status)))["nodes"][1]["name"] == "slow"
+    assert json.loads(json.dumps(to_builtins(status)))["nodes"][1]["name"] == "slow"
 
 
 def test_nodes_that_are_about_as_fast_are_not_named() -> None:

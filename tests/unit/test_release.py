@@ -48,11 +48,13 @@ def test_version_changelog_and_citation_agree() -> None:
 
 
 def test_a_release_needs_its_tag_and_a_date(tmp_path: Path) -> None:
-    for name in ("pyproject.toml", "CHANGELOG.md", "CITATION.cff"):
-        shutil.copy(ROOT / name, tmp_path)
+    package = tmp_path / "src" / "penstok"
+    package.mkdir(parents=True)
+    shutil.copy(ROOT / "src/penstok/__init__.py", package)
+    shutil.copy(ROOT / "CITATION.cff", tmp_path)
     (tmp_path / "CHANGELOG.md").write_text("# Changelog\n\n## [0.1.0] - unreleased\n")
     assert check_release.find_problems(tmp_path, "v0.2.0") == [
-        "the tag is v0.2.0, pyproject.toml says 0.1.0",
+        "the tag is v0.2.0, the package says 0.1.0",
         "the first heading of CHANGELOG.md, `[0.1.0] - unreleased`, has no date",
     ]
     (tmp_path / "CHANGELOG.md").write_text("# Changelog\n\n## [0.1.0] - 2026-12-01\n\n## [0.0.9]\n")
@@ -60,7 +62,7 @@ def test_a_release_needs_its_tag_and_a_date(tmp_path: Path) -> None:
     (tmp_path / "CITATION.cff").write_text("version: 0.0.9\n")
     (tmp_path / "CHANGELOG.md").write_text("# Changelog\n\n## [0.0.9] - 2026-12-01\n")
     assert check_release.find_problems(tmp_path, None) == [
-        "CITATION.cff says 0.0.9, pyproject.toml 0.1.0",
+        "CITATION.cff says 0.0.9, the package 0.1.0",
         "the first heading of CHANGELOG.md is `[0.0.9] - 2026-12-01`, not [0.1.0]",
     ]
 

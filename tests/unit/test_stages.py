@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pickle
 import random
-from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from penstok.engines.boundary_ids import BoundaryIds
 from penstok.errors import InputError, PenstokError, UsageError

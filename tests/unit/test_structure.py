@@ -78,6 +78,8 @@ def test_imports_point_to_the_right(path: Path) -> None:
 def test_only_output_and_inputs_touch_files(path: Path) -> None:
     if package_of(path) in ("inputs", "output", "storage", "api"):  # `penstok.open(...)` in the api
         return
+    if name_of(path) == "worker.memory":  # reads /proc
+        return
     source = path.read_text(encoding="utf-8").replace("def open(", "")
     for call in TOUCHING:
         assert call not in source, f"{name_of(path)} uses {call}"

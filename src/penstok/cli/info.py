@@ -7,8 +7,9 @@ nothing: that is `verify`.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from typing import TYPE_CHECKING
+
+from msgspec import to_builtins
 
 from penstok.cli.flags import JSON, make_flags, out_argument
 from penstok.cli.messages import ErrorReporter, escape, print_data
@@ -37,7 +38,7 @@ def run(*, output: str, as_json: bool) -> int:
         dataset = open_dataset(output)
         notes = describe_leftovers(dataset.folder)
         if as_json:
-            summary = {"type": "summary", **asdict(dataset.manifest)}
+            summary = {"type": "summary", **to_builtins(dataset.manifest)}
             print_data(json.dumps({**summary, "notes": notes} if notes else summary))
         else:
             # A manifest can hold any text, also what no terminal could print.

@@ -7,8 +7,9 @@ print what it returns; the JSON keys are listed in `docs/reference/json.md` and 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
+
+from msgspec import to_builtins
 
 from penstok.cli.messages import one_line
 from penstok.errors import quoted
@@ -128,8 +129,8 @@ def finished_json(manifest: Manifest, output: str, *, is_new: bool) -> dict[str,
         "type": "summary",
         "output": output,
         "is_new": is_new,
-        "tokenizer": asdict(manifest.tokenizer),
-        "splits": {split: asdict(manifest.splits[split]) for split in SPLITS},
+        "tokenizer": to_builtins(manifest.tokenizer),
+        "splits": {split: to_builtins(manifest.splits[split]) for split in SPLITS},
         "counts": manifest.counts,
         "run": manifest.run,
         "warnings": find_warnings(manifest),
@@ -155,7 +156,7 @@ def part_lines(outcome: PartOutcome, settings: JobSettings) -> list[str]:
 
 def part_json(outcome: PartOutcome, settings: JobSettings) -> dict[str, Any]:
     """Return the same as an object."""
-    return {"type": "part", "output": str(settings.output), **asdict(outcome)}
+    return {"type": "part", "output": str(settings.output), **to_builtins(outcome)}
 
 
 def tokenizer_line(tokenizer: TokenizerRecord, eot: EotPosition) -> str:

@@ -6,8 +6,9 @@ It writes nothing. `jobs` reads the inputs and encodes a sample; this module wor
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
+
+from msgspec import to_builtins
 
 from penstok.cli.flags import RUN, make_flags
 from penstok.cli.job_summary import (
@@ -54,23 +55,23 @@ def _as_json(preview: Preview) -> dict[str, Any]:
     return {
         "type": "plan",
         "inputs": preview.inputs,
-        "kinds": [asdict(kind) for kind in preview.kinds],
+        "kinds": [to_builtins(kind) for kind in preview.kinds],
         "input_bytes": preview.input_bytes,
         "settings": preview.settings,
-        "documents": [asdict(document) for document in preview.documents],
+        "documents": [to_builtins(document) for document in preview.documents],
         "sample": {
             "stored_bytes": preview.sample.stored_bytes,
             "seconds": round(preview.sample.seconds, 3),
             "ids_per_second": round(preview.sample.ids_per_second),
-            "counts": asdict(preview.sample.counts),
+            "counts": to_builtins(preview.sample.counts),
         },
-        "estimate": None if preview.estimate is None else asdict(preview.estimate),
+        "estimate": None if preview.estimate is None else to_builtins(preview.estimate),
         "free_bytes": preview.free_bytes,
         "output": preview.output,
         "units": preview.num_units,
         "workers": preview.num_workers,
         "engine": preview.engine,
-        "tokenizer": asdict(preview.tokenizer),
+        "tokenizer": to_builtins(preview.tokenizer),
         "memory_bytes": preview.memory_bytes,
         "share_bytes": preview.worker_bytes,
         "skipped": preview.skipped,
@@ -157,7 +158,7 @@ def _estimate(preview: Preview) -> list[str]:
     rate = (
         f"a sample of {format_bytes(sample.counts.text_bytes)} of text was encoded at "
         f"{format_count(sample.ids_per_second)} tokens/s, "
-        f"{bytes_per_token(asdict(sample.counts))}"
+        f"{bytes_per_token(to_builtins(sample.counts))}"
     )
     if estimate is None:
         return [f"estimate:   none, since the size of the input is unknown; {rate}"]

@@ -10,8 +10,9 @@ import json
 import os
 import sys
 import time
-from dataclasses import asdict
 from typing import TYPE_CHECKING, TextIO
+
+from msgspec import to_builtins
 
 from penstok.cli import log
 from penstok.cli.log import LoggedProgress
@@ -70,5 +71,5 @@ class JsonProgress(SilentProgress):
         """Write a line if it is time."""
         if status.elapsed_seconds >= self._next:
             self._next = status.elapsed_seconds + self._every
-            line = {"type": "status", **asdict(status)}
+            line = {"type": "status", **to_builtins(status)}
             print(json.dumps(line), file=self._stream, flush=True)

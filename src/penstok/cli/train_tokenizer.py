@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import shlex
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
+
+from msgspec import to_builtins
 
 from penstok.cli.flags import RUN, make_flags
 from penstok.cli.messages import ErrorReporter, escape, print_data, say
@@ -51,7 +52,7 @@ def run(*, as_json: bool, quiet: bool, verbose: bool, no_progress: bool, **field
 def _as_json(trained: TrainingResult, warnings: list[str]) -> dict[str, Any]:
     return {
         "type": "summary",
-        **asdict(trained),
+        **to_builtins(trained),
         "output": str(trained.output),
         "bytes_per_token": round(trained.bytes_per_token, 4),
         "seconds": round(trained.seconds, 3),

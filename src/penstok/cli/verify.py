@@ -6,8 +6,9 @@ It checks and repairs nothing itself: `verification` does, and this module words
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
+
+from msgspec import to_builtins
 
 from penstok.cli.flags import RUN, make_flags, out_argument
 from penstok.cli.messages import ErrorReporter, escape, print_data, say
@@ -61,8 +62,8 @@ def run(
 
 def _json_lines(report: Report) -> list[dict[str, Any]]:
     return [
-        *({"type": "repaired", **asdict(finding)} for finding in report.repaired_findings),
-        *({"type": "finding", **asdict(finding)} for finding in report.findings),
+        *({"type": "repaired", **to_builtins(finding)} for finding in report.repaired_findings),
+        *({"type": "finding", **to_builtins(finding)} for finding in report.findings),
         {
             "type": "summary",
             "output": str(report.folder),

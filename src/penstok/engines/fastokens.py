@@ -8,10 +8,10 @@ tiktoken.
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
+from msgspec.structs import replace
 
 from penstok.engines.base import cannot_encode
 from penstok.engines.boundary_ids import BoundaryIds, decode_texts

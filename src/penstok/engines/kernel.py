@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from penstok.engines.base import cannot_encode, most_tokens
+from penstok.engines.base import SplitIds, cannot_encode, most_tokens
 from penstok.errors import EngineError, UsageError
 from penstok.kernel import KernelUnavailableError, load_kernel
 from penstok.tokenizers import ByteLevel
@@ -31,6 +31,9 @@ __all__ = ["ISA_VARIABLE", "KernelEngine", "available_isas"]
 
 ISA_VARIABLE = "PENSTOK_KERNEL_ISA"
 DEFAULT_TABLE_BYTES = 16 << 20
+# A short text does not fill the tables: clearing and filling them takes longer than encoding it.
+_SMALL_TABLE_BYTES = 1 << 16
+_SHORT_BYTES = 1 << 18
 
 # The kernel's names of the patterns for which it is proved. GPT-2's pattern has two more spellings,
 # from tiktoken, that match the same pieces. (tiktoken's newer pattern for cl100k does not: it takes
@@ -43,6 +46,10 @@ KERNEL_PATTERNS = {
     CL100K_PATTERN: "cl100k",
     QWEN2_PATTERN: "qwen2",
 }
+
+
+# The tokenizer and encoder of the last successful `find_obstacle`, until they are used.
+_proved: list[tuple[Tokenizer, Any]] = []
 
 
 def available_isas() -> list[str]:
@@ -75,7 +82,8 @@ class KernelEngine:
             eot: Where end-of-text ids go.
             isa: `avx512`, `avx2`, `neon` or `portable`; default: `PENSTOK_KERNEL_ISA`, otherwise
                 the fastest of this machine.
-            table_bytes: Size of the piece table. More than 16 MiB does not help.
+            table_bytes: Size of the piece table; less until there is more than a short text. More
+                than 16 MiB does not help.
         """
         pattern = KERNEL_PATTERNS.get(tokenizer.pattern)
         if pattern is None:
@@ -88,28 +96,42 @@ class KernelEngine:
         ranks, eot_id = tokenizer.ranks, tokenizer.eot_id
         bos_id: int | None = tokenizer.bos_id
         chosen = _check_isa(kernel, os.environ.get(ISA_VARIABLE, "") if isa is None else isa)
+        self._eot, self._table_bytes, self._encoded_bytes = eot, table_bytes, 0
+        self._is_small = table_bytes > _SMALL_TABLE_BYTES
+        size = _SMALL_TABLE_BYTES if self._is_small else table_bytes
+        proved = _take_proved(tokenizer, chosen)
         try:
-            self._encoder = kernel.Encoder(ranks, eot_id, eot, table_bytes, chosen, pattern, bos_id)
+            if proved is None:
+                self._encoder = kernel.Encoder(ranks, eot_id, eot, size, chosen, pattern, bos_id)
+            else:
+                self._encoder = proved
+                self._encoder.restart(eot, size)
         except ValueError as error:
             raise KernelUnavailableError(
                 f"the kernel cannot encode with `{tokenizer.name}` exactly: {error}",
                 where="--engine",
                 next_step="pass `--engine auto`",
             ) from error
-        max_id = max(*ranks.values(), eot_id, bos_id or 0)
-        self._dtype = np.dtype(np.uint16 if max_id <= 0xFFFF else np.uint32)
+        largest = max(ranks.values())
+        is_narrow = max(largest, eot_id, bos_id or 0) <= 0xFFFF
+        self._dtype = np.dtype(np.uint16 if is_narrow else np.uint32)
         self._out = np.empty(0, np.dtype(f"u{self._encoder.id_bytes}"))
         _check_stored_ids(self, ranks, pattern)
 
     @staticmethod
     def find_obstacle(tokenizer: Tokenizer) -> UsageError | None:
-        """Return why the kernel cannot be used, which includes a failed self-test."""
+        """Return why the kernel cannot be used, which includes a failed self-test.
+
+        The encoder that was tried is kept for the engine that is made next. Workers that are forks
+        of this process find it too, and share its tables.
+        """
         if not isinstance(tokenizer.model, ByteLevel):
             return cannot_encode("kernel", tokenizer, tokenizer.model.why)
         try:
-            KernelEngine(tokenizer, "append", table_bytes=1 << 16)
+            engine = KernelEngine(tokenizer, "append")
         except KernelUnavailableError as error:
             return error
+        _proved[:] = [(tokenizer, engine._encoder)]
         return None
 
     @staticmethod
@@ -131,6 +153,7 @@ class KernelEngine:
         They are written to `out` if it has the type that the kernel writes.
         """
         text, starts, ends = block.text, block.starts, block.ends
+        self._grow(len(text))
         if out is None or out.dtype != self._out.dtype:
             out = self._reserve(block)
         count = self._encoder.encode(
@@ -141,11 +164,57 @@ class KernelEngine:
             raise _decode_error(text[int(starts[malformed]) : int(ends[malformed])])
         return out[:count].astype(self._dtype, copy=False)
 
+    def encode_splits(
+        self,
+        block: Block,
+        splits: NDArray[np.uint8],
+        outs: list[NDArray[np.unsignedinteger[Any]]],
+    ) -> list[SplitIds] | None:
+        """Write the ids of the pieces with split i to `outs[i]`.
+
+        None if some text is not valid UTF-8, or `outs` have not the type that the kernel writes.
+        """
+        if any(out.dtype != self._out.dtype for out in outs):
+            return None
+        self._grow(len(block.text))
+        totals: list[tuple[int, int, int]] = self._encoder.encode_splits(
+            np.frombuffer(block.text, np.uint8),
+            block.starts,
+            block.ends,
+            block.begins,
+            block.closes,
+            splits,
+            outs,
+        )
+        if not totals:
+            return None
+        return [
+            SplitIds(out[:num_ids], num_documents, text_bytes)
+            for out, (num_ids, num_documents, text_bytes) in zip(outs, totals, strict=True)
+        ]
+
+    def _grow(self, num_bytes: int) -> None:
+        """Give the tables their full size once there is more than a short text to encode."""
+        self._encoded_bytes += num_bytes
+        if self._is_small and self._encoded_bytes > _SHORT_BYTES:
+            self._encoder.restart(self._eot, self._table_bytes)
+            self._is_small = False
+
     def _reserve(self, block: Block) -> NDArray[np.unsignedinteger[Any]]:
         needed = most_tokens(block)
         if len(self._out) < needed:
             self._out = np.empty(needed, self._out.dtype)
         return self._out
+
+
+def _take_proved(tokenizer: Tokenizer, isa: str) -> Any:
+    """Return the encoder that `find_obstacle` made for this very tokenizer; None if it did not."""
+    try:
+        made_for, encoder = _proved.pop()
+    except IndexError:
+        return None
+    is_same = made_for is tokenizer and isa in ("", encoder.isa)
+    return encoder if is_same else None
 
 
 def _check_isa(kernel: ModuleType, isa: str) -> str:

@@ -7,10 +7,10 @@ library `tokenizers`, as the reference does it; `registry` adds this engine wher
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from penstok.kernel import find_kernel_function
 from penstok.tokenizers.libraries import import_library

@@ -6,9 +6,10 @@ memory figures are here, where `divide_memory` gets them from.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from penstok.errors import UsageError
 from penstok.tokenizers import ByteLevel
@@ -40,8 +41,7 @@ _LEAST_DOCUMENT_BYTES = 1 << 20
 _MAX_RECORD_BYTES = 64 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class EngineInfo:
+class EngineInfo(Struct, frozen=True):
     """One engine.
 
     Attributes:

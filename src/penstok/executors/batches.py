@@ -7,8 +7,9 @@ written, and gets offsets from `output.offsets` through it.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from penstok.types import FinishedUnit
 
@@ -24,8 +25,7 @@ __all__ = ["Batch", "BatchQueue", "iter_batches"]
 _MAX_BATCH_UNITS = 256
 
 
-@dataclass(slots=True, eq=False)
-class Batch:
+class Batch(Struct, eq=False):
     """Consecutive units that are sent to one worker together."""
 
     number: int

@@ -6,7 +6,6 @@ its worker processes (`processes`); `jobs.run` takes the records of finished tas
 
 from __future__ import annotations
 
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from penstok.resources import Resource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from concurrent.futures import Future, ThreadPoolExecutor
 
     from penstok.executors.base import Runner, RunnerSpec, Work
     from penstok.output.ledger.journal import TaskRecord
@@ -56,12 +56,13 @@ class LocalExecutor(Resource):
         self._free: SimpleQueue[Runner] = SimpleQueue()
         for runner in self._runners:
             self._free.put(runner)
-        self._pool = ThreadPoolExecutor(num_threads, "task")
+        self._pool: ThreadPoolExecutor | None = None
 
     def close(self) -> None:
         """Stop all workers."""
         self._is_stopping = True
-        self._pool.shutdown(cancel_futures=True)
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
         for runner in self._runners:
             runner.close()
 
@@ -83,6 +84,9 @@ class LocalExecutor(Resource):
             for only in waiting:
                 yield self._run_one(only, on_tick)
             return
+        from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+
+        self._pool = ThreadPoolExecutor(len(self._runners), "task")
         running: set[Future[TaskRecord]] = set()
         while True:
             while len(running) < len(self._runners) and (work := next(waiting, None)) is not None:

@@ -1,26 +1,25 @@
 """Worker processes on this machine: started, fed, monitored and replaced.
 
 It sends units and offsets and receives counts and checksums, never text or tokens. `jobs.task`
-passes it units and gets finished units back, both in unit order; each worker process runs
-`worker_process`.
+passes it units and gets finished units back, both in unit order; `children` starts and ends
+processes, and each runs `worker_process`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
-import socket
-import subprocess
-import sys
 from collections import deque
-from dataclasses import dataclass, field, replace
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from penstok.engines import name_reference
 from penstok.errors import EngineError, PenstokError
 from penstok.executors.batches import Batch, BatchQueue, iter_batches
+from penstok.executors.children import Child, start_child
 from penstok.quantities import plural
 from penstok.resources import Resource
 
@@ -39,18 +38,12 @@ __all__ = ["ProcessExecutor"]
 _MAX_WAITING_BATCHES = 2
 _MAX_FAILURES = 2
 _TICK_SECONDS = 0.2
-_START_WORKER = (
-    "import sys; sys.path[:] = sys.argv[2:]; "
-    "from penstok.executors.worker_process import main; main(int(sys.argv[1]))"
-)
 
 
-@dataclass(slots=True, eq=False)
-class _Process:
+class _Process(Struct, eq=False):
     """A worker process, and its batches: being encoded, waiting for offsets, being written."""
 
-    popen: subprocess.Popen[bytes]
-    pipe: Connection
+    child: Child
     encoding: Batch | None = None
     waiting: list[Batch] = field(default_factory=list)
     writing: deque[Batch] = field(default_factory=deque)
@@ -111,7 +104,7 @@ class ProcessExecutor(Resource):
     def close(self) -> None:
         """Stop all workers at once, and the feed."""
         for process in self._processes:
-            self._stop(process)
+            process.child.stop()
         self._processes.clear()
         if self._feed is not None:
             self._feed.close()
@@ -128,7 +121,7 @@ class ProcessExecutor(Resource):
 
     def pids(self) -> list[int]:
         """Return the process ids of the workers."""
-        return [process.popen.pid for process in self._processes]
+        return [process.child.pid for process in self._processes]
 
     def check(self, samples: list[Unit]) -> tuple[int, int]:
         """Let one worker compare the engine with the reference.
@@ -171,7 +164,7 @@ class ProcessExecutor(Resource):
             process = self._processes[0]
             self._send(process, kind, payload)
             try:
-                answered, answer = process.pipe.recv()
+                answered, answer = process.child.pipe.recv()
             except (EOFError, OSError):
                 failure = _cause_of_death(process)
                 self._restart(process)
@@ -232,14 +225,14 @@ class ProcessExecutor(Resource):
         has_room = len(self._processes) < self._num_workers
         has_room = has_room or any(map(_Process.has_room, self._processes))
         wants_units = has_room and not queue.is_exhausted
-        by_pipe = {id(process.pipe): process for process in self._processes}
+        by_pipe = {id(process.child.pipe): process for process in self._processes}
         feeds = [self._feed.wake_file] if self._feed is not None and wants_units else []
-        ready = wait([*(process.pipe for process in self._processes), *feeds], _TICK_SECONDS)
+        ready = wait([*(process.child.pipe for process in self._processes), *feeds], _TICK_SECONDS)
         return [by_pipe[id(pipe)] for pipe in ready if id(pipe) in by_pipe]
 
     def _receive(self, process: _Process, queue: BatchQueue) -> None:
         try:
-            kind, answer = process.pipe.recv()
+            kind, answer = process.child.pipe.recv()
         except (EOFError, OSError):
             self._replace(process, queue, _cause_of_death(process))
             return
@@ -279,37 +272,19 @@ class ProcessExecutor(Resource):
         self._restart(process)
 
     def _restart(self, process: _Process) -> None:
-        self._stop(process)
+        process.child.stop()
         self._processes[self._processes.index(process)] = self._start()
         self.num_replaced += 1
 
     def _start(self) -> _Process:
-        ours, theirs = socket.socketpair()
-        with theirs:
-            popen = subprocess.Popen(
-                [sys.executable, "-c", _START_WORKER, str(theirs.fileno()), *sys.path],
-                pass_fds=[theirs.fileno(), *self._inherited],
-                stdin=subprocess.DEVNULL,
-                env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"},
-                # A Ctrl-C in the terminal is for the parent, which stops its workers.
-                start_new_session=True,
-            )
-        process = _Process(popen, Connection(ours.detach()))
-        with contextlib.suppress(ConnectionError):
-            ring = None if self._feed is None else self._feed.ring.file
-            process.pipe.send((replace(self._spec, ring=ring), self._priority))
-        return process
+        ring = None if self._feed is None else self._feed.ring.file
+        spec = replace(self._spec, ring=ring)
+        return _Process(start_child(spec, self._priority, self._inherited))
 
     def _send(self, process: _Process, kind: str, payload: Any) -> None:
         """Send a request; if the worker has died, the next receive reports it."""
         with contextlib.suppress(ConnectionError):
-            process.pipe.send((kind, payload))
-
-    def _stop(self, process: _Process) -> None:
-        """Kill a worker: nothing unfinished has a final name, so nothing can be corrupted."""
-        process.pipe.close()
-        process.popen.kill()
-        process.popen.wait()
+            process.child.pipe.send((kind, payload))
 
 
 def _other_ways(spec: WorkerSpec) -> str:
@@ -319,7 +294,7 @@ def _other_ways(spec: WorkerSpec) -> str:
 
 
 def _cause_of_death(process: _Process) -> str:
-    code = process.popen.wait()
+    code = process.child.wait()
     if code >= 0:
         return f"it exited with code {code}"
     name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"

@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 import platform
 from collections import Counter
-from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from penstok.errors import InputError, PenstokError, UsageError, WriteError
 from penstok.inputs.changes import refuse_changed
@@ -46,8 +48,7 @@ def load_ray() -> Any:
     return ray
 
 
-@dataclass(frozen=True, slots=True)
-class Probe:
+class Probe(Struct, frozen=True):
     """What every node must be able to do.
 
     Attributes:

@@ -1,7 +1,8 @@
 """The main function of a worker process: it answers requests until the parent closes the pipe.
 
-It tokenizes nothing itself and decides nothing: `worker.worker` does the work, `processes` sends
-requests. When the parent dies, its end of the pipe closes, and this process exits too.
+It tokenizes nothing itself and decides nothing: `worker.worker` does the work, `children` starts
+it and `processes` sends requests. When the parent dies, its end of the pipe closes, and this
+process exits too.
 """
 
 from __future__ import annotations
@@ -16,8 +17,6 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
-import psutil
-
 from penstok.errors import EngineError, PenstokError, expected_error
 from penstok.worker.worker import ShareReachedError, Worker, WorkerSpec
 
@@ -26,23 +25,26 @@ if TYPE_CHECKING:
 
     from penstok.types import Priority
 
-__all__ = ["main"]
+__all__ = ["main", "serve"]
 
 _NICE = 10
 
 
 def main(file: int) -> None:
-    """Serve the parent at the other end of the pipe `file`."""
+    """Serve the parent at the other end of the pipe `file`, as a new interpreter."""
+    parent = Connection(file)
+    with contextlib.suppress(EOFError, OSError):
+        serve(parent, *parent.recv())
+
+
+def serve(parent: Connection, spec: WorkerSpec, priority: Priority) -> None:
+    """Serve the parent until it closes the pipe."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with Connection(file) as parent:
-        try:
-            spec, priority = parent.recv()
-            _lower_priority(priority)
-            requests: SimpleQueue[Any] = SimpleQueue()
-            Thread(target=_drain, args=(parent, requests), daemon=True).start()
-            _serve(parent, requests, spec)
-        except (EOFError, OSError):
-            return
+    with parent, contextlib.suppress(EOFError, OSError):
+        _lower_priority(priority)
+        requests: SimpleQueue[Any] = SimpleQueue()
+        Thread(target=_drain, args=(parent, requests), daemon=True).start()
+        _answer_requests(parent, requests, spec)
 
 
 def _drain(parent: Connection, requests: SimpleQueue[Any]) -> None:
@@ -57,7 +59,7 @@ def _drain(parent: Connection, requests: SimpleQueue[Any]) -> None:
         requests.put(None)
 
 
-def _serve(parent: Connection, requests: SimpleQueue[Any], spec: WorkerSpec) -> None:
+def _answer_requests(parent: Connection, requests: SimpleQueue[Any], spec: WorkerSpec) -> None:
     """Create the worker before the first request, then answer until the parent hangs up."""
     worker, failure = _guarded(lambda: Worker(spec), "startup")
     while failure is None and (request := requests.get()) is not None:
@@ -104,11 +106,6 @@ def _bug(error: Exception, payload: object) -> EngineError:
 
 
 def _lower_priority(priority: Priority) -> None:
-    """Lower the CPU and disk priority, so that the machine stays usable."""
-    if priority == "normal":
-        return
-    os.nice(_NICE)
-    if hasattr(psutil, "IOPRIO_CLASS_BE"):
-        # Without `/proc`, psutil does not find this process.
-        with contextlib.suppress(psutil.Error, OSError):
-            psutil.Process().ionice(psutil.IOPRIO_CLASS_BE, 7)
+    """Lower the CPU priority, and on Linux that of I/O with it: the machine stays usable."""
+    if priority != "normal":
+        os.nice(_NICE)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from contextlib import closing, suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from penstok.errors import InputError, NotTextError, quoted
 from penstok.inputs.compression import (

@@ -8,10 +8,11 @@ one unit after the other.
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import xxhash
+from msgspec import Struct
+from msgspec.structs import replace
 
 from penstok.errors import ConflictError, InputError
 from penstok.inputs.base import MAX_LINE_BYTES
@@ -39,8 +40,7 @@ LONGEST_WINDOW_BYTES = _BEHIND_BYTES + max(MAX_LINE_BYTES, _AHEAD_BYTES) + 2 * _
 MAX_CARRIED_BYTES = 12 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class StreamOptions:
+class StreamOptions(Struct, frozen=True):
     """How streams are read.
 
     Attributes:

@@ -12,9 +12,10 @@ import os
 import tempfile
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass
 from threading import Condition
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,8 +27,7 @@ class RingClosedError(Exception):
     """The ring was closed while content was being written to it."""
 
 
-@dataclass(frozen=True, slots=True)
-class RingFile:
+class RingFile(Struct, frozen=True):
     """The open file through which a worker reads the ring."""
 
     file: int

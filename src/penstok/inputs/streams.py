@@ -10,9 +10,10 @@ import os
 import select
 import sys
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from penstok.errors import InputError, read_error
 from penstok.inputs.compression import MAX_WINDOW_BYTES, DecompressedStream

@@ -8,11 +8,12 @@ when all tasks are done, and `roll_forward` at the start of every run.
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from penstok.errors import ConflictError, LockedError
 from penstok.faults import fault_point
@@ -71,8 +72,7 @@ _RESUMABLE = {"folder": journal_name(0, None).removesuffix(".jsonl")}
 _FINISHED = {"folder": f"{WORK}/finished"}
 
 
-@dataclass(frozen=True, slots=True)
-class _Intent:
+class _Intent(Struct, frozen=True):
     """The intent record: what to publish, or which job to reopen.
 
     Attributes:
@@ -89,8 +89,7 @@ class _Intent:
     reopen: list[str] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class JobTotals:
+class JobTotals(Struct):
     """The totals of a job, added up from its journals in order."""
 
     offsets: Offsets = field(default_factory=Offsets)
@@ -290,7 +289,7 @@ def tidy_finished(store: OutputStore, manifest: Manifest) -> bool:
     That other job was started to overwrite this one and was interrupted. Whoever runs the finished
     job again has no use for its tokens, which nothing else would ever delete.
     """
-    if not any(True for prefix in (f"{WORK}/", TASKS, PARTS) for _ in store.iter_names(prefix)):
+    if not store.has_work():
         return False
     # If another run holds the lock, it deletes them itself; parts of a job run without it.
     with contextlib.suppress(LockedError), store.lock():

@@ -9,12 +9,13 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import Counter
-from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import xxhash
+from msgspec import Struct, field, to_builtins
+from msgspec.structs import replace
 
 from penstok.errors import ConflictError, DamageError, LockedError, quoted
 from penstok.jobs.differences import find_differences
@@ -62,8 +63,7 @@ _MAX_NAMED = 10
 _VAL_HASH = "val_hash"
 
 
-@dataclass(frozen=True, slots=True)
-class _Inputs:
+class _Inputs(Struct, frozen=True):
     """The second line of a job file: the inputs, and the number of tasks."""
 
     inputs: str
@@ -73,8 +73,7 @@ class _Inputs:
     ignored: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class JobFile:
+class JobFile(Struct, frozen=True):
     """The record of a job that its output holds while the job is unfinished.
 
     Attributes:
@@ -111,7 +110,7 @@ class JobFile:
 
     def to_bytes(self) -> bytes:
         """Format the job file."""
-        inputs = asdict(
+        inputs = to_builtins(
             _Inputs(self.inputs_digest, self.num_inputs, self.num_tasks, self.skipped, self.ignored)
         )
         if not self.ignored:

@@ -6,8 +6,10 @@ says what it would do, and `verification` re-encodes a recorded job with the sam
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from penstok.engines import choose_engine, engine_needs
 from penstok.errors import UsageError, own_version
@@ -40,8 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["Job", "Workers", "choose_workers", "make_processes", "prepare"]
 
 
-@dataclass(frozen=True, slots=True)
-class Workers:
+class Workers(Struct, frozen=True):
     """What the workers of a job are made from, and how many there are.
 
     Attributes:
@@ -57,8 +58,7 @@ class Workers:
     idle: str
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(Struct, frozen=True):
     """What will be done, and with what.
 
     Attributes:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import force_setattr, replace
 
 from penstok.errors import InputError, UsageError
 from penstok.inputs.compression import MAX_FRAME_BYTES
@@ -51,8 +53,7 @@ _ROOM_MARGIN = 1.1
 _BEGINNING = Start()
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """What a job is going to do.
 
     Attributes:
@@ -80,12 +81,12 @@ class Plan:
     first_source: int = 0
     ignored: dict[str, str] = field(default_factory=dict)
     hints: tuple[str, ...] = ()
-    input_bytes: int = field(init=False)
+    input_bytes: int = 0
 
     def __post_init__(self) -> None:
         total = sum(source.num_bytes for source in self.sources)
         planned = total if self.limit_bytes is None else min(total, self.limit_bytes)
-        object.__setattr__(self, "input_bytes", planned)
+        force_setattr(self, "input_bytes", planned)
 
     def estimate_tokens(self, num_bytes: int, num_tokens: int) -> int:
         """Estimate the largest number of tokens, given that `num_bytes` gave `num_tokens`."""

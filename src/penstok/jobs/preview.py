@@ -9,8 +9,10 @@ from __future__ import annotations
 import shutil
 import time
 from contextlib import closing, nullcontext
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from penstok.engines.alternatives import (
     SAMPLE_BYTES,
@@ -46,8 +48,7 @@ _SAMPLE_SECONDS = 1.5
 _OFTEN_EMPTY = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class InputKind:
+class InputKind(Struct, frozen=True):
     """The inputs with the same format, compression and encoding; their size as it is stored."""
 
     format: str
@@ -57,8 +58,7 @@ class InputKind:
     encoding: str = UTF_8
 
 
-@dataclass(frozen=True, slots=True)
-class ShownDocument:
+class ShownDocument(Struct, frozen=True):
     """One of the first documents; each id comes with its text."""
 
     path: str
@@ -70,8 +70,7 @@ class ShownDocument:
     last_ids: list[tuple[int, str]]
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(Struct, frozen=True):
     """The sample that estimates are based on.
 
     `stored_bytes` is how many bytes of the stored inputs it covers.
@@ -87,8 +86,7 @@ class Sample:
         return self.counts.tokens / max(self.seconds, 1e-6)
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
+class Estimate(Struct, frozen=True):
     """An estimate of the whole job, assuming that the sample is representative."""
 
     documents: int
@@ -98,8 +96,7 @@ class Estimate:
     text_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Preview:
+class Preview(Struct, frozen=True):
     """What `tokenize` would do, and an estimate of the result.
 
     Attributes:

@@ -7,12 +7,12 @@ second.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
 from itertools import accumulate
 from operator import attrgetter
-from statistics import median
 from threading import Lock
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct, field
 
 from penstok.output.ledger.journal import NodeTotals
 from penstok.quantities import format_bytes, format_count, format_seconds, plural
@@ -38,8 +38,7 @@ _SLOW_SHARE = 0.6
 _MIN_TASKS = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Status:
+class Status(Struct, frozen=True, kw_only=True):
     """A running job at one moment; `kept_*` fields count what earlier runs finished.
 
     `done_bytes`, `kept_bytes` and `total_bytes` are bytes of the input as stored, `text_bytes` are
@@ -167,8 +166,7 @@ class Meter:
         )
 
 
-@dataclass(slots=True)
-class _Done:
+class _Done(Struct):
     """What is finished: by earlier runs, by this one, or of a running task.
 
     Attributes:
@@ -260,9 +258,11 @@ class Watch:
         seen = [node for node in self._nodes.values() if node.tasks >= _MIN_TASKS and node.rate]
         slowest = min(seen, key=lambda node: node.rate, default=None)
         others = [node.rate for node in seen if node is not slowest]
-        if slowest is None or not others or slowest.rate >= _SLOW_SHARE * median(others):
+        if slowest is None or not others:
             return None
-        return slowest
+        from statistics import median
+
+        return slowest if slowest.rate < _SLOW_SHARE * median(others) else None
 
     def tick(self, executor: TaskExecutor, *, now: bool = False) -> None:
         """Show the status, unless it was shown less than a tick ago."""

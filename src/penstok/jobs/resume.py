@@ -7,11 +7,11 @@ It encodes nothing, and deletes only journals whose tokens are missing. `jobs.ru
 from __future__ import annotations
 
 from collections import deque
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
 from itertools import islice
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from penstok.errors import ConflictError
 from penstok.output.ledger.journal import FinishedJournal, choose_journals
@@ -24,6 +24,7 @@ from penstok.types import SPLITS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
+    from concurrent.futures import Future
 
     from penstok.output.layout import Layout
     from penstok.output.store.base import OutputStore, StagedFile
@@ -46,8 +47,7 @@ _MAX_DAMAGED = 4096
 _AHEAD = 16
 
 
-@dataclass(frozen=True, slots=True)
-class ResumeState:
+class ResumeState(Struct, frozen=True):
     """Where a task starts: at its beginning, or after what an earlier run recorded.
 
     Attributes:
@@ -128,6 +128,8 @@ def _find_damaged(
 
     damaged: list[FinishedUnit] = []
     waiting = iter(units)
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(num_threads) as pool:
         # With more, all units after the first damaged one are repeated: no need to find them.
         while len(damaged) <= _MAX_DAMAGED and (batch := list(islice(waiting, _BATCH_UNITS))):
@@ -166,6 +168,8 @@ def iter_journals(
         return journal
 
     names = deque(name for _, name in sorted(chosen.items()))
+    from concurrent.futures import ThreadPoolExecutor
+
     waiting: deque[Future[FinishedJournal]] = deque()
     with ThreadPoolExecutor(_AHEAD) as pool:
         while names or waiting:

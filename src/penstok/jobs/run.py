@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import time
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from penstok.engines.alternatives import advise, has_short_tokens
 from penstok.errors import DamageError, PenstokError, UsageError, WriteError, quoted
 from penstok.executors.local import LocalExecutor
-from penstok.executors.ray import RayExecutor
-from penstok.executors.ray_nodes import load_ray
 from penstok.inputs.changes import changed_meanwhile, find_changed
 from penstok.inputs.streams import STANDARD_INPUT
 from penstok.jobs.commit import (
@@ -81,8 +80,7 @@ _BYTES_FOR_ADVICE = 256 << 20
 _ADVICE_TOKENS = 32 << 10
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """A finished job, and what the user should know about it."""
 
     manifest: Manifest
@@ -93,8 +91,7 @@ class Outcome:
     found_separator: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class PartOutcome:
+class PartOutcome(Struct, frozen=True):
     """A finished part of a job; the job itself is not committed yet.
 
     Attributes:
@@ -118,8 +115,7 @@ class PartOutcome:
     num_skipped: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
+class _Run(Struct, frozen=True):
     """The tasks of a run, and how they ran.
 
     Attributes:
@@ -283,6 +279,8 @@ def _open(job: Job) -> tuple[Job, OutputStore]:
     stays as it is.
     """
     if job.settings.executor == "ray":
+        from penstok.executors.ray_nodes import load_ray
+
         load_ray()
     if job.plan.is_piped and job.settings.is_by_task:
         raise UsageError(
@@ -393,6 +391,8 @@ def _make_executor(
         lock_file=None if is_by_task or lock is None else lock.file,
     )
     if settings.executor == "ray":
+        from penstok.executors.ray import RayExecutor
+
         return RayExecutor(
             spec,
             address=settings.ray_address,

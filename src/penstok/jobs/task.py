@@ -7,8 +7,9 @@ runs out of memory. It schedules nothing and commits nothing: `executors` run it
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from penstok.jobs.job import make_processes
 from penstok.jobs.resume import ResumeState
@@ -37,8 +38,7 @@ __all__ = ["Check", "TaskRunner", "TaskSpec", "TaskWork"]
 _SAMPLE_SECONDS = 0.2
 
 
-@dataclass(frozen=True, slots=True)
-class TaskSpec:
+class TaskSpec(Struct, frozen=True):
     """What all tasks of a job have in common.
 
     Attributes:
@@ -64,8 +64,7 @@ class TaskSpec:
         return TaskRunner(self, node)
 
 
-@dataclass(frozen=True, slots=True)
-class TaskWork:
+class TaskWork(Struct, frozen=True):
     """A task, and what is needed to run it.
 
     Attributes:
@@ -91,8 +90,7 @@ class TaskWork:
         return text if last == first else f"{text}, to {last}"
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(Struct, frozen=True):
     """Samples of the user's text on which an engine is compared with the reference."""
 
     samples: list[Unit]

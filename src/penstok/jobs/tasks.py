@@ -6,9 +6,11 @@ alone, never on the machines that run the tasks; `jobs.run` passes them to an ex
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from penstok.errors import UsageError
 from penstok.output.layout import MAX_SHARDS
@@ -38,8 +40,7 @@ _MAX_TASKS = 1 << 14
 _MAX_INPUTS = 1 << 12
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
+class Task(Struct, frozen=True):
     """A run of consecutive units that is scheduled, journaled and retried as a whole.
 
     Tasks are known before the inputs are read, so a task does not list its units.
@@ -128,8 +129,7 @@ def part_of_task(num_tasks: int, task: int, num_parts: int) -> int:
     return ((task + 1) * num_parts - 1) // num_tasks + 1
 
 
-@dataclass(frozen=True, slots=True)
-class _Piece:
+class _Piece(Struct, frozen=True):
     """A range of one input that is not divided further."""
 
     idx: int

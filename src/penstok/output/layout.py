@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from penstok.errors import UsageError
 from penstok.storage.object_paths import output_path
@@ -56,8 +58,7 @@ def is_final_name(name: str) -> bool:
     return bool(_OWN_NAME.fullmatch(name))
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(Struct, frozen=True):
     """Maps the tokens of a split to files and offsets.
 
     A split is one file, shards of `shard_tokens` each, or one shard per task.

@@ -11,13 +11,14 @@ import json
 import os
 import platform
 import re
-from dataclasses import asdict, dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 import xxhash
+from msgspec import Struct, field, to_builtins
+from msgspec.structs import replace
 
 from penstok.errors import DamageError, is_refused, quoted, read_error
 from penstok.output.layout import JOB, MANIFEST, SEGMENTS, WORK, Layout
@@ -71,8 +72,7 @@ class ForeignManifestError(DamageError):
     """The file belongs to another program: nobody may be told to repair or delete it."""
 
 
-@dataclass(frozen=True, slots=True)
-class FileRecord:
+class FileRecord(Struct, frozen=True):
     """One output file; `digest` is an xxh3_128 over the digests of its segments."""
 
     path: str
@@ -81,8 +81,7 @@ class FileRecord:
     digest: str
 
 
-@dataclass(frozen=True, slots=True)
-class SplitRecord:
+class SplitRecord(Struct, frozen=True):
     """One split, with its files in order."""
 
     documents: int
@@ -90,8 +89,7 @@ class SplitRecord:
     files: list[FileRecord]
 
 
-@dataclass(frozen=True, slots=True)
-class InputRecord:
+class InputRecord(Struct, frozen=True):
     """What one input contributed; `reasons` says why its first skipped records were skipped.
 
     With a `reason`, it was not used: `skipped` is 1 if it could not be, 0 if it was found in a
@@ -113,7 +111,7 @@ class InputRecord:
 
     def to_json(self) -> str:
         """Format it as JSON; without an encoding if it is UTF-8, or an archive if there is none."""
-        content = asdict(self)
+        content = to_builtins(self)
         if self.encoding == UTF_8:
             del content["encoding"]
         if self.archive is None:
@@ -121,8 +119,7 @@ class InputRecord:
         return json.dumps(content)
 
 
-@dataclass(frozen=True, slots=True)
-class TaskFacts:
+class TaskFacts(Struct, frozen=True):
     """The tasks of a run; how many earlier runs had finished, and how many were tried again."""
 
     executor: str
@@ -131,8 +128,7 @@ class TaskFacts:
     tasks_retried: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunRecord:
+class RunRecord(Struct, frozen=True, kw_only=True):
     """How the last run of a job went.
 
     Attributes:
@@ -159,7 +155,7 @@ class RunRecord:
         self, num_replaced: int, engines: Iterable[str], nodes: Mapping[str, NodeTotals]
     ) -> dict[str, Any]:
         """Return the manifest's `run`, with what the journals of all runs say."""
-        per_node = [asdict(each) for _, each in sorted(nodes.items())]
+        per_node = [to_builtins(each) for _, each in sorted(nodes.items())]
         return {
             "seconds": round(self.seconds, 3),
             "work_seconds": round(self.work_seconds, 3),
@@ -173,12 +169,11 @@ class RunRecord:
             "workers_replaced": num_replaced,
             "engine": ", ".join(sorted(engines)),
             **({"nodes": per_node} if per_node else {}),
-            **({} if self.tasks is None else asdict(self.tasks)),
+            **({} if self.tasks is None else to_builtins(self.tasks)),
         }
 
 
-@dataclass(frozen=True, slots=True)
-class _NeededSettings:
+class _NeededSettings(Struct, frozen=True):
     """The settings without which an output cannot be shown; the others are only compared."""
 
     eot: EotPosition
@@ -188,8 +183,7 @@ class _NeededSettings:
     task_bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Manifest:
+class Manifest(Struct, frozen=True):
     """A finished job: its inputs, outputs, settings and counts."""
 
     penstok: str
@@ -205,7 +199,7 @@ class Manifest:
 
     def to_json(self) -> str:
         """Format it as JSON, with one input per line."""
-        content = {"format": _FORMAT, "version": _VERSION, **asdict(replace(self, inputs=[]))}
+        content = {"format": _FORMAT, "version": _VERSION, **to_builtins(replace(self, inputs=[]))}
         content["tokenizer"] = self.tokenizer.to_dict()
         inputs = ",\n    ".join(record.to_json() for record in self.inputs)
         text = json.dumps(content, indent=2)
@@ -237,7 +231,7 @@ class Manifest:
             if not all(name.isprintable() for name in manifest.files()):
                 raise _damage("it lists names that no output file has", text, path)
             msgspec.convert(content["settings"], _NeededSettings)
-            missing = set(Counts.__match_args__) - _LATER_COUNTS - manifest.counts.keys()
+            missing = set(Counts.__struct_fields__) - _LATER_COUNTS - manifest.counts.keys()
             if missing:
                 raise _damage(f"`{min(missing)}` is missing in `counts`", text, path)
             return manifest
@@ -334,7 +328,7 @@ def make_manifest(
             for shard, num_tokens in layout.iter_shards(split, total)
         ]
         splits[split] = SplitRecord(offsets.documents[split], total, files)
-    counts = asdict(offsets.counts)
+    counts = to_builtins(offsets.counts)
     if not counts["text_bytes"]:
         del counts["text_bytes"]
     counts["skipped_records"] += len(ending.skipped)

@@ -6,8 +6,10 @@ It writes nothing; `executors.batches` asks for the offsets, and the executor se
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from penstok.errors import ConflictError
 from penstok.types import SPLITS, Counts, Split, UnitOffsets
@@ -22,8 +24,7 @@ _MAX_REASONS = 3
 _NO_COUNTS = Counts()
 
 
-@dataclass(frozen=True, slots=True)
-class TaskTotals:
+class TaskTotals(Struct, frozen=True):
     """The totals of one task, for `Offsets.add_task`.
 
     Attributes:

@@ -6,8 +6,9 @@ them, and the worker calls them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -83,8 +84,7 @@ class FindAll(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class ReaderOptions:
+class ReaderOptions(Struct, frozen=True):
     """What every reader is given besides the cut rule; each uses what its format needs.
 
     Attributes:

@@ -6,10 +6,10 @@ It parses nothing: the kernel does, or a function in Python with equal results. 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,8 +21,7 @@ __all__ = ["GOOD", "Extracted", "Extractor", "run_extraction"]
 GOOD = 0  # the code of a good record in every format
 
 
-@dataclass(frozen=True, slots=True)
-class Extracted:
+class Extracted(Struct, frozen=True):
     r"""Records, good and bad, in order; blank lines are not records.
 
     Attributes:

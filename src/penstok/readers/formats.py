@@ -7,9 +7,10 @@ is divided. The name of a format is compared nowhere else.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from penstok.errors import InputError, UsageError
 from penstok.inputs.compression import content_suffix
@@ -51,8 +52,7 @@ def _no_scanner(source: Source) -> RecordScanner | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class Format:
+class Format(Struct, frozen=True):
     """One input format.
 
     Attributes:

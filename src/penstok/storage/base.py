@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import random
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from msgspec import Struct
 
 from penstok.errors import InputError, PenstokError, UsageError
 
@@ -52,8 +53,7 @@ _Result = TypeVar("_Result")
 _closers: list[Callable[[], None]] = []
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectInfo:
+class ObjectInfo(Struct, frozen=True):
     """Size and version of an object, as the server reports them.
 
     Attributes:
@@ -116,8 +116,7 @@ class ObjectMissingError(InputError):
     """The server says that there is no such object."""
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(Struct, frozen=True):
     """What requests are made for, which decides the error raised when they fail.
 
     Attributes:
@@ -149,8 +148,7 @@ class Operation:
 READ = Operation(InputError, "read", "INPUT")
 
 
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
+class RetryPolicy(Struct, frozen=True):
     """Exponential backoff with jitter, so that many workers do not return at once.
 
     With the defaults the delays add up to half a minute at most.

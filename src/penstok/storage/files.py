@@ -8,8 +8,9 @@ read it.
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, cast
+
+from msgspec import Struct
 
 from penstok.errors import InputError
 from penstok.quantities import plural
@@ -32,8 +33,7 @@ _MAX_WINDOWS = 4
 _READ_AHEAD_BYTES = 8 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class _Window:
+class _Window(Struct, frozen=True):
     """Bytes of the file that are in memory."""
 
     start: int

@@ -10,9 +10,10 @@ import contextlib
 import errno
 import io
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast
+
+from msgspec import Struct
 
 from penstok.errors import UsageError, quoted
 from penstok.storage.base import ObjectMissingError
@@ -43,15 +44,13 @@ OPEN_OBJECT_BYTES = _MAX_OPEN_OBJECTS * (4 << 20)
 _BUFFER_BYTES = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectStat:
+class ObjectStat(Struct, frozen=True):
     """The result of `ObjectPath.stat`, with the field name of `os.stat`."""
 
     st_size: int
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectPath:
+class ObjectPath(Struct, frozen=True):
     """An object in S3, or a folder of them: `s3://BUCKET/NAME`, without a trailing slash.
 
     As for files, a missing object is a `FileNotFoundError`. Failed requests are retried, and are an

@@ -17,8 +17,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import psutil
-
 from penstok.errors import LockedError, PenstokError, WriteError
 
 if TYPE_CHECKING:
@@ -214,6 +212,8 @@ def _parse(content: bytes) -> dict[str, Any]:
 
 def _is_dead(owner: dict[str, Any]) -> bool:
     """Tell whether a lock's owner was a process of this machine and has ended."""
+    import psutil
+
     pid, processes = owner.get("pid"), owner.get("processes")
     is_here = bool(processes) and processes == _process_namespace()
     return is_here and isinstance(pid, int) and not psutil.pid_exists(pid)

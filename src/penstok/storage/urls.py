@@ -7,8 +7,9 @@ as for local files. `inputs` resolves arguments with it, `files` opens objects t
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from penstok.errors import InputError, UsageError
 from penstok.storage.base import LOOKUP_RETRIES
@@ -28,8 +29,7 @@ _MAGIC = re.compile(r"[*?\[]")
 _WILDCARD = re.compile(r"\*+|\?|\[!?[^\]]+\]")
 
 
-@dataclass(frozen=True, slots=True)
-class _Scheme:
+class _Scheme(Struct, frozen=True):
     """How objects behind one URL scheme are reached.
 
     Attributes:

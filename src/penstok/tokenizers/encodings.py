@@ -9,10 +9,10 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from dataclasses import dataclass
 from functools import lru_cache
-from importlib import resources
 from pathlib import Path
+
+from msgspec import Struct
 
 from penstok.errors import EngineError, UsageError
 from penstok.tokenizers.models import ByteLevel, ParsedTokenizer
@@ -24,8 +24,7 @@ _ADDRESS = "https://openaipublic.blob.core.windows.net/encodings/"
 _PACKAGED = "gpt2.tiktoken"
 
 
-@dataclass(frozen=True, slots=True)
-class _Encoding:
+class _Encoding(Struct, frozen=True):
     """The file of an encoding's ranks, its pattern and its special tokens."""
 
     file: str
@@ -123,7 +122,7 @@ def read_encoding(name: str) -> ParsedTokenizer:
 
 
 def _read_packaged() -> bytes:
-    content = resources.files("penstok.tokenizers").joinpath("vocab", _PACKAGED).read_bytes()
+    content = (Path(__file__).parent / "vocab" / _PACKAGED).read_bytes()
     if hashlib.sha256(content).hexdigest() != _GPT2.sha256:
         raise EngineError(
             f"the vocabulary file `{_PACKAGED}` is damaged",

@@ -6,12 +6,12 @@ Hugging Face hub only what is not in the hub's cache.
 
 from __future__ import annotations
 
-import difflib
 import re
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+from msgspec import Struct
 
 from penstok.errors import UsageError, quoted
 
@@ -33,8 +33,7 @@ _SILENT = 100
 _MAX_FILE_BYTES = 64 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class TokenizerFile:
+class TokenizerFile(Struct, frozen=True):
     """A file, its kind, and the content of the configuration beside it."""
 
     path: Path
@@ -114,6 +113,8 @@ def _missing(path: Path) -> UsageError:
             where="--tokenizer",
             next_step=f"check the path with `ls {quoted(nearest)}`{hub}",
         )
+    import difflib
+
     names = _list(parent)
     close = difflib.get_close_matches(path.name, names, n=1, cutoff=0.75)
     listing = f"check the path with `ls {quoted(parent)}`"

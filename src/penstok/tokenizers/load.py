@@ -6,7 +6,6 @@ left to the file's own library. `files`, `encodings` and `huggingface` do the re
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING
 
 from penstok.errors import UsageError, quoted
@@ -184,6 +183,8 @@ def _refusal(file: TokenizerFile, error: UnsupportedError) -> UsageError:
 
 
 def _unknown(name: str) -> UsageError:
+    import difflib
+
     close = difflib.get_close_matches(name.strip().lower(), ENCODINGS, n=1)
     hint = f"; did you mean `{close[0]}`? known:" if close else "; known:"
     return UsageError(

@@ -7,8 +7,10 @@ and a pattern, and those that only the library of their file can encode.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct, field
+from msgspec.structs import force_setattr
 
 from penstok.errors import DamageError
 from penstok.tokenizers.libraries import Library, find_id, spell_ids
@@ -20,8 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["ByteLevel", "LibraryModel", "ParsedTokenizer", "Tokenizer", "fingerprint"]
 
 
-@dataclass(frozen=True, slots=True)
-class ByteLevel:
+class ByteLevel(Struct, frozen=True):
     """A byte-level BPE whose ids follow from its ranks, as in tiktoken.
 
     A piece that is a token has its id. In any other piece the two neighbours that form the token of
@@ -32,17 +33,21 @@ class ByteLevel:
         pattern: The regular expression that divides text into pieces.
         normalizer: How text is normalized first.
         added: Tokens that are found in text before it is divided.
+        num_ids: One more than the largest id; computed.
     """
 
-    ranks: dict[bytes, int] = field(repr=False)
+    ranks: dict[bytes, int]
     pattern: str
     normalizer: Literal["NFC"] | None = None
-    added: dict[str, int] = field(default_factory=dict, repr=False)
+    added: dict[str, int] = field(default_factory=dict)
+    num_ids: int = 0
 
-    @property
-    def num_ids(self) -> int:
-        """One more than the largest id."""
-        return 1 + max(*self.ranks.values(), *self.added.values())
+    def __post_init__(self) -> None:
+        largest = max(max(self.ranks.values(), default=-1), *self.added.values(), -1)
+        force_setattr(self, "num_ids", 1 + largest)
+
+    def __repr__(self) -> str:
+        return f"ByteLevel({len(self.ranks)} ranks)"
 
     @property
     def is_plain(self) -> bool:
@@ -67,8 +72,7 @@ class ByteLevel:
         return ranked | {token_id: text for token_id, text in added.items() if token_id in ids}
 
 
-@dataclass(frozen=True, slots=True)
-class LibraryModel:
+class LibraryModel(Struct, frozen=True):
     """A model that only its own library can encode.
 
     Attributes:
@@ -81,10 +85,13 @@ class LibraryModel:
     """
 
     library: Library
-    content: bytes = field(repr=False)
+    content: bytes
     num_ids: int
     why: str
     shape: str = ""
+
+    def __repr__(self) -> str:
+        return f"LibraryModel({self.library}, {len(self.content)} bytes)"
 
     def iter_parts(self) -> Iterator[bytes]:
         """Yield everything that determines an id."""
@@ -100,8 +107,7 @@ class LibraryModel:
         return spell_ids(self.library, self.content, {one for one in ids if one < self.num_ids})
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedTokenizer:
+class ParsedTokenizer(Struct, frozen=True):
     """What the file of a tokenizer says.
 
     Attributes:
@@ -121,8 +127,7 @@ class ParsedTokenizer:
         return max(self.model.num_ids, *(1 + one for one in self.special.values()), 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Tokenizer:
+class Tokenizer(Struct, frozen=True):
     """A model, and the ids between documents.
 
     Attributes:
@@ -139,7 +144,7 @@ class Tokenizer:
     vocab_size: int
     fingerprint: str
     bos_id: int | None = None
-    special: dict[str, int] = field(default_factory=dict, repr=False)
+    special: dict[str, int] = field(default_factory=dict)
     eot_note: str = ""
 
     @property

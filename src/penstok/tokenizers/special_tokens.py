@@ -6,11 +6,11 @@ unusual choice comes with a note. `load` calls it with a parsed tokenizer.
 
 from __future__ import annotations
 
-import difflib
 import re
 import shlex
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from penstok.errors import UsageError
 from penstok.tokenizers.libraries import encode_text
@@ -37,8 +37,7 @@ _EOT_FLAG, _BOS_FLAG = "--eot-token", "--bos"
 _PURPOSES = {_EOT_FLAG: "end", _BOS_FLAG: "begin"}
 
 
-@dataclass(frozen=True, slots=True)
-class EndToken:
+class EndToken(Struct, frozen=True):
     """The token that ends each document; the note says why, if that is not obvious."""
 
     text: str
@@ -210,6 +209,8 @@ def _parse_id(
 
 
 def _no_special_token(name: str, parsed: ParsedTokenizer, wanted: str, flag: str) -> UsageError:
+    import difflib
+
     special = parsed.special
     by_plain = {_plain(text): text for text in special}
     close = difflib.get_close_matches(wanted, special, n=1, cutoff=0.75)

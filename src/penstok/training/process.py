@@ -12,8 +12,9 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, to_builtins
 
 from penstok.errors import EngineError, UsageError
 from penstok.jobs.progress import Status
@@ -42,8 +43,7 @@ _START_TRAINER = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class TrainerOptions:
+class TrainerOptions(Struct, frozen=True):
     """What the trainer process learns."""
 
     pattern: str
@@ -51,8 +51,7 @@ class TrainerOptions:
     special: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _TrainingStatus(Status):
+class _TrainingStatus(Status, frozen=True):
     """The progress of a training; bytes are those of the content that was read or skipped."""
 
     stage: str = "reading"
@@ -136,7 +135,7 @@ class TrainerProcess(Resource):
             start_new_session=True,
         )
         self.pid: int = self._popen.pid
-        self._send(json.dumps(asdict(options)).encode() + b"\n")
+        self._send(json.dumps(to_builtins(options)).encode() + b"\n")
 
     def close(self) -> None:
         """Stop the process, whatever it does."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import select
 from contextlib import closing, nullcontext, suppress
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec.structs import replace
 
 from penstok.errors import InputError
 from penstok.inputs.feed import make_feed

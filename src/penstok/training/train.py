@@ -9,8 +9,9 @@ from __future__ import annotations
 import errno
 import json
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from penstok.errors import (
     ConflictError,
@@ -40,8 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["TrainingResult", "find_warnings", "train_tokenizer"]
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingResult:
+class TrainingResult(Struct, frozen=True):
     """The tokenizer that was written, and the sample that it was trained on.
 
     Attributes:

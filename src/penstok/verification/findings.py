@@ -7,8 +7,9 @@ command line shows it.
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct, field
 
 if TYPE_CHECKING:
     from penstok.storage.object_paths import OutputPath
@@ -22,8 +23,7 @@ FindingKind = Literal["manifest", "ledger", "skipped", "file", "tokens", "ids", 
 _MAX_FINDINGS = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One thing that is not as it should be, and where.
 
     Attributes:
@@ -80,8 +80,7 @@ def at_segment(
     )
 
 
-@dataclass(slots=True)
-class Report:
+class Report(Struct):
     """What was checked, and what was found.
 
     Attributes:

@@ -8,9 +8,10 @@ it before it checks any tokens.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from penstok.errors import ConflictError, DamageError, quoted
 from penstok.inputs.changes import refuse_changed

@@ -6,10 +6,10 @@ It reads records, never tokens, and changes nothing. `records` calls it first; `
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, get_args
 
 import msgspec
+from msgspec import to_builtins
 
 from penstok.errors import DamageError, own_version, quoted
 from penstok.output.layout import MANIFEST
@@ -83,7 +83,7 @@ def job_of_manifest(manifest: Manifest, unit_bytes: int) -> JobRecord:
     job = msgspec.convert(
         {
             "penstok": manifest.penstok,
-            "tokenizer": asdict(manifest.tokenizer),
+            "tokenizer": to_builtins(manifest.tokenizer),
             "dtype": manifest.dtype,
             "unit_bytes": unit_bytes,
             "settings": manifest.settings,
@@ -126,7 +126,7 @@ def compare_manifest(folder: OutputPath, expected: Manifest, report: Report) -> 
     manifest = load_manifest(folder, report)
     if manifest is None:
         return
-    here, there = asdict(expected), asdict(manifest)
+    here, there = to_builtins(expected), to_builtins(manifest)
     differing = [f"`{name}`" for name in here if here[name] != there[name]]
     # A later version may have added what this one does not know.
     if differing or expected.penstok == own_version():

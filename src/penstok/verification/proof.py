@@ -6,8 +6,9 @@ token and a missing token all show. `verify` calls it; the workers do the compar
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from penstok.inputs.changes import refuse_changed
 from penstok.jobs.progress import Meter

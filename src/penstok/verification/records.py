@@ -7,8 +7,10 @@ trusted, since the manifest is made from it. `verify` continues with the tokens.
 from __future__ import annotations
 
 import stat
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from penstok.errors import DamageError
 from penstok.output.layout import JOB, MANIFEST, SEGMENTS, SKIPPED, WORK, Layout, is_own_name
@@ -44,8 +46,7 @@ _QUICK_LEDGER_BYTES = 32 << 20
 _DAMAGED_LINE = "checksum mismatch in a line of the ledger"
 
 
-@dataclass(frozen=True, slots=True)
-class Records:
+class Records(Struct, frozen=True):
     """What is recorded, as far as it can be trusted.
 
     Attributes:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
 from itertools import chain
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from penstok.errors import DamageError
 from penstok.output.segments import SegmentReader
@@ -34,8 +35,7 @@ _GROUP_TOKENS = 4 << 20
 _GROUPS_AHEAD = 4
 
 
-@dataclass(slots=True)
-class Checked:
+class Checked(Struct):
     """What reading a unit's tokens showed.
 
     Attributes:

@@ -6,10 +6,10 @@ passes the repaired block to the engine again.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec.structs import replace
 
 from penstok.errors import InputError
 from penstok.inputs.streams import locate

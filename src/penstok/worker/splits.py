@@ -6,11 +6,11 @@ pieces of each split separately; `jobs.few_documents` finds the smallest hash of
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import xxhash
+from msgspec.structs import replace
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

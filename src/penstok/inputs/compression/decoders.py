@@ -7,8 +7,9 @@ decoder for every member of a file; `probe` asks for the window before a job sta
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, cast
+
+from msgspec import Struct
 
 from penstok.errors import UsageError
 from penstok.inputs.compression.frames import FrameHeader, parse_frame_header
@@ -51,8 +52,7 @@ class Decoder(Protocol):
         """Add `data` to the input, and return at most `max_length` bytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Codec:
+class Codec(Struct, frozen=True):
     """How to start a member, and what its decoder raises on damage."""
 
     start: Callable[[], Decoder]

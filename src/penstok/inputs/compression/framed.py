@@ -8,10 +8,12 @@ whether a file can be read this way, `files` opens it for a worker.
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import force_setattr
 
 from penstok.errors import InputError
 from penstok.inputs.compression.detection import is_skippable
@@ -34,17 +36,16 @@ MAX_FRAME_BYTES = 8 << 20
 _CACHED_FRAMES = 2
 
 
-@dataclass(frozen=True, slots=True)
-class FrameTable:
+class FrameTable(Struct, frozen=True):
     """Where the frames of a file are, and where in the content each begins."""
 
     path: str
     frames: list[ZstdFrame]
-    starts: list[int] = field(init=False)
+    starts: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         sizes = (frame.content_bytes or 0 for frame in self.frames)
-        object.__setattr__(self, "starts", [0, *accumulate(sizes)])
+        force_setattr(self, "starts", [0, *accumulate(sizes)])
 
     @property
     def content_bytes(self) -> int:

@@ -7,8 +7,9 @@ It decompresses nothing and trusts no header that the file's size contradicts. `
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from penstok.errors import InputError
 from penstok.inputs.compression.commands import run_on
@@ -44,8 +45,7 @@ _SEEK_CHECKSUMS, _SEEK_RESERVED = 0x80, 0x7C
 _ENTRIES_PER_READ = 4 << 10
 
 
-@dataclass(frozen=True, slots=True)
-class ZstdFrame:
+class ZstdFrame(Struct, frozen=True):
     """A frame that can be decompressed alone: the file's bytes from `start` to `end`.
 
     `content_bytes` is the size in its header, None if there is none. It is not verified until the
@@ -57,8 +57,7 @@ class ZstdFrame:
     content_bytes: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class FrameHeader:
+class FrameHeader(Struct, frozen=True):
     """The header of a frame."""
 
     num_bytes: int
@@ -215,8 +214,7 @@ def _end_of_frame(file: _File, start: int, header: FrameHeader) -> int:
     return position
 
 
-@dataclass(frozen=True, slots=True)
-class _SeekTable:
+class _SeekTable(Struct, frozen=True):
     """Sizes of all frames before `start`, where the table's own frame begins."""
 
     file: _File

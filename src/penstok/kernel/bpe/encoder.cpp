@@ -53,19 +53,31 @@ size_t bytes_spanned(const DocumentParts& documents) {
 
 Encoder::Encoder(std::vector<Token> tokens, const EncoderOptions& options)
     : options_(options), isa_(choose_isa(options.isa)) {
-  const Vocabulary vocabulary(std::move(tokens));
+  Vocabulary vocabulary(std::move(tokens));
   const uint32_t max_id =
       std::max({vocabulary.max_id(), options.eot_id, options.bos_id.value_or(0)});
   if (max_id < kRedo<uint16_t>) {
-    engine_ = make_engine<uint16_t>(vocabulary, options.table_bytes);
+    engine_ = make_engine<uint16_t>(vocabulary);
   } else {
-    engine_ = make_engine<uint32_t>(vocabulary, options.table_bytes);
+    engine_ = make_engine<uint32_t>(vocabulary);
   }
+  tokens_ = std::move(vocabulary).take_tokens();
+}
+
+void Encoder::restart(EotMode eot_mode, size_t table_bytes) {
+  options_.eot_mode = eot_mode;
+  options_.table_bytes = table_bytes;
+  std::visit(
+      [&](auto& engine) {
+        engine.state->pieces = decltype(engine.state->pieces)(table_bytes);
+        engine.variant.preload(*engine.state, tokens_.data(), tokens_.size());
+      },
+      engine_);
 }
 
 template <class Id>
-Encoder::Engine<Id> Encoder::make_engine(const Vocabulary& vocabulary, size_t table_bytes) const {
-  Engine<Id> engine{std::make_unique<State<Id>>(vocabulary, table_bytes),
+Encoder::Engine<Id> Encoder::make_engine(const Vocabulary& vocabulary) const {
+  Engine<Id> engine{std::make_unique<State<Id>>(vocabulary, options_.table_bytes),
                     variant_for<Id>(isa_, options_.pattern)};
   engine.variant.preload(*engine.state, vocabulary.tokens().data(), vocabulary.tokens().size());
   return engine;

@@ -29,6 +29,10 @@ class Encoder {
  public:
   Encoder(std::vector<Token> tokens, const EncoderOptions& options);
 
+  // Empties the caches and gives them another size; the tables of the vocabulary stay as they are.
+  // So a process can prove an encoder with small caches, and its forks share those tables.
+  void restart(EotMode eot_mode, size_t table_bytes);
+
   Isa isa() const { return isa_; }
   size_t id_bytes() const;  // 2 or 4: how ids are written to `out`
 
@@ -52,10 +56,11 @@ class Encoder {
     Variant<Id> variant;
   };
   template <class Id>
-  Engine<Id> make_engine(const Vocabulary& vocabulary, size_t table_bytes) const;
+  Engine<Id> make_engine(const Vocabulary& vocabulary) const;
 
   EncoderOptions options_;
   Isa isa_;
+  std::vector<Token> tokens_;  // in order of id, for the caches
   std::variant<Engine<uint16_t>, Engine<uint32_t>> engine_;
 };
 

@@ -14,27 +14,53 @@ namespace {
 
 constexpr size_t kCacheLine = 64;
 constexpr size_t kHugePage = size_t{2} << 20;
+constexpr size_t kLarge = kHugePage / 2;
 constexpr size_t kWorkspaceKept = size_t{1} << 20;
 
 size_t round_up(size_t bytes, size_t unit) {
   return (bytes + unit - 1) / unit * unit;
 }
 
+#if defined(__linux__) && defined(MADV_HUGEPAGE)
+// Pages come zeroed when they are first touched, so that a short text pays for few of them.
+void* map_aligned(size_t bytes) {
+  void* mapped = mmap(nullptr, bytes + kHugePage, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) throw std::bad_alloc();
+  auto* const first = static_cast<uint8_t*>(mapped);
+  const size_t before = round_up(reinterpret_cast<uintptr_t>(first), kHugePage) -
+                        reinterpret_cast<uintptr_t>(first);
+  if (before > 0) munmap(first, before);
+  if (before < kHugePage) munmap(first + before + bytes, kHugePage - before);
+  // Advice only: a system without huge pages returns an error and uses ordinary pages.
+  madvise(first + before, bytes, MADV_HUGEPAGE);
+  return first + before;
+}
+#endif
+
 }  // namespace
 
 Buffer::Buffer(size_t bytes) {
-  const size_t alignment = bytes >= kHugePage / 2 ? kHugePage : kCacheLine;
+  const size_t alignment = bytes >= kLarge ? kHugePage : kCacheLine;
   bytes_ = round_up(bytes, alignment);
+#if defined(__linux__) && defined(MADV_HUGEPAGE)
+  if (alignment == kHugePage) {
+    data_ = map_aligned(bytes_);
+    return;
+  }
+#endif
   data_ = std::aligned_alloc(alignment, bytes_);
   if (data_ == nullptr) throw std::bad_alloc();
-#if defined(__linux__) && defined(MADV_HUGEPAGE)
-  // Advice only: a system without huge pages returns an error and uses ordinary pages.
-  if (alignment == kHugePage) madvise(data_, bytes_, MADV_HUGEPAGE);
-#endif
   std::memset(data_, 0, bytes_);
 }
 
 Buffer::~Buffer() {
+#if defined(__linux__) && defined(MADV_HUGEPAGE)
+  if (bytes_ >= kLarge) {
+    munmap(data_, bytes_);
+    return;
+  }
+#endif
   std::free(data_);
 }
 

@@ -6,7 +6,8 @@
 namespace penstok::kernel {
 namespace {
 
-// Grows while the merges are being derived, which the perfect hash cannot. Keys are never 0.
+// Grows while the merges are being derived, which the perfect hash cannot. A slot is one number:
+// the two ids and the merged one, of 21 bits each, and a bit that no empty slot has.
 class GrowingPairMap {
  public:
   explicit GrowingPairMap(size_t merges) {
@@ -17,34 +18,29 @@ class GrowingPairMap {
   uint32_t find(uint32_t left, uint32_t right) const {
     const uint64_t key = key_of(left, right);
     for (size_t at = hash(key);; at = (at + 1) & (slots_.size() - 1)) {
-      if (slots_[at].key == key) return slots_[at].merged;
-      if (slots_[at].key == 0) return kNoMerge;
+      if (slots_[at] >> kIdBits == key) return static_cast<uint32_t>(slots_[at]) & kMaxId;
+      if (slots_[at] == 0) return kNoMerge;
     }
   }
 
   void add(const Merge& merge) {
     const uint64_t key = key_of(merge.left, merge.right);
     size_t at = hash(key);
-    while (slots_[at].key != 0) at = (at + 1) & (slots_.size() - 1);
-    slots_[at] = {key, merge.merged};
+    while (slots_[at] != 0) at = (at + 1) & (slots_.size() - 1);
+    slots_[at] = key << kIdBits | merge.merged;
   }
 
  private:
-  struct Slot {
-    uint64_t key = 0;
-    uint32_t merged = 0;
-  };
-
   static uint64_t key_of(uint32_t left, uint32_t right) {
-    return (uint64_t{left} << 32 | right) + 1;
+    return uint64_t{1} << 2 * kIdBits | uint64_t{left} << kIdBits | right;
   }
   size_t hash(uint64_t key) const {
-    key ^= key >> 32;
+    key ^= key >> kIdBits;
     return key * 0x9E3779B97F4A7C15ull >> (64 - bits_);
   }
 
   unsigned bits_ = 4;
-  std::vector<Slot> slots_;
+  std::vector<uint64_t> slots_;
 };
 
 std::string quoted(const Token& token) {

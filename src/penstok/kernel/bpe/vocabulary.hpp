@@ -34,6 +34,7 @@ class Vocabulary {
   explicit Vocabulary(std::vector<Token> tokens);
 
   const std::vector<Token>& tokens() const { return tokens_; }  // in order of id
+  std::vector<Token> take_tokens() && { return std::move(tokens_); }
   const std::vector<Merge>& merges() const { return merges_; }  // in order of the merged id
   const std::vector<Token>& whole_tokens() const { return whole_tokens_; }  // those of 2
   std::vector<uint32_t> falling_ids() const;                                // those not of 3

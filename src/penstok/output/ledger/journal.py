@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import re
 import secrets
-from dataclasses import asdict, dataclass
 from threading import Condition, Thread
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import Struct, to_builtins
 
 from penstok.errors import DamageError
 from penstok.faults import fault_point
@@ -66,8 +66,7 @@ _MAX_UNSYNCED_BYTES = 256 << 20
 _LEAST_UNIT_BYTES = 16 << 10
 
 
-@dataclass(frozen=True, slots=True)
-class TaskRecord:
+class TaskRecord(Struct, frozen=True):
     """A task whose tokens are all written and durable.
 
     Attributes:
@@ -100,7 +99,7 @@ class TaskRecord:
 
     def to_line(self) -> bytes:
         """Format the last line of a journal."""
-        content = asdict(self)
+        content = to_builtins(self)
         totals = content["totals"]
         totals["sources"] = {
             idx: {name: count for name, count in counts.items() if count}
@@ -110,8 +109,7 @@ class TaskRecord:
         return format_line(content)
 
 
-@dataclass(slots=True)
-class NodeTotals:
+class NodeTotals(Struct):
     """The totals of the tasks of one node; `seconds` is the sum over its cores."""
 
     name: str
@@ -138,8 +136,7 @@ class NodeTotals:
 _decoder = msgspec.json.Decoder(TaskRecord)
 
 
-@dataclass(frozen=True, slots=True)
-class FinishedJournal:
+class FinishedJournal(Struct, frozen=True):
     """A complete journal: its record, and its lines for the ledger.
 
     Attributes:

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass, field, fields
 from functools import lru_cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import xxhash
+from msgspec import Struct, field, to_builtins
 
 from penstok.errors import UsageError
 from penstok.inputs.encodings import resolve_encoding
@@ -83,14 +83,11 @@ _ContentDigest = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{16}$")]
 # Created once, for millions of lines: `json.dumps` creates an encoder each time, and `asdict`
 # makes a deep copy.
 _encode = json.JSONEncoder(separators=(",", ":")).encode
-_COUNT_NAMES = [each.name for each in fields(Counts)]
-_segment_values: Callable[[Segment], tuple[Any, ...]] = attrgetter(
-    *(each.name for each in fields(Segment))
-)
+_COUNT_NAMES = list(Counts.__struct_fields__)
+_segment_values: Callable[[Segment], tuple[Any, ...]] = attrgetter(*Segment.__struct_fields__)
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
+class Ending(Struct, frozen=True):
     """The last line of a finished job: how it ran, and which inputs were skipped or ignored."""
 
     run: dict[str, Any]
@@ -103,8 +100,7 @@ class Ending:
         return self.skipped | self.ignored
 
 
-@dataclass(frozen=True, slots=True)
-class _ArchiveLine:
+class _ArchiveLine(Struct, frozen=True):
     """The archive of a member; what the line of the member holds is not repeated."""
 
     path: str
@@ -115,8 +111,7 @@ class _ArchiveLine:
     content: _Number = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _InputLine:
+class _InputLine(Struct, frozen=True):
     input: _Number
     path: str
     bytes: _Number
@@ -139,14 +134,12 @@ class _InputLine:
     offset: _Number = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _PerSplit:
+class _PerSplit(Struct, frozen=True):
     train: _Number
     val: _Number
 
 
-@dataclass(frozen=True, slots=True)
-class UnitLine:
+class UnitLine(Struct, frozen=True):
     """The line of a unit."""
 
     unit: _Number
@@ -209,7 +202,7 @@ class UnitLine:
 
 def format_job(job: JobRecord) -> bytes:
     """Format the first line."""
-    content = asdict(job) | {"tokenizer": job.tokenizer.to_dict()}
+    content = to_builtins(job) | {"tokenizer": job.tokenizer.to_dict()}
     return format_line({"format": _FORMAT, "version": _VERSION, **content})
 
 
@@ -338,7 +331,7 @@ def format_unit(finished: FinishedUnit) -> bytes:
 
 def format_ending(ending: Ending) -> bytes:
     """Format the last line of a finished job."""
-    content = asdict(ending)
+    content = to_builtins(ending)
     if not ending.ignored:
         del content["ignored"]
     return format_line(content)

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 import xxhash
+from msgspec import Struct
 
 from penstok.errors import DamageError, is_refused, read_error
 from penstok.output.layout import Layout
@@ -59,8 +59,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(Struct, frozen=True):
     """Where a run starts: at the beginning, or after the units that an earlier run finished.
 
     Attributes:

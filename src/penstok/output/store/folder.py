@@ -18,10 +18,12 @@ import contextlib
 import os
 import platform
 import shutil
-from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from penstok.errors import (
     ConflictError,
@@ -140,8 +142,7 @@ class FolderJournalFile:
             self._path.unlink(missing_ok=True)
 
 
-@dataclass(frozen=True, slots=True)
-class FolderLock:
+class FolderLock(Struct, frozen=True):
     """A lock that is held as long as any process has its file open, and nobody deletes it."""
 
     file: int
@@ -298,6 +299,10 @@ class FolderStore:
             for path in work.iterdir():
                 if path.is_dir():
                     _drop(path)
+
+    def has_work(self) -> bool:
+        """Look into the work folder; a part that was late leaves empty folders."""
+        return bool(self._list(WORK))
 
     def tidy(self) -> None:
         """Delete the work folder's content, the record of the job last; a held lock stays."""

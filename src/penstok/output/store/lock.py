@@ -12,8 +12,6 @@ import socket
 import time
 from typing import TYPE_CHECKING
 
-import psutil
-
 from penstok.errors import LockedError
 
 if TYPE_CHECKING:
@@ -89,6 +87,8 @@ def _owner(path: Path) -> str:
 
 def _may_owner_live(path: Path) -> bool:
     """Return whether the owner may be alive; on another machine that cannot be ruled out."""
+    import psutil
+
     words = _owner(path).split()
     is_here = len(words) == 4 and words[3] == socket.gethostname()
     return not (is_here and words[1].isdecimal() and not psutil.pid_exists(int(words[1])))

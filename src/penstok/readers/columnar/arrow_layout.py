@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_right
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
 
 from penstok.readers.columnar.columns import storage_type
 
@@ -44,8 +45,7 @@ _KINDS: dict[int, _Kind] = {1: "schema", 2: "dictionary", 3: "batch"}
 _CODECS: dict[int, Literal["lz4", "zstd"]] = {0: "lz4", 1: "zstd"}
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(Struct, frozen=True):
     """One message of a file: its offsets, and its header as it is stored."""
 
     kind: _Kind
@@ -55,8 +55,7 @@ class Message:
     body_end: int
 
 
-@dataclass(frozen=True, slots=True)
-class BatchHeader:
+class BatchHeader(Struct, frozen=True):
     """The header of a record batch.
 
     `buffers` has for each buffer its offset in the body, and its length.
@@ -142,8 +141,7 @@ class Batches:
         return bisect_right(self.starts, row) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnBuffers:
+class ColumnBuffers(Struct, frozen=True):
     """Which buffers of a batch belong to a column.
 
     Attributes:

@@ -5,8 +5,9 @@ It reads no rows. `parquet` and `arrow` call it once per file.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from penstok.errors import InputError
 
@@ -21,8 +22,7 @@ _MAX_NAMES = 12  # in a message
 _STEP = "pass another `--text-key`, or leave such files out with `--on-error skip`"
 
 
-@dataclass(frozen=True, slots=True)
-class TextColumn:
+class TextColumn(Struct, frozen=True):
     """A column of text.
 
     Attributes:
@@ -34,6 +34,14 @@ class TextColumn:
     key: str
     names: tuple[str, ...]
     type: pa.DataType
+
+    @property
+    def is_binary(self) -> bool:
+        """Whether it is a column of bytes, so that it may be text in any encoding."""
+        import pyarrow as pa
+
+        kind = self.type.value_type if pa.types.is_dictionary(self.type) else self.type
+        return kind in (pa.binary(), pa.large_binary(), pa.binary_view())
 
     def pick(self, batch: pa.RecordBatch) -> pa.Array:
         """Return this column of a batch; a row is null if a struct around it is."""

@@ -5,10 +5,10 @@ It reads no file. `parquet` and `arrow` make them; `reader` turns them into bloc
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,8 +26,7 @@ LEAST_ROW_BYTES = 128
 _MAX_UNITS = 2
 
 
-@dataclass(frozen=True, slots=True)
-class RowTexts:
+class RowTexts(Struct, frozen=True):
     """The texts of consecutive rows.
 
     Attributes:

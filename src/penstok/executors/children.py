@@ -1,0 +1,150 @@
+"""Starts worker processes: forks of this process, or new interpreters where a fork is not safe.
+
+It sends workers nothing but what they are made from, and decides neither when one starts nor when
+it ends. `processes` does, and `worker_process` is what a worker runs (ADR 39).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import signal
+import socket
+import sys
+import traceback
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING, NoReturn
+
+from penstok.executors.worker_process import serve
+from penstok.worker.memory import own_bytes
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Sequence
+
+    from penstok.types import Priority
+    from penstok.worker.worker import WorkerSpec
+
+__all__ = ["Child", "start_child"]
+
+# One thread per process: a worker has one core. numpy and the Rust libraries read these.
+_ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"}
+# A fork has the records of this process too, one per input, and they count as its memory.
+_MAX_FORKED_BYTES = 128 << 20
+_MAX_FILES = 1 << 20
+_TASKS = "/proc/self/task"
+_START_WORKER = (
+    "import sys; sys.path[:] = sys.argv[2:]; "
+    "from penstok.executors.worker_process import main; main(int(sys.argv[1]))"
+)
+
+
+class Child:
+    """A worker process, and this end of the pipe to it."""
+
+    def __init__(self, pid: int, pipe: Connection, popen: subprocess.Popen[bytes] | None) -> None:
+        self.pid = pid
+        self.pipe: Connection = pipe
+        self._popen = popen
+        self._code: int | None = None
+
+    def wait(self) -> int:
+        """Wait until it has ended; return its exit code, or the negative number of a signal."""
+        if self._code is None:
+            if self._popen is not None:
+                self._code = self._popen.wait()
+            else:
+                self._code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        return self._code
+
+    def stop(self) -> None:
+        """Kill it: nothing unfinished has a final name, so nothing can be corrupted."""
+        self.pipe.close()
+        if self._code is None:
+            os.kill(self.pid, signal.SIGKILL)
+            self.wait()
+
+
+def start_child(spec: WorkerSpec, priority: Priority, inherited: Sequence[int]) -> Child:
+    """Start a worker process, which keeps the files `inherited` open.
+
+    A fork has everything that this process has loaded, tokenizer and engine included.
+    """
+    ours, theirs = socket.socketpair()
+    pipe = Connection(ours.detach())
+    with theirs:
+        if _can_fork():
+            pid = os.fork()
+            if pid == 0:
+                _run_fork(theirs, spec, priority, inherited)
+            return Child(pid, pipe, None)
+        popen = _start_interpreter(theirs, inherited)
+    child = Child(popen.pid, pipe, popen)
+    with contextlib.suppress(ConnectionError):
+        child.pipe.send((spec, priority))
+    return child
+
+
+def _can_fork() -> bool:
+    """Return whether this process is small and has one thread.
+
+    Other threads do not exist in a fork, but the locks that they hold do. Apple's libraries
+    have such threads of their own.
+    """
+    try:
+        num_threads = len(os.listdir(_TASKS))  # noqa: PTH208 pathlib would build paths
+    except OSError:
+        return False
+    return num_threads == 1 and own_bytes() <= _MAX_FORKED_BYTES
+
+
+def _run_fork(
+    theirs: socket.socket, spec: WorkerSpec, priority: Priority, inherited: Sequence[int]
+) -> NoReturn:
+    """Serve the parent, in its fork.
+
+    Nothing of the parent may be cleaned up here: no `finally` of its functions, no finalizer of an
+    object whose file is closed here, no buffer of its streams.
+    """
+    code = 1
+    try:
+        gc.freeze()
+        # A Ctrl-C in the terminal is for the parent, which stops its workers.
+        os.setsid()
+        for each in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(each, signal.SIG_DFL)
+        # Standard input is for the parent too: here it is a pipe that has ended.
+        os.dup2(os.pipe()[0], 0)
+        _close_files_except({0, 1, 2, theirs.fileno(), *inherited})
+        os.environ.update(_ONE_THREAD)
+        serve(Connection(theirs.detach()), spec, priority)
+        code = 0
+    except BaseException:  # noqa: BLE001 what the parent would catch must end here
+        with contextlib.suppress(OSError):
+            os.write(2, traceback.format_exc().encode(errors="replace"))
+    finally:
+        os._exit(code)
+
+
+def _close_files_except(kept: set[int]) -> None:
+    """Close all other files: the pipes of other workers end when the parent does."""
+    first = 0
+    for file in sorted(kept):
+        # An empty range may close all files: Python passes its last number, -1, to the system.
+        if first < file:
+            os.closerange(first, file)
+        first = file + 1
+    os.closerange(first, _MAX_FILES)
+
+
+def _start_interpreter(theirs: socket.socket, inherited: Sequence[int]) -> subprocess.Popen[bytes]:
+    import subprocess
+
+    return subprocess.Popen(
+        [sys.executable, "-c", _START_WORKER, str(theirs.fileno()), *sys.path],
+        pass_fds=[theirs.fileno(), *inherited],
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, **_ONE_THREAD},
+        start_new_session=True,
+    )

@@ -1,0 +1,109 @@
+"""What a command loads when it starts, and how its workers start: what start-up costs, untimed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from penstok.executors import children
+from penstok.worker.memory import own_bytes
+
+# What takes long to import, or is needed for a part of the inputs, outputs and engines only.
+COSTLY = (
+    *("asyncio", "botocore", "chardet", "click", "concurrent.futures", "email", "fastokens"),
+    *("fsspec", "http", "importlib.metadata", "isal", "logging", "lz4", "msgspec"),
+    *("multiprocessing", "numpy", "psutil", "pyarrow", "ray", "regex", "requests", "rich"),
+    *("sentencepiece", "ssl", "statistics", "subprocess", "tiktoken", "tokenizers", "torch"),
+    *("unittest", "urllib.request"),
+)
+JOB = {"click", "msgspec", "multiprocessing", "numpy", "subprocess"}
+
+
+def run_cold(code: str, *arguments: str, folder: Path) -> str:
+    """Run Python code in a new interpreter; return what it prints."""
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        cwd=folder,
+        # As the program sets it: otherwise numpy starts threads.
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+
+
+PRINT_COSTLY = """
+import atexit, json, sys
+costly = sys.argv.pop(1).split(",")
+atexit.register(lambda: print(json.dumps([name for name in costly if name in sys.modules])))
+"""
+
+
+@pytest.mark.cold
+@pytest.mark.parametrize(
+    ("command", "loaded"),
+    [
+        ("", set()),
+        ("--version", {"click"}),
+        ("--help", {"click"}),
+        ("tokenize --help", {"click"}),
+        ("tokenize in.txt -o new -q", JOB),
+        ("info out", JOB - {"multiprocessing", "subprocess"}),
+        ("show out", JOB - {"multiprocessing", "subprocess"}),
+    ],
+)
+def test_a_command_loads_what_it_needs(tmp_path: Path, command: str, loaded: set[str]) -> None:
+    (tmp_path / "in.txt").write_text("a few words")
+    if command.endswith("out"):
+        run_cold("import penstok; penstok.tokenize('in.txt', 'out')", folder=tmp_path)
+    start = "from penstok.cli import main; main()" if command else "import penstok"
+    said = run_cold(PRINT_COSTLY + start, ",".join(COSTLY), *command.split(), folder=tmp_path)
+    assert set(json.loads(said.splitlines()[-1])) - loaded == set()
+
+
+START = """
+import sys, threading, penstok
+from penstok.executors import children
+def fail(*_):
+    raise SystemExit("it was started in the other way")
+if sys.argv[1] == "fork":
+    children._start_interpreter = fail
+else:
+    children.os.fork = fail
+    threading.Thread(target=threading.Event().wait, daemon=True).start()
+print(penstok.tokenize("in.txt", "out", workers=1).counts["documents"])
+"""
+
+
+@pytest.mark.cold
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there are no forks")
+@pytest.mark.parametrize("how", ["fork", "new interpreter"])
+def test_workers_are_forks_of_a_process_with_one_thread(tmp_path: Path, how: str) -> None:
+    (tmp_path / "in.txt").write_text("a few words")
+    assert run_cold(START, how, folder=tmp_path) == "1\n"
+
+
+def test_a_large_process_is_not_forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "listdir", lambda _: ["1"])
+    monkeypatch.setattr(children, "_MAX_FORKED_BYTES", own_bytes() + (64 << 20))
+    assert children._can_fork()
+    monkeypatch.setattr(children, "_MAX_FORKED_BYTES", own_bytes() // 2)
+    assert not children._can_fork()
+
+
+def test_a_process_with_two_threads_is_not_forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(children, "_MAX_FORKED_BYTES", 1 << 40)
+    ended = threading.Event()
+    thread = threading.Thread(target=ended.wait)
+    thread.start()
+    try:
+        assert not children._can_fork()
+    finally:
+        ended.set()
+        thread.join()
