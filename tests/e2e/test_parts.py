@@ -204,6 +204,14 @@ def test_one_that_is_late_disturbs_nothing(corpus: Path, tmp_path: Path) -> None
     check(corpus, output)
 
 
+def test_empty_folders_left_by_a_late_part_are_deleted(corpus: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    do_part(corpus, output, 1, 1)
+    check(corpus, output)
+    (output / ".penstok" / "tasks").mkdir(parents=True)
+    check(corpus, output)
+
+
 @pytest.mark.parametrize(
     ("change", "told"),
     [

@@ -263,3 +263,36 @@ def test_ids_are_written_to_the_array_of_the_caller(isa: str) -> None:
     assert not np.shares_memory(subject.encode(block, out.astype(np.uint32)), out)
     with pytest.raises(ValueError, match="out is too small"):
         subject.encode(block, out[:100])
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_all_splits_are_encoded_in_one_call(isa: str) -> None:
+    rng = random.Random(9)
+    subject = engine(isa, TINY_TABLE, "append")
+    for share in (0.0, 0.02, 0.5):
+        documents = [hostile_document(rng)[:80].encode() for _ in range(300)]
+        block = block_of(documents, b"|")
+        begins = np.array([rng.random() < 0.9 for _ in documents])
+        block = msgspec.structs.replace(block, begins=begins)
+        splits = np.array([rng.randrange(3) if rng.random() < share else 0 for _ in documents])
+        codes = splits.astype(np.uint8)
+        outs = [np.empty(most_tokens(block), np.uint16) for _ in range(3)]
+        parts = subject.encode_splits(block, codes, outs)
+        assert parts is not None
+        for code, (out, part) in enumerate(zip(outs, parts, strict=True)):
+            alone = block.select(codes == code)
+            assert part.ids.tolist() == subject.encode(alone).tolist()
+            assert np.may_share_memory(part.ids, out) or not len(part.ids)
+            assert part.num_documents == alone.begins.sum()
+            assert part.text_bytes == (alone.ends - alone.starts).sum()
+
+
+def test_splits_are_not_encoded_if_the_text_or_the_type_is_wrong() -> None:
+    subject = engine(ISAS[0])
+    block, codes = block_of([b"fine", b"\xff", b"fine"]), np.array([0, 1, 0], np.uint8)
+    outs = [np.empty(most_tokens(block), np.uint16) for _ in range(3)]
+    assert subject.encode_splits(block, codes, outs) is None
+    valid = block_of([b"fine", b"too", b"fine"])
+    assert subject.encode_splits(valid, codes, [out.astype(np.uint32) for out in outs]) is None
+    with pytest.raises(ValueError, match="differ in length"):
+        subject.encode_splits(valid, codes[:2], outs)

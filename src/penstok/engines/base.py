@@ -5,7 +5,9 @@ It encodes nothing and knows no engine by name. `registry` lists the engines; th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from msgspec import Struct
 
 from penstok.errors import UsageError
 
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from penstok.tokenizers import Tokenizer
     from penstok.types import Block, EotPosition
 
-__all__ = ["Engine", "EngineClass", "cannot_encode", "most_tokens"]
+__all__ = ["Engine", "EngineClass", "SplitEngine", "SplitIds", "cannot_encode", "most_tokens"]
 
 # The kernel may overwrite this many ids after the last one.
 _SLACK_TOKENS = 128
@@ -55,6 +57,37 @@ class Engine(Protocol):
         `most_tokens(block)`, and returns that part of it. Otherwise the result is valid until the
         next call. Text that is not valid UTF-8 raises `UnicodeDecodeError`; the worker repairs it
         and encodes it again.
+        """
+        ...
+
+
+class SplitIds(Struct, frozen=True):
+    """What the pieces of one split in a block became.
+
+    Attributes:
+        ids: Their ids.
+        num_documents: How many of them begin a document.
+        text_bytes: The length of their text.
+    """
+
+    ids: NDArray[np.unsignedinteger[Any]]
+    num_documents: int
+    text_bytes: int
+
+
+@runtime_checkable
+class SplitEngine(Engine, Protocol):
+    """An engine that encodes the pieces of all splits in one call."""
+
+    def encode_splits(
+        self,
+        block: Block,
+        splits: NDArray[np.uint8],
+        outs: list[NDArray[np.unsignedinteger[Any]]],
+    ) -> list[SplitIds] | None:
+        """Write the ids of the pieces with split i to `outs[i]`, as `encode` does.
+
+        None if that cannot be done: some text is not valid UTF-8, or `outs` have another type.
         """
         ...
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from penstok.engines.base import cannot_encode, most_tokens
+from penstok.engines.base import SplitIds, cannot_encode, most_tokens
 from penstok.errors import EngineError, UsageError
 from penstok.kernel import KernelUnavailableError, load_kernel
 from penstok.tokenizers import ByteLevel
@@ -163,6 +163,35 @@ class KernelEngine:
             malformed = -1 - count
             raise _decode_error(text[int(starts[malformed]) : int(ends[malformed])])
         return out[:count].astype(self._dtype, copy=False)
+
+    def encode_splits(
+        self,
+        block: Block,
+        splits: NDArray[np.uint8],
+        outs: list[NDArray[np.unsignedinteger[Any]]],
+    ) -> list[SplitIds] | None:
+        """Write the ids of the pieces with split i to `outs[i]`.
+
+        None if some text is not valid UTF-8, or `outs` have not the type that the kernel writes.
+        """
+        if any(out.dtype != self._out.dtype for out in outs):
+            return None
+        self._grow(len(block.text))
+        totals: list[tuple[int, int, int]] = self._encoder.encode_splits(
+            np.frombuffer(block.text, np.uint8),
+            block.starts,
+            block.ends,
+            block.begins,
+            block.closes,
+            splits,
+            outs,
+        )
+        if not totals:
+            return None
+        return [
+            SplitIds(out[:num_ids], num_documents, text_bytes)
+            for out, (num_ids, num_documents, text_bytes) in zip(outs, totals, strict=True)
+        ]
 
     def _grow(self, num_bytes: int) -> None:
         """Give the tables their full size once there is more than a short text to encode."""

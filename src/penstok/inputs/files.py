@@ -7,6 +7,7 @@ It lists no inputs and knows no documents. Readers read from what it opens, thro
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -49,7 +50,12 @@ def _open_seekable(unit: Unit) -> _SeekableInput:
         return _MemberInput(unit)
     if unit.source.content_bytes:
         return _FramedInput(unit.source)
-    return _RemoteInput(unit) if is_url(unit.source.path) else SourceFile(unit.source)
+    if is_url(unit.source.path):
+        return _RemoteInput(unit)
+    file = SourceFile(unit.source)
+    # While this unit is encoded, the disk reads the next one, whichever worker will take it.
+    file.announce(unit.end, 2 * unit.end - unit.start)
+    return file
 
 
 class _SeekableInput(Resource):
@@ -195,6 +201,12 @@ class SourceFile(_SeekableInput):
             if count == 0:
                 raise self._changed()
             done += count
+
+    def announce(self, start: int, end: int) -> None:
+        """Let the system read a range into the page cache, without waiting for it."""
+        if hasattr(os, "posix_fadvise") and start < self.size:
+            with suppress(OSError):  # advice only
+                os.posix_fadvise(self._fd, start, end - start, os.POSIX_FADV_WILLNEED)
 
     def give_back(self, start: int, end: int) -> None:
         """Drop a range from the page cache."""

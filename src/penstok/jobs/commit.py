@@ -289,7 +289,7 @@ def tidy_finished(store: OutputStore, manifest: Manifest) -> bool:
     That other job was started to overwrite this one and was interrupted. Whoever runs the finished
     job again has no use for its tokens, which nothing else would ever delete.
     """
-    if not any(True for prefix in (f"{WORK}/", TASKS, PARTS) for _ in store.iter_names(prefix)):
+    if not store.has_work():
         return False
     # If another run holds the lock, it deletes them itself; parts of a job run without it.
     with contextlib.suppress(LockedError), store.lock():

@@ -1,12 +1,15 @@
 // The Python module `penstok._kernel`.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <memory>
 #include <stdexcept>
 
 #include "bpe/encoder.hpp"
@@ -70,6 +73,50 @@ class OneAtATime {
   std::atomic<bool>& busy_;
 };
 
+// The documents of one split among those of a block, packed only if others lie between them.
+class SplitDocuments {
+ public:
+  SplitDocuments(const DocumentParts& all, const uint8_t* splits, uint8_t split) {
+    const auto count = static_cast<size_t>(std::count(splits, splits + all.count, split));
+    parts_ = all;
+    parts_.count = count;
+    if (count > 0 && count < all.count) pack(all, splits, split);
+    for (size_t i = 0; i < count; ++i) {
+      num_begun_ += parts_.begins[i];
+      text_bytes_ += parts_.ends[i] - parts_.starts[i];
+    }
+  }
+
+  const DocumentParts& parts() const { return parts_; }
+  int64_t num_begun() const { return num_begun_; }
+  int64_t text_bytes() const { return text_bytes_; }
+
+ private:
+  void pack(const DocumentParts& all, const uint8_t* splits, uint8_t split) {
+    positions_.reset(new int64_t[2 * parts_.count]);
+    flags_.reset(new bool[2 * parts_.count]);
+    int64_t* const starts = positions_.get();
+    int64_t* const ends = starts + parts_.count;
+    bool* const begins = flags_.get();
+    bool* const closes = begins + parts_.count;
+    for (size_t i = 0, packed = 0; i < all.count; ++i) {
+      if (splits[i] != split) continue;
+      starts[packed] = all.starts[i];
+      ends[packed] = all.ends[i];
+      begins[packed] = all.begins[i];
+      closes[packed] = all.closes[i];
+      ++packed;
+    }
+    parts_ = {starts, ends, begins, closes, parts_.count};
+  }
+
+  DocumentParts parts_;
+  std::unique_ptr<int64_t[]> positions_;
+  std::unique_ptr<bool[]> flags_;
+  int64_t num_begun_ = 0;
+  int64_t text_bytes_ = 0;
+};
+
 // Checks what Python passes and releases the GIL while it encodes.
 class PyEncoder {
  public:
@@ -91,17 +138,8 @@ class PyEncoder {
 
   int64_t encode(const Text& text, const Positions& starts, const Positions& ends,
                  const Flags& begins, const Flags& closes, const IdsOut& out) {
-    const size_t count = starts.size();
-    if (ends.size() != count || begins.size() != count || closes.size() != count) {
-      throw std::invalid_argument("starts, ends, begins and closes differ in length");
-    }
-    const nb::dlpack::dtype wanted{static_cast<uint8_t>(nb::dlpack::dtype_code::UInt),
-                                   static_cast<uint8_t>(8 * encoder_.id_bytes()), 1};
-    if (out.dtype() != wanted) {
-      throw std::invalid_argument("out must hold unsigned integers of " +
-                                  std::to_string(encoder_.id_bytes()) + " bytes");
-    }
-    const DocumentParts documents{starts.data(), ends.data(), begins.data(), closes.data(), count};
+    const DocumentParts documents = parts_from(starts, ends, begins, closes);
+    check_out(out);
     const OneAtATime alone(busy_);
     const nb::gil_scoped_release released;
     const Outcome outcome =
@@ -112,7 +150,53 @@ class PyEncoder {
     return -1 - static_cast<int64_t>(outcome.malformed_document);
   }
 
+  // Per split: how many ids, documents that begin, and bytes of text; nothing at all if some
+  // document is not UTF-8.
+  std::vector<std::array<int64_t, 3>> encode_splits(const Text& text, const Positions& starts,
+                                                    const Positions& ends, const Flags& begins,
+                                                    const Flags& closes, const Text& splits,
+                                                    const std::vector<IdsOut>& outs) {
+    const DocumentParts documents = parts_from(starts, ends, begins, closes);
+    if (splits.size() != documents.count) {
+      throw std::invalid_argument("starts and splits differ in length");
+    }
+    for (const IdsOut& out : outs) check_out(out);
+    const OneAtATime alone(busy_);
+    const nb::gil_scoped_release released;
+    std::vector<std::array<int64_t, 3>> totals;
+    for (size_t split = 0; split < outs.size(); ++split) {
+      const SplitDocuments chosen(documents, splits.data(), static_cast<uint8_t>(split));
+      Outcome outcome{};
+      if (chosen.parts().count > 0) {
+        outcome = encoder_.encode(text.data(), text.size(), chosen.parts(), outs[split].data(),
+                                  outs[split].size());
+        if (outcome.malformed_document != Outcome::kAllWellFormed) return {};
+      }
+      totals.push_back(
+          {static_cast<int64_t>(outcome.num_ids), chosen.num_begun(), chosen.text_bytes()});
+    }
+    return totals;
+  }
+
  private:
+  static DocumentParts parts_from(const Positions& starts, const Positions& ends,
+                                  const Flags& begins, const Flags& closes) {
+    const size_t count = starts.size();
+    if (ends.size() != count || begins.size() != count || closes.size() != count) {
+      throw std::invalid_argument("starts, ends, begins and closes differ in length");
+    }
+    return {starts.data(), ends.data(), begins.data(), closes.data(), count};
+  }
+
+  void check_out(const IdsOut& out) const {
+    const nb::dlpack::dtype wanted{static_cast<uint8_t>(nb::dlpack::dtype_code::UInt),
+                                   static_cast<uint8_t>(8 * encoder_.id_bytes()), 1};
+    if (out.dtype() != wanted) {
+      throw std::invalid_argument("out must hold unsigned integers of " +
+                                  std::to_string(encoder_.id_bytes()) + " bytes");
+    }
+  }
+
   Encoder encoder_;
   std::atomic<bool> busy_{false};
 };
@@ -140,6 +224,25 @@ size_t find_all_of(const Text& text, size_t start, size_t end, const nb::bytes& 
   const size_t wanted_bytes = wanted.size();
   const nb::gil_scoped_release released;
   return find_all(text.data(), start, end, bytes, wanted_bytes, out.data(), out.size());
+}
+
+nb::tuple find_documents_of(const Text& text, size_t start, size_t end, const nb::bytes& separator,
+                            bool drops_returns, bool keeps_first, int64_t head_bytes,
+                            const PositionsOut& starts, const PositionsOut& ends,
+                            const PositionsOut& heads) {
+  if (end > text.size()) throw std::invalid_argument("the end is outside the text");
+  if (ends.size() != starts.size() || heads.size() != starts.size()) {
+    throw std::invalid_argument("starts, ends and heads differ in length");
+  }
+  const DocumentRules rules{reinterpret_cast<const uint8_t*>(separator.c_str()), separator.size(),
+                            drops_returns, keeps_first, head_bytes};
+  FoundDocuments found;
+  {
+    const nb::gil_scoped_release released;
+    found = find_documents(text.data(), start, end, rules, starts.data(), ends.data(),
+                           heads.data(), starts.size());
+  }
+  return nb::make_tuple(found.num_kept, found.num_found, found.next, found.is_first_kept);
 }
 
 // A numpy array that owns the vector's memory.
@@ -285,6 +388,11 @@ NB_MODULE(_kernel, module) {
   module.def("find_all", find_all_of, "text"_a, "start"_a, "end"_a, "wanted"_a, "out"_a,
              "Write the offsets of `wanted` inside text[start:end] to `out` until it is full, and "
              "return their number.");
+  module.def("find_documents", find_documents_of, "text"_a, "start"_a, "end"_a, "separator"_a,
+             "drops_returns"_a, "keeps_first"_a, "head_bytes"_a, "starts"_a, "ends"_a, "heads"_a,
+             "Write the documents that end with a separator in text[start:end] to `starts`, `ends` "
+             "and `heads`; return how many are not empty, how many there are, where the next "
+             "begins, and whether the first was kept.");
   module.def("extract_json_lines", extract_json_lines_of, "json"_a, "stop"_a, "key"_a, "out"_a,
              "Write the text of field `key` of the lines that begin before `stop` to `out`; "
              "penstok.readers.jsonl names what is returned.");
@@ -319,7 +427,12 @@ NB_MODULE(_kernel, module) {
            "Whether text may be divided between the two bytes.")
       .def("encode", &PyEncoder::encode, "text"_a, "starts"_a, "ends"_a, "begins"_a, "closes"_a,
            "out"_a,
-           "Write the ids to `out` and return their number, or -1 - i if document i is not UTF-8.");
+           "Write the ids to `out` and return their number, or -1 - i if document i is not UTF-8.")
+      .def("encode_splits", &PyEncoder::encode_splits, "text"_a, "starts"_a, "ends"_a, "begins"_a,
+           "closes"_a, "splits"_a, "outs"_a,
+           "Write the ids of the documents with split i to outs[i]; return per split how many ids, "
+           "documents that begin, and bytes of text there are, or an empty list if a document is "
+           "not UTF-8.");
 }
 
 }  // namespace penstok::kernel

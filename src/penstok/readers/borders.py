@@ -18,6 +18,8 @@ import numpy as np
 from penstok.errors import InputError
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from penstok.inputs.base import OpenInput
     from penstok.readers.base import CutRule
 
@@ -30,6 +32,8 @@ _PATIENCE_BYTES = 1 << 20
 _CONTEXT_BYTES = 4
 # Text has a cut every few words: a small first read costs a quarter of one of 4 KiB.
 _FIRST_READ_BYTES = 1 << 8
+# How far the quick search for a cut goes.
+_NEAR_BYTES = 1 << 6
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _CONTINUATION_BYTES = bytes(range(0x80, 0xC0))
 
@@ -104,13 +108,34 @@ class Borders:
         """List the forced cuts after `start`, up to and including `end`."""
         if self._cuts.max_document_bytes is not None:
             return []
-        first = start // MAX_RUN_BYTES * MAX_RUN_BYTES
+        first = max(start // MAX_RUN_BYTES * MAX_RUN_BYTES, MAX_RUN_BYTES)
+        grids = range(first, end + 1, MAX_RUN_BYTES)
         forced = [
             self._whole_character(grid)
-            for grid in range(max(first, MAX_RUN_BYTES), end + 1, MAX_RUN_BYTES)
-            if self._first_break(grid, grid + MAX_RUN_BYTES) is None
+            for grid, has_cut in zip(grids, self._have_near_cuts(grids), strict=True)
+            if not has_cut and self._first_break(grid, grid + MAX_RUN_BYTES) is None
         ]
         return [cut for cut in forced if start < cut <= end]
+
+    def _have_near_cuts(self, positions: range) -> NDArray[np.bool_]:
+        """Tell after which positions there surely is a cut within a few words.
+
+        Text nearly always has one. Asking the cut rule once for all positions of a unit takes a
+        tenth of the time of a search from each, which was 4 % of a worker's.
+        """
+        margin = max(_CONTEXT_BYTES, len(self._separator))
+        size = _NEAR_BYTES + 2 * margin
+        windows = [self._file.read_at(at - margin, at - margin + size) for at in positions]
+        # A separator might be divided, and the file might end.
+        plain = [len(each) == size and not self._has_separator(each) for each in windows]
+        joined = b"".join(each for each, is_plain in zip(windows, plain, strict=True) if is_plain)
+        marked = self._cuts.mask(np.frombuffer(joined, np.uint8)).reshape(-1, size)
+        found = np.array(plain, np.bool_)
+        found[plain] = marked[:, margin : margin + _NEAR_BYTES].any(axis=1)
+        return found
+
+    def _has_separator(self, text: bytes) -> bool:
+        return bool(self._separator) and self._separator in text
 
     def _document_after(self, position: int, limit_bytes: int) -> int:
         """Find the first document at or after `position`, within the longest length of one."""

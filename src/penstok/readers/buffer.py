@@ -33,7 +33,7 @@ def _commonness(byte: int) -> int:
 
 
 class UnitBuffer:
-    """The bytes of one unit, in memory that is used again for the next.
+    """The bytes of one unit, or a window of it, in memory that is used again for the next.
 
     Positions count from `origin`, the position in the file of the first byte.
     """
@@ -50,11 +50,39 @@ class UnitBuffer:
         file.read_into(self.room(end - start), start)
         self.origin = start
 
-    def room(self, size: int) -> memoryview:
-        """Return a view of `size` bytes to write to."""
+    def start(self, position: int) -> None:
+        """Hold nothing, from a position in the file on."""
+        self.view, self.origin = memoryview(self._bytes)[:0], position
+
+    def advance(self, file: OpenInput, start: int, end: int, capacity: int = 0) -> memoryview:
+        """Hold the file from `start` to at least `end`; return what was not held before.
+
+        A window that moves over a unit stays in the processor's cache; a whole unit does not.
+
+        Args:
+            file: What the window moves over.
+            start: Where it begins from now on.
+            end: How far the file is needed.
+            capacity: How much may be needed without moving `start`; what is not takes no memory.
+        """
+        held = self.view[start - self.origin :]
+        size = max(end - start, len(held))
+        self._reserve(max(size, capacity))
+        # `held` may be in the same memory: this moves it, as `memmove` does.
+        memoryview(self._bytes)[: len(held)] = held
+        self.view, self.origin = memoryview(self._bytes)[:size], start
+        added = self.view[len(held) :]
+        file.read_into(added, start + len(held))
+        return added
+
+    def _reserve(self, size: int) -> None:
         if size > len(self._bytes):
             # Units differ a little in size: a little more, so that the next one fits too.
             self._bytes = bytearray(size + size // 16)
+
+    def room(self, size: int) -> memoryview:
+        """Return a view of `size` bytes to write to."""
+        self._reserve(size)
         self.view = memoryview(self._bytes)[:size]
         self.origin = 0
         return self.view
@@ -106,10 +134,10 @@ class UnitBuffer:
         return 0 if self._bytes.find(0, start, end) < 0 else self._bytes.count(0, start, end)
 
     def find_all(self, wanted: bytes, start: int, end: int, most: int) -> NDArray[np.int64]:
-        """Find the first `most` positions of `wanted`, which must not overlap itself."""
+        """Find the first `most` positions of `wanted`; of two that overlap, only the first."""
         text = np.frombuffer(self.view, np.uint8)
         if self._find_all is None:
-            return _find_all(text, start, end, wanted)[:most]
+            return _drop_overlapping(_find_all(text, start, end, wanted), len(wanted))[:most]
         found = np.empty(min(most, (end - start) // len(wanted) + 1), np.int64)
         return found[: self._find_all(text, start, end, wanted, found)]
 
@@ -147,6 +175,17 @@ def _find_all(text: NDArray[np.uint8], start: int, end: int, wanted: bytes) -> N
             break
         found = found[text[found + at] == byte]
     return found
+
+
+def _drop_overlapping(found: NDArray[np.int64], length: int) -> NDArray[np.int64]:
+    if len(found) < 2 or int(np.diff(found).min()) >= length:
+        return found
+    kept, end = [], 0
+    for at in found.tolist():
+        if at >= end:
+            kept.append(at)
+            end = at + length
+    return np.array(kept, np.int64)
 
 
 def _starting(window: bytearray) -> int:

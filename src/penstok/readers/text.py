@@ -1,6 +1,6 @@
 """Plain text: documents between separators, one per line, or one per file.
 
-It reads a unit into one reused buffer and yields blocks that refer to it; no document is copied. It
+It reads a unit through a reused window and yields blocks that refer to it; it copies no document,
 decides no split and repairs no text; the worker does. `borders` finds where units begin.
 """
 
@@ -13,7 +13,7 @@ import numpy as np
 from msgspec import Struct
 
 from penstok.kernel import find_kernel_function
-from penstok.readers.borders import Borders, overlaps_itself, refuse_long_document
+from penstok.readers.borders import Borders, refuse_long_document
 from penstok.readers.buffer import UnitBuffer
 from penstok.types import UNKNOWN_END, Block, Counts
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from penstok.inputs.base import OpenInput
     from penstok.readers.base import CutRule, ReaderOptions
     from penstok.types import SkippedRecord, Unit
 
@@ -32,21 +33,24 @@ HEAD_BYTES = 1 << 16
 # Bounds the memory for positions where documents are short.
 _MAX_BLOCK_DOCUMENTS = 1 << 15
 _CARRIAGE_RETURN = 0x0D
+# Shared by all blocks of whole documents; read-only.
+_WHOLE = np.ones(_MAX_BLOCK_DOCUMENTS, np.bool_)
+_WHOLE.flags.writeable = False
 
 
 class _Region(Struct, frozen=True):
-    """The part of a file that belongs to a unit; positions in it count from `start`."""
+    """The part of a file that belongs to a unit."""
 
     start: int
-    size: int
+    end: int
     begins: bool
     closes: bool
     forced_cuts: list[int]
 
     def next_forced(self, position: int) -> int:
-        """Return the first forced cut after `position`; the region's size if there is none."""
+        """Return the first forced cut after `position`; the region's end if there is none."""
         idx = bisect_right(self.forced_cuts, position)
-        return self.forced_cuts[idx] if idx < len(self.forced_cuts) else self.size
+        return self.forced_cuts[idx] if idx < len(self.forced_cuts) else self.end
 
     def last_forced(self, start: int, end: int) -> int:
         """Return the last forced cut between two positions; `start` if there is none."""
@@ -62,6 +66,9 @@ class TextReader:
         self._cuts = cuts
         self._options = options
         self._buffer = UnitBuffer(find_kernel_function("find_all"))
+        self._find_documents = find_kernel_function("find_documents")
+        # Where the documents of a block begin and end, and their heads end.
+        self._positions = np.empty((3, _MAX_BLOCK_DOCUMENTS), np.int64)
         self._counts = Counts()
         self._path = ""
 
@@ -87,65 +94,94 @@ class TextReader:
                         input_bytes=borders.size, byte_order_marks=1, empty_documents=1
                     )
                 return
-            self._buffer.load(file, start, min(end + HEAD_BYTES, borders.size))
-            forced = [cut - start for cut in borders.forced_cuts(start, end)]
+            forced = borders.forced_cuts(start, end)
             if unit.source_end < UNKNOWN_END:
                 closes |= end >= borders.unit_border(unit.source_end)[0]
-            region = _Region(start, end - start, begins, closes, forced)
-            self._counts += self._buffer.count_unit(
-                0, region.size, borders.mark_bytes(start), forced
+            mark_bytes = borders.mark_bytes(start)
+            self._counts += Counts(
+                input_bytes=end - start + mark_bytes,
+                byte_order_marks=int(mark_bytes > 0),
+                forced_cuts=len(forced),
             )
-            yield from self._iter_region(region, borders)
+            self._buffer.start(start)
+            yield from self._iter_region(_Region(start, end, begins, closes, forced), file, borders)
             if self._options.give_back:
                 file.give_back(start, end)
 
-    def _iter_region(self, region: _Region, borders: Borders) -> Iterator[Block]:
+    def _iter_region(self, region: _Region, file: OpenInput, borders: Borders) -> Iterator[Block]:
         """Yield many short documents per block, and long documents in pieces."""
-        position, begins = 0, region.begins
+        position, begins = region.start, region.begins
         length = len(self._rule.separator)
-        while position < region.size:
-            separators = self._find_separators(position, region)
+        while position < region.end:
+            limit = min(position + self._options.block_bytes, region.end)
+            self._load(file, position, limit, region)
             # A document with a forced cut is long; those before it share a block.
-            before_cut = np.searchsorted(separators, region.next_forced(position), "right")
-            separators = separators[:before_cut]
-            if len(separators):
-                starts = np.concatenate(([position], separators[:-1] + length))
-                yield from self._iter_short(starts, separators, begins=begins)
-                position = int(separators[-1]) + length
+            before_cut = min(limit, region.next_forced(position) + length)
+            block, end = self._find_short(position, before_cut, begins=begins)
+            if end > position:
+                if block is not None:
+                    yield block
+                position = end
             else:
-                end = self._find_end(position, region)
+                end = self._find_end(position, region, file)
                 yield from self._iter_long(position, end, region, borders, begins=begins)
                 position = end + length
             begins = True
 
-    def _find_separators(self, position: int, region: _Region) -> NDArray[np.int64]:
-        """Find the separators in the text of the next block."""
+    def _load(
+        self, file: OpenInput, start: int, end: int, region: _Region, *, is_long: bool = False
+    ) -> None:
+        """Hold the text from `start` to `end`, and count the NUL bytes of what is new."""
+        capacity = region.end - start + HEAD_BYTES if is_long else 0
+        added = self._buffer.advance(file, start, end, capacity)
+        at = len(self._buffer.view) - len(added)
+        num_nul = self._buffer.count_nul(at, min(at + len(added), region.end - start))
+        if num_nul:
+            self._counts += Counts(nul_bytes=num_nul)
+
+    def _find_short(self, position: int, limit: int, *, begins: bool) -> tuple[Block | None, int]:
+        """Return the documents that end before `limit`, and where the next one begins.
+
+        There is no block if all of them are empty; the first may have begun in the previous unit.
+        """
         separator = self._rule.separator
-        limit = min(position + self._options.block_bytes, region.size)
         if not separator:
-            return np.empty(0, np.int64)
-        if not overlaps_itself(separator):
-            return self._buffer.find_all(separator, position, limit, _MAX_BLOCK_DOCUMENTS)
-        positions: list[int] = []
-        while len(positions) < _MAX_BLOCK_DOCUMENTS:
-            position = self._buffer.find(separator, position, limit)
-            if position < 0:
-                break
-            positions.append(position)
-            position += len(separator)
-        return np.array(positions, np.int64)
+            return None, position
+        if self._find_documents is None or self._options.strip:
+            return self._find_short_slowly(position, limit, begins=begins)
+        origin = self._buffer.origin
+        starts, ends, heads = self._positions
+        kept, num_found, next_start, is_first_kept = self._find_documents(
+            np.frombuffer(self._buffer.view, np.uint8),
+            position - origin,
+            limit - origin,
+            separator,
+            self._rule.kind == "line",
+            not begins,
+            HEAD_BYTES,
+            starts,
+            ends,
+            heads,
+        )
+        if kept < num_found:
+            self._counts += Counts(empty_documents=num_found - kept)
+        if not kept:
+            return None, origin + next_start
+        begun = begins or not is_first_kept
+        block = self._whole_block(starts[:kept], ends[:kept], heads[:kept], begins=begun)
+        return block, origin + next_start
 
-    def _find_end(self, position: int, region: _Region) -> int:
-        """Find where the document at `position` ends inside the region."""
-        if not self._rule.separator:
-            return region.size
-        end = self._buffer.find(self._rule.separator, position, region.size)
-        return region.size if end < 0 else end
-
-    def _iter_short(
-        self, starts: NDArray[np.int64], ends: NDArray[np.int64], *, begins: bool
-    ) -> Iterator[Block]:
-        """Yield one block of whole documents; the first may have begun in the previous unit."""
+    def _find_short_slowly(
+        self, position: int, limit: int, *, begins: bool
+    ) -> tuple[Block | None, int]:
+        """Do the same without the kernel, or strip documents."""
+        separator, origin = self._rule.separator, self._buffer.origin
+        at, limit = position - origin, limit - origin
+        separators = self._buffer.find_all(separator, at, limit, _MAX_BLOCK_DOCUMENTS)
+        if not len(separators):
+            return None, position
+        starts = np.concatenate(([at], separators[:-1] + len(separator)))
+        ends, next_start = separators, origin + int(separators[-1]) + len(separator)
         if self._rule.kind == "line":
             before_end = self._buffer.array(0, int(ends[-1]) + 1)[np.maximum(ends - 1, 0)]
             ends = ends - ((before_end == _CARRIAGE_RETURN) & (ends > starts))
@@ -155,52 +191,89 @@ class TextReader:
         kept[0] |= not begins
         if not kept.all():
             self._counts += Counts(empty_documents=int(len(kept) - kept.sum()))
-        starts, ends, begun = starts[kept], ends[kept], np.ones(int(kept.sum()), np.bool_)
-        if not len(starts):
-            return
-        begun[0] = begins or not kept[0]
-        heads = self._heads(starts, ends)
-        yield self._block(starts, ends, begun, np.ones(len(starts), np.bool_), heads)
+        if not kept.any():
+            return None, next_start
+        begun = begins or not kept[0]
+        starts, ends = starts[kept], ends[kept]
+        block = self._whole_block(starts, ends, self._heads(starts, ends), begins=begun)
+        return block, next_start
+
+    def _whole_block(
+        self,
+        starts: NDArray[np.int64],
+        ends: NDArray[np.int64],
+        heads: NDArray[np.int64],
+        *,
+        begins: bool,
+    ) -> Block:
+        """Make a block of whole documents, the first of which may have begun before."""
+        whole = _WHOLE[: len(starts)]
+        begun = whole
+        if not begins:
+            begun = whole.copy()
+            begun[0] = False
+        return self._block(starts, ends, begun, whole, heads)
+
+    def _find_end(self, position: int, region: _Region, file: OpenInput) -> int:
+        """Find where the document at `position` ends inside the region, and hold all of it."""
+        separator, buffer = self._rule.separator, self._buffer
+        at = 0
+        while True:
+            held = len(buffer.view)
+            found = buffer.find(separator, at, held) if separator else -1
+            if found >= 0:
+                return position + found
+            if position + held >= region.end:
+                # Its head may extend into the next unit.
+                end = min(region.end + HEAD_BYTES, file.size)
+                self._load(file, position, end, region, is_long=True)
+                return region.end
+            at = max(held - len(separator) + 1, 0)
+            limit = min(position + held + self._options.block_bytes, region.end)
+            self._load(file, position, limit, region, is_long=True)
 
     def _iter_long(
         self, start: int, end: int, region: _Region, borders: Borders, *, begins: bool
     ) -> Iterator[Block]:
         """Yield one document, or its part in the region, divided at cuts."""
-        closes = end < region.size or region.closes
+        origin = self._buffer.origin
+        closes = end < region.end or region.closes
         if self._rule.kind == "line" and self._ends_with_return(start, end, region):
             end -= 1
         # With a forced cut, the rest may belong to another unit, so it may not be empty.
         may_be_empty = begins and closes and region.next_forced(start) >= end
         if self._options.strip and begins:
             # Not past a forced cut: the unit on its other side, if there is one, strips nothing.
-            start = self._buffer.trim_left(start, min(region.next_forced(start), end))
+            limit = min(region.next_forced(start), end)
+            start = origin + self._buffer.trim_left(start - origin, limit - origin)
         if self._options.strip and closes:
-            end = self._buffer.trim_right(region.last_forced(start, end), end)
+            limit = region.last_forced(start, end)
+            end = origin + self._buffer.trim_right(limit - origin, end - origin)
         if may_be_empty and start == end:
             self._counts += Counts(empty_documents=1)
             return
-        limit = np.array([end if closes else start + HEAD_BYTES])
-        head = int(self._heads(np.array([start]), limit)[0])
+        limits = np.array([end if closes else start + HEAD_BYTES]) - origin
+        head = int(self._heads(np.array([start - origin]), limits)[0])
         at = start
         while True:
             stop = min(region.next_forced(at), end)
             is_divided = self._cuts.max_document_bytes is None
             if is_divided and stop - at > self._options.block_bytes:
-                wanted = region.start + at + self._options.block_bytes
-                stop = min(borders.next_border(wanted) - region.start, stop)
+                stop = min(borders.next_border(at + self._options.block_bytes), stop)
             yield self._block(
-                np.array([at], np.int64),
-                np.array([stop], np.int64),
+                np.array([at - origin], np.int64),
+                np.array([stop - origin], np.int64),
                 np.array([begins and at == start]),
                 np.array([closes and stop == end]),
-                np.array([head if at == start else at], np.int64),
+                np.array([head if at == start else at - origin], np.int64),
             )
             if stop == end:
                 return
             at = stop
 
     def _ends_with_return(self, start: int, end: int, region: _Region) -> bool:
-        return start < end < region.size and self._buffer.view[end - 1] == _CARRIAGE_RETURN
+        last = end - 1 - self._buffer.origin
+        return start < end < region.end and self._buffer.view[last] == _CARRIAGE_RETURN
 
     def _trim_all(
         self, starts: NDArray[np.int64], ends: NDArray[np.int64], *, begins: bool

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from penstok.engines import load_engine, max_document_bytes, name_reference
-from penstok.engines.base import most_tokens
+from penstok.engines.base import SplitEngine, SplitIds, most_tokens
 from penstok.engines.check_text import make_check_block
 from penstok.errors import EngineError
 from penstok.inputs.files import open_unit
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ShareReachedError", "Worker", "WorkerSpec", "make_hasher", "make_readers"]
 
+_CODES = (TRAIN, VAL, CARRIED)
 _SPLIT_OF = dict(zip((TRAIN, VAL), SPLITS, strict=True))
 _MAX_SPARE_TOKENS = 3
 # The reference engine is slow: this much text takes it a tenth of a second.
@@ -117,6 +118,7 @@ class Worker:
         self._readers = make_readers(spec)
         self._splitter = Splitter(rules.val_hashes, make_hasher(rules))
         self._engine = load_engine(spec.engine, tokenizer, rules.eot)
+        self._split_engine = self._engine if isinstance(self._engine, SplitEngine) else None
         self._sink = make_sink(spec.sink, spec.layout)
         self._waiting: dict[int, _UnitTokens] = {}
         self._spare: list[_UnitTokens] = []
@@ -134,13 +136,9 @@ class Worker:
         self._splitter.start_unit()
         for read in reader.iter_blocks(unit):
             block, splits = self._splitter.assign(read)
-            for code in (TRAIN, VAL, CARRIED):
-                chosen = splits == code
-                if chosen.any():
-                    part = block if chosen.all() else block.select(chosen)
-                    part, ids = self._encode_block(part, unit, tally, tokens.room(code, part))
-                    tokens.append(code, ids)
-                    tally.add(code, part)
+            for code, part in self._encode_splits(block, splits, unit, tally, tokens):
+                tokens.append(code, part.ids)
+                tally.add(code, part)
             tally.end_block(block, splits)
             if self._spec.share.is_reached():
                 raise ShareReachedError
@@ -257,6 +255,32 @@ class Worker:
                 "with the text",
             )
 
+    def _encode_splits(
+        self,
+        block: Block,
+        splits: NDArray[np.uint8],
+        unit: Unit,
+        tally: _Tally,
+        tokens: _UnitTokens,
+    ) -> Iterator[tuple[int, SplitIds]]:
+        """Yield the ids of each split, encoded in one call if the engine can and the text is valid.
+
+        Each part must be appended before the next is asked for.
+        """
+        if self._split_engine is not None:
+            rooms = [tokens.room(code, block) for code in _CODES]
+            parts = self._split_engine.encode_splits(block, splits, rooms)
+            if parts is not None:
+                yield from enumerate(parts)
+                return
+        for code in _CODES:
+            chosen = splits == code
+            if chosen.any():
+                part = block if chosen.all() else block.select(chosen)
+                part, ids = self._encode_block(part, unit, tally, tokens.room(code, part))
+                text_bytes = int((part.ends - part.starts).sum())
+                yield code, SplitIds(ids, int(part.begins.sum()), text_bytes)
+
     def _encode_block(
         self, block: Block, unit: Unit, tally: _Tally, room: NDArray[np.unsignedinteger[Any]] | None
     ) -> tuple[Block, NDArray[np.unsignedinteger[Any]]]:
@@ -281,7 +305,7 @@ class _UnitTokens:
     """The ids of one unit: per split, and of the carried document."""
 
     def __init__(self, dtype: str) -> None:
-        self._arrays = {code: np.empty(1 << 12, dtype) for code in (TRAIN, VAL, CARRIED)}
+        self._arrays = {code: np.empty(1 << 12, dtype) for code in _CODES}
         self._counts = dict.fromkeys(self._arrays, 0)
 
     def room(self, code: int, block: Block) -> NDArray[np.unsignedinteger[Any]]:
@@ -336,24 +360,30 @@ class _Tally:
         self._open_special = False
         self.open_split: Split | None = None
 
-    def add(self, code: int, block: Block) -> None:
+    def add(self, code: int, part: SplitIds) -> None:
         """Count the text of one split in a block, and the documents that begin there."""
-        self._text_bytes += int((block.ends - block.starts).sum())
+        self._text_bytes += part.text_bytes
         if code != CARRIED:
-            self._documents[_SPLIT_OF[code]] += int(block.begins.sum())
+            self._documents[_SPLIT_OF[code]] += part.num_documents
 
     def end_block(self, block: Block, splits: NDArray[np.uint8]) -> None:
         """Follow the open document through a block, and count documents with special text."""
+        if block.special is not None:
+            self._follow_special(block, block.special)
+        elif block.begins.any():
+            self.is_carried = self._open_special = False
+        is_open = not (block.closes[-1] or self.is_carried)
+        self.open_split = _SPLIT_OF[int(splits[-1])] if is_open else None
+
+    def _follow_special(self, block: Block, marks: NDArray[np.bool_]) -> None:
         # Numbers the documents of the block from 1; 0 is the one that was open before the block.
         document = np.cumsum(block.begins)
-        special = set() if block.special is None else set(document[block.special].tolist())
+        special = set(document[marks].tolist())
         self._count_special(special)
         last = int(document[-1])
         if last > 0:
             self.is_carried = False
             self._open_special = last in special
-        is_open = not (block.closes[-1] or self.is_carried)
-        self.open_split = _SPLIT_OF[int(splits[-1])] if is_open else None
 
     def _count_special(self, special: set[int]) -> None:
         """Count each document once; only the parent knows whether to count the carried one."""
@@ -369,7 +399,7 @@ class _Tally:
         """Return the totals of the unit."""
         counts = Counts(
             documents=sum(self._documents.values()),
-            tokens=sum(map(tokens.count, (TRAIN, VAL, CARRIED))),
+            tokens=sum(map(tokens.count, _CODES)),
             special_text_documents=self._num_special,
             skipped_records=len(self.skipped),
             text_bytes=self._text_bytes,

@@ -1,5 +1,7 @@
 #include "text/find.hpp"
 
+#include <algorithm>
+
 namespace penstok::kernel {
 namespace {
 
@@ -38,6 +40,31 @@ size_t find_all(const uint8_t* text, size_t start, size_t end, const uint8_t* wa
       ++at;
     }
   }
+  return found;
+}
+
+FoundDocuments find_documents(const uint8_t* text, size_t start, size_t end,
+                              const DocumentRules& rules, int64_t* starts, int64_t* ends,
+                              int64_t* heads, size_t capacity) {
+  FoundDocuments found;
+  found.num_found =
+      find_all(text, start, end, rules.separator, rules.separator_bytes, ends, capacity);
+  int64_t at = static_cast<int64_t>(start);
+  // Kept documents move to the front; `ends` is read ahead of where it is written.
+  for (size_t i = 0; i < found.num_found; ++i) {
+    const int64_t separator = ends[i];
+    const bool has_return = rules.drops_returns && separator > at && text[separator - 1] == '\r';
+    const int64_t document_end = separator - has_return;
+    if (document_end > at || (i == 0 && rules.keeps_first)) {
+      found.is_first_kept |= i == 0;
+      starts[found.num_kept] = at;
+      ends[found.num_kept] = document_end;
+      heads[found.num_kept] = std::min(document_end, at + rules.head_bytes);
+      ++found.num_kept;
+    }
+    at = separator + static_cast<int64_t>(rules.separator_bytes);
+  }
+  found.next = at;
   return found;
 }
 

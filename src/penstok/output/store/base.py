@@ -196,6 +196,10 @@ class OutputStore(Protocol):
         """Delete the tokens of all attempts."""
         ...
 
+    def has_work(self) -> bool:
+        """Return whether there is anything that `tidy` would delete."""
+        ...
+
     def tidy(self) -> None:
         """Delete everything that only an unfinished job needs: its tokens, then its records."""
         ...

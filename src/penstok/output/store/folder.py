@@ -300,6 +300,10 @@ class FolderStore:
                 if path.is_dir():
                     _drop(path)
 
+    def has_work(self) -> bool:
+        """Look into the work folder; a part that was late leaves empty folders."""
+        return bool(self._list(WORK))
+
     def tidy(self) -> None:
         """Delete the work folder's content, the record of the job last; a held lock stays."""
         work = self.folder / WORK

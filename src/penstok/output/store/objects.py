@@ -315,6 +315,10 @@ class ObjectStore:
             if is_final_name(name):
                 self._folder.abort_upload(name, upload)
 
+    def has_work(self) -> bool:
+        """List the work folder's objects."""
+        return any(True for _ in self._folder.iter_names(f"{WORK}/"))
+
     def tidy(self) -> None:
         """Abort uploads, then delete the work folder's objects; the lock goes with its owner."""
         self.drop_tasks()

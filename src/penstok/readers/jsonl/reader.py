@@ -71,21 +71,33 @@ class JsonlReader(RecordReader):
                 return
             mark_bytes = _mark_bytes(file) if start == 0 else 0
             self._counts += Counts(input_bytes=end - start, byte_order_marks=int(mark_bytes > 0))
-            loaded_end = min(end, unit.end + MAX_LINE_BYTES)
-            self._json.load(file, start + mark_bytes, loaded_end)
-            whole = len(self._json.view)
-            if loaded_end < end:
-                whole = self._json.find_last(b"\n", 0, whole) + 1
-            yield from self._iter_records(
-                self._lines, self._json.view[:whole], self._json.origin, file
-            )
-            if loaded_end < end:
+            limit = min(end, unit.end + MAX_LINE_BYTES)
+            position = start + mark_bytes
+            self._json.start(position)
+            while whole := self._load_lines(file, position, limit, end):
+                yield from self._iter_records(self._lines, self._json.view[:whole], position, file)
+                position += whole
+            if position < end:
                 what = f"a line of more than {MAX_LINE_BYTES >> 20} MiB"
-                position = self._json.origin + whole
                 self._refuse(position, what, partial(describe_position, file))
                 self._counts += Counts(skipped_records=1)
             if self._options.give_back:
                 file.give_back(start, end)
+
+    def _load_lines(self, file: OpenInput, position: int, limit: int, end: int) -> int:
+        """Hold the next lines, about a block of them, and return their length.
+
+        It is 0 at the end of the unit, or if the next line does not end before `limit`.
+        """
+        loaded_end, wanted = position, self._options.block_bytes
+        while loaded_end < limit:
+            loaded_end, wanted = min(position + wanted, limit), 2 * wanted
+            self._json.advance(file, position, loaded_end)
+            held = len(self._json.view)
+            whole = held if loaded_end == end else self._json.find_last(b"\n", 0, held) + 1
+            if whole:
+                return whole
+        return 0
 
     def _find_ends(
         self, found: Extracted, data: memoryview, origin: int, file: OpenInput
