@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -108,6 +110,22 @@ def test_unusable_files_can_be_skipped(penstok: RunPenstok, tmp_path: Path) -> N
     manifest = json.loads((tmp_path / "tokens" / "manifest.json").read_text())
     assert manifest["counts"]["skipped_records"] == 2
     assert [record["skipped"] for record in manifest["inputs"]] == [0, 1, 1]
+
+
+def test_text_before_the_damage_of_a_short_file_is_used(
+    penstok: RunPenstok, tmp_path: Path
+) -> None:
+    text = random.Random(1).randbytes(9000).hex().encode()
+    (tmp_path / "cut.txt.gz").write_bytes(gzip.compress(text)[:9000])
+    for words in ("wrote", "nothing to do"):
+        done = penstok("tokenize", "cut.txt.gz", "--on-error", "skip", exit_code=3)
+        assert words in done.stderr
+    (line,) = (tmp_path / "tokens" / "skipped.jsonl").read_text().splitlines()
+    found = json.loads(line)
+    assert 10_000 < found["position"] < len(text)
+    assert f"after {found['position']:,} bytes of content" in found["reason"]
+    penstok("verify", "tokens", "--full")
+    penstok("tokenize", "cut.txt.gz", "-o", "new", exit_code=4)
 
 
 def test_invalid_utf8_is_replaced_and_counted(penstok: RunPenstok) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import itertools
 import random
+import shlex
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from penstok.errors import InputError
 from penstok.readers.columnar import RowFile
 from penstok.readers.columnar.texts import MAX_TEXT_BYTES
 from penstok.readers.formats import check_start, find_format
+from penstok.readers.probe import probe_source
 
 TEXTS = [f"document {idx} " + "word " * (idx * 37 % 211) for idx in range(500)]
 BYTES = [text.encode() for text in TEXTS]
@@ -419,3 +422,30 @@ def test_pyarrow_is_loaded_only_for_files_of_rows() -> None:
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
     assert MAX_TEXT_BYTES == 64 << 20
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.string()])
+def test_bytes_in_another_encoding_are_refused_with_a_command_that_decodes_them(
+    path: Path, kind: pa.DataType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "今天的天气非常好，我们决定去公园散步。"
+    good = [*BYTES, None] if kind != pa.string() else [*TEXTS, None]
+    write_rows(path, table_of(good, kind))
+    assert probe_source(str(path), None, "text").num_rows == 501
+    if kind == pa.string():
+        return
+    write_rows(path, table_of([text.encode("gbk"), None] * 9, kind))
+    with pytest.raises(InputError, match=r"column `text` is not UTF-8; .* gb18030") as raised:
+        probe_source(str(path), None, "text", encoding="auto")
+    command = shlex.split(raised.value.next_step.split("`")[1])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["-c", *command[3:]])
+    exec(command[2], {})
+    assert probe_source("utf8.parquet", None, "text").num_rows == 18
+    assert pq.read_table("utf8.parquet")["text"].to_pylist() == [text, None] * 9
+
+
+def test_bytes_that_are_not_text_are_refused(path: Path) -> None:
+    write_rows(path, table_of([b"\x89PNG\r\n\x1a\n" + random.Random(1).randbytes(99)], pa.binary()))
+    with pytest.raises(InputError, match="the column `text` holds a PNG picture, not text"):
+        probe_source(str(path), None, "text")

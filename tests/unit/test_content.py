@@ -153,9 +153,12 @@ def test_text_of_two_byte_characters_is_not_utf16(language: str, encoding: str, 
 
 @pytest.mark.parametrize("wanted", ["utf-8", "auto"])
 def test_valid_utf8_is_not_utf16(wanted: str) -> None:
-    for data in (b"a\x01b\x01c\x01d\n" * 50, b"k\x1fv\x1e" * 50):
+    records = (b"Hello\0 there. " * 50, b"12\0 34. " * 50, b"one\0 \xfftwo" + b"three\0 f" * 50)
+    for data in (b"a\x01b\x01c\x01d\n" * 50, b"k\x1fv\x1e" * 50, *records):
         with pytest.raises(NotTextError, match="binary data"):
             choose_encoding("a", Sample(data), wanted)
+    with pytest.raises(NotTextError, match="binary data"):
+        choose_encoding("a", Sample("".join(map(chr, range(128, 160))).encode() * 9), wanted)
 
 
 @pytest.mark.parametrize(
@@ -242,6 +245,9 @@ def test_text_after_a_long_header_in_english_is_seen() -> None:
         b"~{ this is not HZ }\n" * 50,
         b"BM is short for something\n" * 50,
         b"MZ and PARENTS and GIF are words\n" * 50,
+        b"%PDF-1.4 is what a PDF begins with\n" * 50,
+        b"(dp is short for dynamic programming)\n" * 50,
+        "\xa0\xab\xa7 1\xbb".encode() * 50,
         b"x" * 70_000,
         "\x85\u2028 odd \u200b characters \U0001f600\n".encode() * 50,
     ],
@@ -310,6 +316,12 @@ TENSORS = b'{"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}'
         (b"PACK\0\0\0\x02\0\0\0\x10" + NOISE, "a git pack"),
         (b"PARE" + NOISE, "an encrypted parquet file"),
         (b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n" + NOISE, "a PDF"),
+        (b"%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n" * 9, "a PDF"),
+        (pickle.dumps({"a": "plain text " * 500}, 0), "a Python pickle"),
+        (pickle.dumps(["plain text " * 500], 0), "a Python pickle"),
+        (pickle.dumps({"a": "plain text " * 500}, 1), "a Python pickle"),
+        (b"P6\n40 40\n255\n" + b"\xc8\xb4\xa0" * 1600, "a PPM picture"),
+        (bytes(128) + b"DICM" + b"plain text " * 900, "a DICOM picture"),
         (NOISE, "binary data"),
         (NOISE[:64], "binary data"),
         (bytes(5000), "nothing but NUL bytes"),
@@ -365,6 +377,25 @@ def test_a_named_byte_order_is_taken(language: str, encoding: str) -> None:
         assert choose_encoding("a", Sample(text.encode(encoding)), encoding) == encoding
 
 
+@pytest.mark.parametrize(
+    "text", ["is \ue000 it", "a\x1b b", "a\0b " * 50, "\0abc", "a\uffff", "a\ud800b c"]
+)
+def test_odd_characters_do_not_keep_a_named_encoding_from_being_taken(text: str) -> None:
+    for order, mark in (("le", b"\xff\xfe"), ("be", b"\xfe\xff")):
+        encoding = f"utf-16-{order}"
+        data = mark + text.encode(encoding, "surrogatepass")
+        assert choose_encoding("a", Sample(data), "utf-16") == encoding
+        assert choose_encoding("a", Sample(data), encoding) == encoding
+
+
+def test_a_named_encoding_in_which_most_is_invalid_is_refused_with_the_reason() -> None:
+    with pytest.raises(NotUtf8Error, match="19 of its first 21 characters are invalid"):
+        choose_encoding("a", Sample(b"\xff\xfea\0" + b"\0\xd8" * 20), "utf-16")
+    for data in (NOISE, b"Hello\0 there. " * 50):
+        with pytest.raises(NotTextError, match="binary data"):
+            choose_encoding("a", Sample(data), "utf-16")
+
+
 def test_a_named_encoding_is_taken() -> None:
     latin = Sample(TEXTS["de"].encode("latin-1"))
     assert choose_encoding("a", latin, "iso8859-1") == "iso8859-1"
@@ -401,6 +432,11 @@ def test_what_is_not_an_encoding_of_text_is_refused(name: str) -> None:
     with pytest.raises(UsageError) as raised:
         resolve_encoding(name)
     assert "gb18030" in raised.value.next_step
+
+
+def test_the_reason_why_utf7_is_refused_is_given() -> None:
+    with pytest.raises(UsageError, match="hold all of a file"):
+        resolve_encoding("UTF-7")
 
 
 def test_a_misspelled_encoding_is_corrected() -> None:

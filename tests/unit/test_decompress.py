@@ -143,6 +143,13 @@ def test_a_cut_says_where_the_file_ends(kind: Compression) -> None:
     error = fails(data, kind)
     assert error.what == f"the {kind} data is cut off: the file ends inside it"
     assert f"compressed byte {len(data)}," in error.where
+    # All that precedes the cut, whatever the size of a read.
+    stream, num_bytes = DecompressedStream(io.BytesIO(data).read, kind, "corpus.x"), 0
+    with contextlib.suppress(InputError):
+        while count := stream.readinto(memoryview(bytearray(1000))):
+            num_bytes += count
+    assert num_bytes > 0
+    assert error.where.endswith(f"after {num_bytes:,} bytes of content")
 
 
 @each_kind
@@ -234,7 +241,7 @@ def test_a_zstd_window_that_is_too_wide_is_an_error() -> None:
     wide = b"\x28\xb5\x2f\xfd\x00" + bytes([(28 - 10) << 3]) + b"\x01\x00\x00"
     error = fails(wide, "zstd")
     assert error.what == "this zstd data needs a window of 268 MB, more than the 134 MB allowed"
-    assert "zstd -dc --long=31 corpus.x | zstd -o" in error.next_step
+    assert "zstd -dc --long=31 < corpus.x | zstd -o" in error.next_step
     widest = b"\x28\xb5\x2f\xfd\x00" + bytes([(27 - 10) << 3]) + b"\x01\x00\x00"
     assert decompress_all(widest, "zstd") == b""
     stream = DecompressedStream(
@@ -263,7 +270,7 @@ def test_an_xz_dictionary_that_is_too_wide_is_an_error() -> None:
     stream = DecompressedStream(io.BytesIO(data).read, "xz", "corpus.x", max_window_bytes=1 << 20)
     with pytest.raises(InputError, match=r"needs a window of more than 1\.05 MB") as caught:
         stream.readinto(memoryview(bytearray(9)))
-    assert "`xz -dc corpus.x | xz > " in caught.value.next_step
+    assert "`xz -dc < corpus.x | xz > " in caught.value.next_step
     assert decompress_all(lzma.compress(SMALL, preset=9), "xz") == SMALL
 
 

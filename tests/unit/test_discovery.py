@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,22 @@ def test_the_output_folder_is_no_input(tmp_path: Path) -> None:
 def test_a_name_with_glob_characters_is_a_name_first(tmp_path: Path) -> None:
     (tmp_path / "a[1].txt").write_text("text")
     assert names(tmp_path, f"{tmp_path}/a[1].txt") == ["a[1].txt"]
+
+
+def test_a_glob_reads_the_folders_that_it_matches_as_the_shell_would(tmp_path: Path) -> None:
+    for name in ("g/a.txt", "g/s/b.txt", "g/s/deep/c.txt", "g/s/.hidden"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("text")
+    (tmp_path / "g/s/p.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    (tmp_path / "g/empty").mkdir()
+    below = ["g/s/b.txt", "g/s/deep/c.txt"]
+    ignored = {"g/s/p.png": "this is a PNG picture, not text"}
+    assert find(tmp_path, f"{tmp_path}/g/*") == (["g/a.txt", *below], ignored)
+    assert find(tmp_path, f"{tmp_path}/g/s*") == (below, ignored)
+    assert names(tmp_path, f"{tmp_path}/g/*/") == below
+    assert names(tmp_path, f"{tmp_path}/**/*.txt") == ["g/a.txt", *below]
+    with pytest.raises(InputError, match="no file matches"):
+        names(tmp_path, f"{tmp_path}/g/e*")
 
 
 def test_names_that_are_no_utf8_are_kept(tmp_path: Path) -> None:
@@ -252,3 +269,23 @@ def test_what_cannot_be_opened_gets_a_step_that_works(tmp_path: Path) -> None:
     assert "cat" not in steps["socket"]
     assert "pass `-`" in steps[str(read_end)]
     assert "`cat /proc/cpuinfo | penstok tokenize -`" in steps["cpuinfo"]
+
+
+def test_a_list_may_begin_with_a_mark_and_is_not_utf16(tmp_path: Path) -> None:
+    path = tmp_path / "list"
+    path.write_bytes(b"\xef\xbb\xbfa.txt\nb.txt\n")
+    assert read_list(str(path)) == ["a.txt", "b.txt"]
+    path.write_bytes("a.txt\n".encode("utf-16"))
+    with pytest.raises(InputError, match="the list is UTF-16"):
+        read_list(str(path))
+    with pytest.raises(UsageError, match="the name of the list is empty"):
+        read_list("")
+
+
+def test_a_table_with_carriage_returns_only_gets_a_command_that_converts_it(tmp_path: Path) -> None:
+    (tmp_path / "cr.csv").write_bytes(b"id,text\r1,a\r2,b\r")
+    with pytest.raises(InputError, match="carriage return alone") as raised:
+        names(tmp_path, f"{tmp_path}/cr.csv")
+    command = raised.value.next_step.split("`")[1].replace("converted.csv", "$OUT")
+    subprocess.run(command, shell=True, check=True, env=os.environ | {"OUT": f"{tmp_path}/new.csv"})
+    assert names(tmp_path, f"{tmp_path}/new.csv") == ["new.csv"]

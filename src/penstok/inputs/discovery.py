@@ -40,8 +40,8 @@ class InputPath(Struct, frozen=True):
 
     Attributes:
         path: The path or URL.
-        folder: The folder argument below which it was found; empty if the user named it. A glob
-            names its matches, as if the shell had expanded it.
+        folder: The folder below which it was found; empty if the user named it. A glob names its
+            matches, as if the shell had expanded it.
         problem: Why it cannot be an input, if that is known without opening it.
     """
 
@@ -165,7 +165,7 @@ def _expand(argument: str, walk: _Walk) -> Iterable[InputPath]:
     if is_there:
         return [InputPath(argument)]
     if _GLOB_CHARACTERS.search(argument):
-        return _glob(argument)
+        return _glob(argument, walk)
     raise InputError(
         f"no such file or folder: `{argument}`",
         where=f"INPUT, seen from `{Path.cwd()}`",
@@ -173,19 +173,26 @@ def _expand(argument: str, walk: _Walk) -> Iterable[InputPath]:
     )
 
 
-def _glob(pattern: str) -> list[InputPath]:
-    found = [
-        path
-        for path in glob.iglob(pattern, recursive=True)  # noqa: PTH207 keeps paths as typed
-        if not os.path.isdir(path)  # noqa: PTH112 a Path may raise
-    ]
+def _glob(pattern: str, walk: _Walk) -> list[InputPath]:
+    """List the files that match, and those in folders that match, as if the shell had expanded it.
+
+    Empty folders count as no match, and what `**` at the end matches are the files in folders.
+    """
+    matches = list(glob.iglob(pattern, recursive=True))  # noqa: PTH207 keeps paths as typed
+    folders = list(filter(os.path.isdir, matches))  # a Path may raise
+    files = set(matches).difference(folders)
+    found = [InputPath(path) for path in files]
+    if pattern.rpartition("/")[2] != "**":
+        for folder in folders:
+            found += walk.list_folder(folder, may_be_empty=True)
     if not found:
         raise InputError(
             f"no file matches `{pattern}`",
             where=f"INPUT, seen from `{Path.cwd()}`",
-            next_step="check the pattern with `ls`; `**` goes into folders",
+            next_step="check the pattern with `ls -d`; `**` matches folders at any depth",
         )
-    return [InputPath(path) for path in sorted(found, key=natural_key)]
+    # Of a file that matches and is in a folder that matches, the first is kept.
+    return sorted(found, key=lambda each: natural_key(each.path))
 
 
 def _expand_url(argument: str, outputs: OutputRules) -> list[InputPath]:
@@ -229,12 +236,12 @@ class _Walk(Struct, frozen=True):
     outputs: OutputRules
     dataset_suffixes: tuple[str, ...]
 
-    def list_folder(self, folder: str) -> list[InputPath]:
+    def list_folder(self, folder: str, *, may_be_empty: bool = False) -> list[InputPath]:
         """List a folder's files except hidden ones; folders behind links are visited once."""
         found = list(self._walk_into(folder, folder, visited=set()))
         if len(found) == 1 and found[0].path == folder and found[0].problem is not None:
             raise found[0].problem
-        if not found and not self.outputs.is_own_folder(folder):
+        if not (found or may_be_empty or self.outputs.is_own_folder(folder)):
             raise _empty_folder(folder)
         return sorted(found, key=lambda each: natural_key(each.path))
 
@@ -335,6 +342,12 @@ def read_list(path: str, *, is_null: bool = False) -> list[str]:
         InputError: If it cannot be read, or names nothing.
         UsageError: If the names are separated in the other way.
     """
+    if not path:
+        raise UsageError(
+            "the name of the list is empty",
+            where="--files-from",
+            next_step="pass the name of a file, or `-` for standard input",
+        )
     if path == STANDARD_INPUT and sys.stdin is None:
         raise closed_input()
     try:
@@ -345,6 +358,13 @@ def read_list(path: str, *, is_null: bool = False) -> list[str]:
             where=f"--files-from {path}",
             next_step=f"check the name with `ls -l {quoted(path)}`",
         ) from error
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise InputError(
+            "the list is UTF-16; it must be UTF-8",
+            where=f"--files-from {path}",
+            next_step=f"convert it: `iconv -f UTF-16 -t UTF-8 < {quoted(path)} > list.txt`",
+        )
+    data = data.removeprefix(b"\xef\xbb\xbf")
     _check_separators(path, data, is_null=is_null)
     if is_null:
         names = [os.fsdecode(name) for name in data.split(b"\0") if name]

@@ -77,8 +77,11 @@ def resolve_encoding(name: str) -> str:
         return UTF_8
     is_text = getattr(codec, "_is_text_encoding", True) and codec.incrementaldecoder is not None
     if not is_text or codec.name in _REFUSED:
+        what = f"`{name}` is not an encoding of text files"
+        if codec.name == "utf-7":
+            what = f"`{name}` cannot be read: its decoder may have to hold all of a file"
         raise UsageError(
-            f"`{name}` is not an encoding of text files",
+            what,
             where="--encoding",
             next_step=f"pass `--encoding auto`, or one of: {', '.join(_USUAL)}",
         )

@@ -10,6 +10,7 @@ import os
 import stat
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import xxhash
 from msgspec.structs import replace
@@ -28,6 +29,9 @@ from penstok.inputs.streams import STANDARD_INPUT, read_head
 from penstok.storage import RemoteFile, get_object_info, is_url, open_stream
 from penstok.types import Source
 
+if TYPE_CHECKING:
+    from penstok.types import OnError
+
 __all__ = [
     "HEAD_BYTES",
     "inner_ranges",
@@ -42,11 +46,12 @@ _EDGE_BYTES = 1 << 12
 HEAD_BYTES, _INNER_BYTES = 1 << 16, 1 << 14
 
 
-def probe_content(path: str) -> tuple[Source, Sample]:
+def probe_content(path: str, *, on_error: OnError = "stop") -> tuple[Source, Sample]:
     """Return an input's info, and a sample of its content, decompressed.
 
     Args:
         path: A file, a URL, or `-` for standard input.
+        on_error: Whether damage after some content is an error, or ends the sample.
 
     Raises:
         InputError: If it cannot be read, or is not compressed the way its name says.
@@ -63,7 +68,8 @@ def probe_content(path: str) -> tuple[Source, Sample]:
             window_bytes=find_window_bytes(compression, head),
         )
         source = _find_frames(source)
-        sample = Sample(read_head(source, HEAD_BYTES))
+        head = read_head(source, HEAD_BYTES, on_error=on_error)
+        sample = Sample(head or read_head(source, HEAD_BYTES))
         refuse_compressed_twice(source, sample.head)
     return source, sample
 

@@ -47,8 +47,11 @@ def find_val_hash(plan: Plan, spec: WorkerSpec) -> str | None:
     rules = spec.rules
     if not 0 < rules.val_fraction < 1 or plan.input_bytes > _max_bytes_of(plan):
         return None
-    if plan.is_piped and len(read_head(plan.sources[0], _MAX_PIPED_BYTES + 1)) > _MAX_PIPED_BYTES:
-        return None
+    if plan.is_piped:
+        # Damage is reported by the worker that reads up to it.
+        head = read_head(plan.sources[0], _MAX_PIPED_BYTES + 1, on_error="skip")
+        if len(head) > _MAX_PIPED_BYTES:
+            return None
     smallest = SmallestHash(make_hasher(rules))
     if not _add_documents(plan.divided_by(min(_UNIT_BYTES, plan.unit_bytes)), spec, smallest):
         return None

@@ -82,10 +82,14 @@ def _invalid_text(manifest: Manifest) -> list[str]:
     )
     more = f" and {len(records) - _MAX_LISTED:,} more" if len(records) > _MAX_LISTED else ""
     which = "this input" if len(records) == 1 else "these inputs, the worst first"
-    return [
-        f"invalid sequences were found in {which}: {named}{more}; if their encoding is another "
-        "one, pass it with `--encoding`"
-    ]
+    # The text of rows is always read as UTF-8.
+    rows = {name for name, row in FORMATS.items() if row.is_rows}
+    advice = (
+        "if their text has another encoding, write them again with text in UTF-8"
+        if {record.format for record in records} <= rows
+        else "if their encoding is another one, pass it with `--encoding`"
+    )
+    return [f"invalid sequences were found in {which}: {named}{more}; {advice}"]
 
 
 def count_divided(manifest: Manifest) -> tuple[int, int]:

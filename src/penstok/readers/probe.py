@@ -84,6 +84,7 @@ class _Options(NamedTuple):
     csv: CsvOptions
     encoding: str
     is_recorded: bool = False
+    on_error: OnError = "stop"
 
 
 def find_sources(
@@ -125,9 +126,9 @@ def find_sources(
             raise error
 
     paths = list_inputs(inputs, outputs=outputs, dataset_suffixes=DATASET_SUFFIXES)
-    options = _Options(input_format, text_key, csv, encoding)
+    options = _Options(input_format, text_key, csv, encoding, on_error=on_error)
     if paths[0].path == STANDARD_INPUT:
-        found.sources.append(probe_source(STANDARD_INPUT, *options[:4]))
+        found.sources.append(probe_source(STANDARD_INPUT, *options[:4], on_error=on_error))
     else:
         _probe_all(paths, options, found, refuse)
     if not_utf8:
@@ -265,6 +266,7 @@ def probe_source(
     encoding: str = UTF_8,
     *,
     is_recorded: bool = False,
+    on_error: OnError = "stop",
 ) -> Source:
     """Probe one input.
 
@@ -275,11 +277,12 @@ def probe_source(
         csv: How CSV is written.
         encoding: The encoding of its text, or `auto` to detect it.
         is_recorded: An earlier run has read it with this encoding, so nobody needs to be asked.
+        on_error: Whether an input that is damaged after some content is refused.
 
     Raises:
         InputError: If it cannot be read, or is not what it should be.
     """
-    source, sample = probe_content(path)
+    source, sample = probe_content(path, on_error=on_error)
     if is_tar(sample.head):
         refuse_piped_tar(source)
         raise InputError(
@@ -334,7 +337,10 @@ def probe_recorded_source(
     """
     refuse_missing(archive or path)
     if archive is None:
-        return probe_source(path, input_format, text_key, csv, encoding, is_recorded=True)
+        # What precedes damage was used, or the job would not have been done.
+        return probe_source(
+            path, input_format, text_key, csv, encoding, is_recorded=True, on_error="skip"
+        )
     options = _Options(input_format, text_key, csv, encoding, is_recorded=True)
     found = _find_members(probe_content(archive)[0], options).get(path)
     if found is None:
@@ -378,7 +384,7 @@ def _iter_probed(paths: Sequence[InputPath], options: _Options) -> Generator[_Pr
         if found.problem is not None:
             return [(found, found.problem)]
         try:
-            source, sample = probe_content(found.path)
+            source, sample = probe_content(found.path, on_error=options.on_error)
             if is_tar(sample.head):
                 return _probe_members(found, source, options)
             refuse_broken_tar(source, sample)

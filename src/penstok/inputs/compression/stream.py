@@ -85,7 +85,7 @@ class DecompressedStream:
 
     @property
     def position(self) -> int:
-        """How many bytes of content were returned."""
+        """How many bytes of content were decompressed."""
         return self._position
 
     @property
@@ -108,11 +108,11 @@ class DecompressedStream:
                     break
                 buffer[done : done + len(piece)] = piece
                 done += len(piece)
+                self._position += len(piece)
         except InputError as error:
             self._failure = error
             if not done:
                 raise
-        self._position += done
         return done
 
     def _next_piece(self, max_bytes: int) -> bytes:
@@ -148,7 +148,11 @@ class DecompressedStream:
         fed: bytes | memoryview = b""
         if decoder.needs_input:
             if not self._refill():
-                raise self._truncated()
+                # That of gzip wants input although it has output that did not fit the last time.
+                piece = decoder.decompress(b"", max_bytes)
+                if not piece:
+                    raise self._truncated()
+                return piece
             fed = memoryview(self._chunk)[self._next : self._next + _FEED_BYTES]
             self._fed_start = self.compressed_position
             self._next += len(fed)

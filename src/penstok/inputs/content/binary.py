@@ -14,7 +14,10 @@ __all__ = ["find_kind", "name_binary"]
 _MAGIC = (
     (rb"PK(\x05\x06|\x07\x08)", "an empty or divided zip archive"),
     (rb".{257}ustar[\0 ]", "a tar archive"),
-    (rb"%PDF-", "a PDF"),
+    (rb"%PDF-\d\.\d ?[\r\n]", "a PDF"),
+    (rb"P[56]\s+(#[^\n]*\n)*\d+\s+\d+\s+\d+\s", "a PPM picture"),
+    (rb"P4\s+(#[^\n]*\n)*\d+ \d+\n", "a PBM picture"),
+    (rb".{128}DICM", "a DICOM picture"),
     (rb"\x89PNG", "a PNG picture"),
     (rb"GIF8[79]a", "a GIF picture"),
     (rb"\x1f\x8b\x08", "a gzip file"),
@@ -25,6 +28,9 @@ _MAGIC = (
     (rb"Obj\x01.{1,4}avro\.", "an Avro file"),
     (rb"\x93NUMPY", "a NumPy array"),
     (rb"\x80[\x02-\x05][\x95}\](Kc].*\0", "a Python pickle"),
+    # Protocols 1 and 0, which have no header: what a dict, a list or an object begins with.
+    (rb"([\]}]|ccopy_reg\n_reconstructor\n)q\0", "a Python pickle"),
+    (rb"(\([dl]|ccopy_reg\n_reconstructor\n)p\d+\n", "a Python pickle"),
     (rb".{5}\0\0\0\{\"", "a safetensors file"),
     (rb"GGUF[\x01-\x09]\0\0\0", "a GGUF model"),
     (rb"\x89HDF\r\n\x1a\n", "an HDF5 file"),

@@ -20,6 +20,10 @@ _CONTROLS = bytes([*range(7), *range(14, 27), *range(28, 32), 127])
 # The rest of a character of UTF-8 whose first bytes precede a sample.
 _CUT_OFF = re.compile(rb"\A[\x80-\xbf]{1,3}")
 _MAX_WHOLE_BYTES = 1 << 16
+# Binary files may begin with these and be plain ASCII: PDF, and what pickle wrote long ago.
+_SUSPECT_STARTS = (b"%PDF-", b"(dp", b"(lp", b"ccopy_reg\n")
+# What C1 control characters begin with, as do a few that text has; suspect if every eighth byte is.
+_C1_LEAD, _MAX_C1_LEAD = b"\xc2", 1 / 8
 
 
 class Sample(Struct, frozen=True):
@@ -74,7 +78,8 @@ def count_controls(sample: bytes) -> int:
 
 def _is_plain(part: bytes, *, is_whole: bool) -> bool:
     """Tell whether bytes are UTF-8 without control characters, as nearly all inputs are."""
-    if count_controls(part) or has_escapes(part):
+    is_suspect = part.startswith(_SUSPECT_STARTS) or part.count(_C1_LEAD) > _MAX_C1_LEAD * len(part)
+    if is_suspect or count_controls(part) or has_escapes(part):
         return False
     try:
         part.decode()

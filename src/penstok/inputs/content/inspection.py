@@ -6,6 +6,7 @@ and `binary` know the encodings and the kinds of files.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -21,9 +22,13 @@ from penstok.inputs.content.legacy import (
     name_encoding,
 )
 from penstok.inputs.content.utf16 import (
+    LAX,
+    STRICT,
     find_mark,
+    find_order,
     find_short,
     find_unmarked,
+    has_mark,
     is_wide,
     rate_order,
     reads_well,
@@ -45,6 +50,12 @@ _MAX_CONTROLS, _MAX_UTF8_CONTROLS, _MAX_UTF8_NUL = 0.02, 0.2, 0.05
 _WRONG_SHARE = 10
 # So many characters of two or more bytes are never valid UTF-8 by chance.
 _SURELY_UTF8 = 8
+# Valid UTF-8 with more visible ASCII than that is not UTF-16, nor is it if one sequence in so many
+# bytes is invalid.
+_VISIBLE = bytes([*range(0x20, 0x30), *range(0x31, 0x7F)])
+_MAX_WIDE_VISIBLE, _MIN_PER_INVALID = 0.6, 100
+# The C1 control characters in UTF-8 except the line break that some systems use.
+_C1 = re.compile(rb"\xc2[\x80-\x84\x86-\x9f]")
 _UTF8_MARK = b"\xef\xbb\xbf"
 _BINARY_DATA = "binary data"
 _REMEDIES = {
@@ -85,9 +96,12 @@ def inspect_encoding(
     """
     found = _IS_UTF_8 if is_plain else _inspect(parts, wanted, is_whole=is_whole)
     if wanted not in (UTF_8, AUTO):
-        _check_encoding(path, parts, wanted, found)
-        is_any_order = wanted in ("utf-16", "utf-32")
-        return found.encodings[0] if is_any_order else wanted
+        ordered = wanted
+        if wanted in ("utf-16", "utf-32"):
+            is_found = found.encodings[:1] and found.encodings[0].startswith(wanted)
+            ordered = found.encodings[0] if is_found else find_order(parts[0], wanted)
+        _check_encoding(path, parts, wanted, ordered, found)
+        return ordered
     if found.what:
         raise _not_text(path, found.what)
     if found.encodings and (wanted == AUTO or found == _IS_UTF_8):
@@ -100,7 +114,7 @@ def _inspect(parts: Sequence[bytes], wanted: str, *, is_whole: bool) -> _Content
     head = parts[0]
     if what := name_binary(head):
         return _Content(what=what)
-    if (marked := find_mark(head)) and reads_well(head, marked):
+    if (marked := find_mark(head)) and reads_well(head, marked, LAX):
         return _Content((marked,))
     if is_iso2022_kr(head):
         return _Content((ISO2022_KR,))
@@ -117,6 +131,8 @@ def _inspect(parts: Sequence[bytes], wanted: str, *, is_whole: bool) -> _Content
     if _is_binary(joined, is_utf8=is_utf8):
         # UTF-16 of any language has bytes that are control characters in other encodings; but
         # valid UTF-8 without a NUL may use these as delimiters.
+        if num_invalid * _MIN_PER_INVALID <= len(joined) and _is_mostly_ascii(joined):
+            return _Content(what=_BINARY_DATA)
         wide = (find_unmarked if num_invalid or 0 in joined else find_short)(head)
         return _Content((wide,)) if wide else _Content(what=_BINARY_DATA)
     if is_utf8 and not has_escapes(joined):
@@ -131,7 +147,17 @@ def _is_binary(sample: bytes, *, is_utf8: bool) -> bool:
     size, num_controls = len(sample), count_controls(sample)
     if not is_utf8:
         return num_controls > _MAX_CONTROLS * size
+    num_controls += 2 * len(_C1.findall(sample))
     return num_controls > _MAX_UTF8_CONTROLS * size or sample.count(0) > _MAX_UTF8_NUL * size
+
+
+def _is_mostly_ascii(sample: bytes) -> bool:
+    """Tell whether a sample has more visible ASCII than the UTF-16 of any language has.
+
+    That is at most every second byte: the others belong to the script. Zeros do not count, which
+    are the bytes of kana.
+    """
+    return len(sample) - len(sample.translate(None, _VISIBLE)) > _MAX_WIDE_VISIBLE * len(sample)
 
 
 def _count_sequences(parts: Sequence[bytes], *, is_whole: bool) -> tuple[int, int]:
@@ -151,21 +177,24 @@ def _is_mostly_invalid(
     return num_invalid > num_valid and not is_trace
 
 
-def _check_encoding(path: str, parts: Sequence[bytes], wanted: str, found: _Content) -> None:
-    """Refuse an input that cannot have the encoding that the user named."""
+def _check_encoding(
+    path: str, parts: Sequence[bytes], wanted: str, ordered: str, found: _Content
+) -> None:
+    """Refuse an input that cannot have the encoding that the user named.
+
+    Args:
+        path: Its name, for messages.
+        parts: Samples of it.
+        wanted: The encoding that the user named.
+        ordered: The same with its byte order.
+        found: What it was found to be.
+    """
     head, others = parts[0], tuple(name for name in found.encodings if name != wanted)
     if head.startswith(_UTF8_MARK):
         raise _not_utf8(path, wanted, (UTF_8,))
     if is_wide(wanted):
-        if wanted in ("utf-16", "utf-32"):
-            is_other = not any(name.startswith(wanted) for name in found.encodings)
-        else:
-            is_other = _is_other_than_wide(head, wanted, found)
-        if not head or not is_other:
-            return
-        if found.what not in ("", _BINARY_DATA):
-            raise _not_text(path, found.what)
-        raise _not_utf8(path, wanted, others)
+        _check_wide(path, head, wanted, ordered, found)
+        return
     if found.what not in ("", _BINARY_DATA):
         raise _not_text(path, found.what)
     if found == _IS_UTF_8:
@@ -186,18 +215,38 @@ def _check_encoding(path: str, parts: Sequence[bytes], wanted: str, found: _Cont
         raise _not_utf8(path, wanted, others)
 
 
-def _is_other_than_wide(head: bytes, wanted: str, found: _Content) -> bool:
-    """Tell whether a sample is not the UTF-16 or UTF-32 of the byte order that the user named."""
-    if wanted in found.encodings:
-        return False
-    is_utf8 = found == _IS_UTF_8 and INVALID not in decode_sample(head, UTF_8)
-    if is_utf8 or not reads_well(head, wanted):
-        return True
-    # Both byte orders may read well in short text.
-    return any(map(is_wide, found.encodings)) and (
-        find_mark(head) in found.encodings
-        or rate_order(head, found.encodings[0]) + 1 < rate_order(head, wanted)
+def _check_wide(path: str, head: bytes, wanted: str, ordered: str, found: _Content) -> None:
+    """Refuse what is not the UTF-16 or UTF-32 that the user named."""
+    if not head or ordered in found.encodings:
+        return
+    if found.what not in ("", _BINARY_DATA):
+        raise _not_text(path, found.what)
+    is_marked = find_mark(head) in found.encodings
+    if has_mark(head, ordered) and not is_marked:
+        # Both the user and the text say so.
+        text = decode_sample(head, ordered)
+        num_invalid, size = text.count(INVALID), len(text.decode(errors="replace"))
+        if 2 * num_invalid > size:
+            raise NotUtf8Error(
+                f"this is not {wanted}: {num_invalid:,} of its first {size:,} characters are "
+                "invalid",
+                where=path,
+                next_step="leave such files out with `--on-error skip`",
+            )
+        return
+    is_utf8 = (found == _IS_UTF_8 or _is_mostly_ascii(head)) and INVALID not in decode_sample(
+        head, UTF_8
     )
+    # Both byte orders may read well in short text.
+    is_other_order = any(map(is_wide, found.encodings)) and (
+        is_marked or rate_order(head, found.encodings[0]) + 1 < rate_order(head, ordered)
+    )
+    is_text = not is_utf8 and reads_well(head, ordered, LAX if found.what else STRICT)
+    if is_text and not is_other_order:
+        return
+    if found.what:
+        raise _not_text(path, found.what)
+    raise _not_utf8(path, wanted, tuple(each for each in found.encodings if each != wanted))
 
 
 def _not_text(path: str, what: str) -> NotTextError:
@@ -205,7 +254,10 @@ def _not_text(path: str, what: str) -> NotTextError:
     return NotTextError(
         f"this is {what}, not text",
         where=path,
-        next_step=f"{step}, or leave such files out with `--on-error skip`",
+        # Nothing else would be left of standard input.
+        next_step=step
+        if path == "-"
+        else f"{step}, or leave such files out with `--on-error skip`",
     )
 
 

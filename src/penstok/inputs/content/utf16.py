@@ -17,7 +17,18 @@ from penstok.types import UTF_8
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["find_mark", "find_short", "find_unmarked", "is_wide", "rate_order", "reads_well"]
+__all__ = [
+    "LAX",
+    "STRICT",
+    "find_mark",
+    "find_order",
+    "find_short",
+    "find_unmarked",
+    "has_mark",
+    "is_wide",
+    "rate_order",
+    "reads_well",
+]
 
 _MARKS = {
     b"\xff\xfe\0\0": "utf-32-le",
@@ -32,7 +43,10 @@ _USUAL_PAGES = {0, 0x20, 0x21, 0x22, 0x25, 0x26, 0x30, 0x31, 0xFE, 0xFF, *range(
     range(0xAC, 0xD8)
 )
 _MAX_SCRIPTS = 3
-_MAX_ODD_CHARACTERS = 0.02
+# How much of text may be other characters; more if it has a byte order mark, or the user named its
+# encoding.
+STRICT = 0.02
+LAX = 0.25
 # Shorter samples without a NUL may be UTF-16 by chance: ask `find_short`.
 _MIN_WIDE_BYTES, _MIN_SHORT_BYTES = 64, 16
 # Each of these knows a fifth of all characters or fewer, so binary data seldom fits into one.
@@ -54,6 +68,22 @@ def find_mark(head: bytes) -> str:
     return next((name for mark, name in _MARKS.items() if head.startswith(mark)), "")
 
 
+def has_mark(head: bytes, encoding: str) -> bool:
+    """Tell whether some text begins with the byte order mark of an encoding."""
+    return any(head.startswith(mark) for mark, name in _MARKS.items() if name == encoding)
+
+
+def find_order(head: bytes, wanted: str) -> str:
+    """Return `utf-16` or `utf-32` with the byte order of some text: its mark's, or the likely."""
+    orders = (f"{wanted}-le", f"{wanted}-be")
+    marked = [each for each in orders if has_mark(head, each)]
+    if marked:
+        return marked[0]
+    if wanted == "utf-16":
+        return min(orders, key=lambda each: rate_order(head, each))
+    return min(orders, key=lambda each: decode_sample(head, each).count(INVALID))
+
+
 def find_unmarked(head: bytes) -> str:
     """Return which UTF-32 or UTF-16 bytes without a mark are; empty if none.
 
@@ -64,7 +94,7 @@ def find_unmarked(head: bytes) -> str:
         return find_short(head)
     for encoding, high in (("utf-32-le", head[3::4]), ("utf-32-be", head[::4])):
         # Decoding takes much longer than a look at the bytes that are 0 in any text.
-        is_likely = high.count(0) >= (1 - _MAX_ODD_CHARACTERS) * len(high) > 0
+        is_likely = high.count(0) >= (1 - STRICT) * len(high) > 0
         if is_likely and reads_well(head, encoding):
             return encoding
     even, odd = Counter(head[::2]), Counter(head[1::2])
@@ -96,8 +126,14 @@ def _fits_any(head: bytes, encoding: str, sets: Sequence[str]) -> bool:
     return False
 
 
-def reads_well(data: bytes, encoding: str) -> bool:
-    """Tell whether bytes make sense as UTF-16 or UTF-32: known characters, of few scripts."""
+def reads_well(data: bytes, encoding: str, max_odd: float = STRICT) -> bool:
+    """Tell whether bytes make sense as UTF-16 or UTF-32: known characters, of few scripts.
+
+    Args:
+        data: The bytes.
+        encoding: The encoding, with its byte order.
+        max_odd: The share of other characters that text may have.
+    """
     import unicodedata
 
     text = decode_sample(data, encoding).decode(errors="replace")
@@ -115,7 +151,7 @@ def reads_well(data: bytes, encoding: str) -> bool:
         if ord(each) >> 8 not in _USUAL_PAGES and ord(each) < 1 << 16:
             pages[ord(each) >> 8] += number
     odd += sum(pages.values()) - sum(number for _, number in pages.most_common(_MAX_SCRIPTS))
-    return odd <= _MAX_ODD_CHARACTERS * len(text)
+    return odd <= max_odd * len(text)
 
 
 def rate_order(head: bytes, encoding: str) -> float:

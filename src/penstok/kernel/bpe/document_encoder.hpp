@@ -27,7 +27,7 @@ class PieceQueue {
 
   // A border counts as a piece, so that batches can span documents.
   PENSTOK_INLINE void add_border(uint32_t at, bool has_eot, bool has_bos) {
-    scratch_.borders[num_borders_++] = {num_starts_, has_eot, has_bos};
+    scratch_.borders[num_borders_++] = {num_starts_, has_eot, has_bos, 0};
     scratch_.starts[num_starts_++] = at;
   }
 

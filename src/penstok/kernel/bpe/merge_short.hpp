@@ -1,4 +1,4 @@
-// Merges pieces of up to 32 bytes, with all ids and ranks in registers.
+// Merges pieces of up to 32 bytes, with all ids and ranks in registers: one, or a few in lockstep.
 #pragma once
 
 #include <type_traits>
@@ -13,41 +13,36 @@ namespace penstok::kernel::PENSTOK_ISA {
 
 #if PENSTOK_HAS_LANES
 
-// Merges kGroup pieces in lockstep: while one waits for a rank from memory the others proceed, and
-// the only branch is "all done". Merging one at a time is a fifth slower on web text.
-template <class Lanes, unsigned kGroup>
-PENSTOK_INLINE void merge_lockstep(const MergeTables<uint16_t>& tables, Lanes (&ids)[kGroup],
-                                   Lanes (&ranks)[kGroup]) {
+// One piece of 1 to Lanes::kLanes bytes.
+template <class Lanes>
+PENSTOK_INLINE unsigned merge_lanes(const MergeTables<uint16_t>& tables, const uint8_t* p,
+                                    unsigned length, uint16_t* out) {
   constexpr unsigned kLanes = Lanes::kLanes;
-  // Each row holds the ids, and "none" before and after them, so that every lane has neighbours.
-  alignas(64) uint16_t rows[kGroup][3 * kLanes];
-  for (unsigned g = 0; g < kGroup; ++g) {
-    rows[g][kLanes - 1] = 0xFFFF;
-    rows[g][2 * kLanes] = rows[g][2 * kLanes + 1] = 0xFFFF;
-  }
+  Lanes ids, ranks;
+  load_lanes(tables.byte_pairs, p, length, ids, ranks);
+  // The row holds the ids, and "none" before and after them, so that every lane has neighbours.
+  alignas(64) uint16_t row[3 * kLanes];
+  row[kLanes - 1] = row[2 * kLanes] = 0xFFFF;
   for (;;) {
-    Lowest lowest[kGroup];
-    unsigned smallest = 0xFFFF;
-    for (unsigned g = 0; g < kGroup; ++g) {
-      lowest[g] = ranks[g].lowest();
-      smallest = lowest[g].value < smallest ? lowest[g].value : smallest;
-      // For a finished piece lane == kLanes, and the next three lines change nothing.
-      ids[g].set(lowest[g].lane, lowest[g].value);
-      ids[g].drop(lowest[g].lane + 1);
-      ranks[g].drop(lowest[g].lane);
-      ids[g].store(rows[g] + kLanes);
-    }
-    if (smallest == 0xFFFF) return;
-    for (unsigned g = 0; g < kGroup; ++g) {
-      const uint16_t* at = rows[g] + kLanes + lowest[g].lane;
-      const auto merged = static_cast<uint16_t>(lowest[g].value);
-      ranks[g].set(lowest[g].lane, tables.rank_of(merged, at[1]));
-      ranks[g].set_before(lowest[g].lane, tables.rank_of(at[-1], merged));
-    }
+    const Lowest lowest = ranks.lowest();
+    if (lowest.value == 0xFFFF) break;
+    ids.set(lowest.lane, lowest.value);
+    ids.drop(lowest.lane + 1);
+    ids.store(row + kLanes);
+    const uint16_t* at = row + kLanes + lowest.lane;
+    ranks.drop(lowest.lane);
+    ranks.set(lowest.lane, tables.rank_of(static_cast<uint16_t>(lowest.value), at[1]));
+    ranks.set_before(lowest.lane, tables.rank_of(at[-1], static_cast<uint16_t>(lowest.value)));
   }
+  ids.store(out);
+  return ids.count();
 }
 
 #endif
+
+// With 16-bit ids whole batches are merged by merge_ring.hpp, if there are lanes.
+template <class Id>
+constexpr bool kMergesInRings = PENSTOK_HAS_LANES && sizeof(Id) == 2;
 
 // A few pieces of up to kMax bytes that are merged together.
 template <class Id, unsigned kMax>
@@ -81,21 +76,7 @@ struct MergeGroup {
 
   PENSTOK_INLINE void merge(const MergeTables<Id>& tables) {
 #if PENSTOK_HAS_LANES
-    if constexpr (std::is_same_v<Id, uint16_t>) {
-      using Lanes = std::conditional_t<kMax <= 16, Lanes16, Lanes32>;
-      Lanes lanes[kPieces], ranks[kPieces];
-      for (unsigned g = 0; g < kPieces; ++g) {
-        const bool used = g < size;
-        load_lanes(tables.byte_pairs, pieces[used ? g : 0], used ? lengths[g] : 0, lanes[g],
-                   ranks[g]);
-      }
-      merge_lockstep(tables, lanes, ranks);
-      for (unsigned g = 0; g < kPieces; ++g) {
-        lanes[g].store(ids[g]);
-        counts[g] = lanes[g].count();
-      }
-      return;
-    } else {
+    if constexpr (sizeof(Id) == 4) {
       using Keys = MergeKeys<kMax <= 16 ? 2 : 4>;
       WidePiece wide[kPieces];
       Keys keys[kPieces];
@@ -126,14 +107,8 @@ PENSTOK_INLINE unsigned merge_short(const MergeTables<Id>& tables, const uint8_t
                                     unsigned length, Id* out) {
 #if PENSTOK_HAS_LANES
   if constexpr (std::is_same_v<Id, uint16_t>) {
-    const auto with = [&](auto lanes) {
-      decltype(lanes) ids[1], ranks[1];
-      load_lanes(tables.byte_pairs, p, length, ids[0], ranks[0]);
-      merge_lockstep(tables, ids, ranks);
-      ids[0].store(out);
-      return ids[0].count();
-    };
-    return length <= 16 ? with(Lanes16{}) : with(Lanes32{});
+    if (length <= Lanes16::kLanes) return merge_lanes<Lanes16>(tables, p, length, out);
+    return merge_lanes<Lanes32>(tables, p, length, out);
   }
 #endif
   return merge_plain(tables, p, length, out);

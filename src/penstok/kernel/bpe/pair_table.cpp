@@ -9,6 +9,8 @@ namespace {
 
 constexpr unsigned kTriesPerSize = 16;
 constexpr unsigned kLargestSlotBits = 24;
+constexpr unsigned kSmallestSlotBits16 = 16;  // the other 16 bits are stored in the slot
+constexpr unsigned kLargestSlotBits16 = 18;
 constexpr uint32_t kMaxDisplacement = 65535;
 // A free slot. Its merged id would be 2^22 - 1, above every id, so that it is never found.
 constexpr uint64_t kFree = ~uint64_t{0};
@@ -26,54 +28,41 @@ uint64_t next_random(uint64_t& state) {
   return state;
 }
 
-}  // namespace
-
-PairTable::PairTable(const std::vector<Merge>& merges) {
+// Tries multipliers, then larger tables, until place(multiplier, slot_bits) succeeds.
+template <class Place>
+void search(unsigned first_bits, unsigned last_bits, Place place) {
   uint64_t random = 88172645463325252ull;
-  for (unsigned bits = first_slot_bits(merges.size()); bits <= kLargestSlotBits; ++bits) {
+  for (unsigned bits = first_bits; bits <= last_bits; ++bits) {
     for (unsigned tries = 0; tries < kTriesPerSize; ++tries) {
-      multiplier_ = next_random(random) | 1;
-      if (place(merges, bits)) return;
+      if (place(next_random(random), bits)) return;
     }
   }
   throw std::runtime_error("no perfect hash found for the merges of this vocabulary");
 }
 
+template <class Entry>
+struct Item {
+  Entry slot, entry;  // the slot without the displacement
+};
+template <class Entry>
+using Buckets = std::vector<std::vector<Item<Entry>>>;
+
 // Gives every bucket, the fullest first, the first displacement at which all its pairs fall into
 // free slots. Returns false if there is none for some bucket.
-bool PairTable::place(const std::vector<Merge>& merges, unsigned slot_bits) {
-  const size_t slots = size_t{1} << slot_bits;
-  const unsigned bucket_bits = slot_bits - 2;
-  mask_ = slots - 1;
-  bucket_shift_ = 64 - bucket_bits;
-  entry_buffer_ = Buffer(slots * sizeof(uint64_t));
-  displacement_buffer_ = Buffer((slots >> 2) * sizeof(uint16_t));
-  auto* entries = entry_buffer_.as<uint64_t>();
-  auto* displacements = displacement_buffer_.as<uint16_t>();
-  std::fill_n(entries, slots, kFree);
-  entries_ = entries;
-  displacements_ = displacements;
-
-  struct Item {
-    uint64_t low, entry;
-  };
-  std::vector<std::vector<Item>> buckets(slots >> 2);
-  for (const Merge& merge : merges) {
-    const uint64_t pair = uint64_t{merge.left} << kIdBits | merge.right;
-    const uint64_t hash = pair * multiplier_;
-    buckets[hash >> bucket_shift_].push_back(
-        {hash >> kSlotShift, pair << kValueBits | merge.merged});
-  }
+template <class Entry>
+bool place_buckets(const Buckets<Entry>& buckets, Entry free, Entry mask, Entry* entries,
+                   uint16_t* displacements) {
+  std::fill_n(entries, size_t{mask} + 1, free);
   std::vector<uint32_t> order(buckets.size());
   std::iota(order.begin(), order.end(), 0u);
   std::stable_sort(order.begin(), order.end(),
                    [&](uint32_t a, uint32_t b) { return buckets[a].size() > buckets[b].size(); });
 
-  const auto fits = [&](const std::vector<Item>& bucket, uint32_t displacement) {
+  const auto fits = [&](const std::vector<Item<Entry>>& bucket, uint32_t displacement) {
     for (size_t i = 0; i < bucket.size(); ++i) {
-      uint64_t& slot = entries[(bucket[i].low + displacement) & mask_];
-      if (slot != kFree) {
-        while (i-- > 0) entries[(bucket[i].low + displacement) & mask_] = kFree;
+      Entry& slot = entries[(bucket[i].slot + displacement) & mask];
+      if (slot != free) {
+        while (i-- > 0) entries[(bucket[i].slot + displacement) & mask] = free;
         return false;
       }
       slot = bucket[i].entry;
@@ -89,6 +78,63 @@ bool PairTable::place(const std::vector<Merge>& merges, unsigned slot_bits) {
     displacements[number] = static_cast<uint16_t>(displacement);
   }
   return true;
+}
+
+}  // namespace
+
+PairTable32::PairTable32(const std::vector<Merge>& merges) {
+  search(first_slot_bits(merges.size()), kLargestSlotBits, [&](uint64_t random, unsigned bits) {
+    multiplier_ = random | 1;
+    return place(merges, bits);
+  });
+}
+
+bool PairTable32::place(const std::vector<Merge>& merges, unsigned slot_bits) {
+  const size_t slots = size_t{1} << slot_bits, num_buckets = slots >> 2;
+  mask_ = slots - 1;
+  bucket_shift_ = 64 - (slot_bits - 2);
+  entry_buffer_ = Buffer(slots * sizeof(uint64_t));
+  displacement_buffer_ = Buffer(num_buckets * sizeof(uint16_t));
+  entries_ = entry_buffer_.as<uint64_t>();
+  displacements_ = displacement_buffer_.as<uint16_t>();
+
+  Buckets<uint64_t> buckets(num_buckets);
+  for (const Merge& merge : merges) {
+    const uint64_t pair = uint64_t{merge.left} << kIdBits | merge.right;
+    const uint64_t hash = pair * multiplier_;
+    buckets[hash >> bucket_shift_].push_back(
+        {hash >> kSlotShift, pair << kValueBits | merge.merged});
+  }
+  return place_buckets(buckets, kFree, mask_, entry_buffer_.as<uint64_t>(),
+                       displacement_buffer_.as<uint16_t>());
+}
+
+PairTable16::PairTable16(const std::vector<Merge>& merges) {
+  search(kSmallestSlotBits16, kLargestSlotBits16, [&](uint64_t random, unsigned bits) {
+    multiplier_ = static_cast<uint32_t>(random >> 32) | 1;
+    return place(merges, bits);
+  });
+}
+
+bool PairTable16::place(const std::vector<Merge>& merges, unsigned slot_bits) {
+  const size_t slots = size_t{1} << slot_bits;
+  low_bits_ = 32 - slot_bits;
+  low_mask_ = (uint32_t{1} << low_bits_) - 1;
+  slot_mask_ = static_cast<uint32_t>(slots - 1);
+  const size_t num_buckets = size_t{bucket_of(low_mask_)} + 1;
+  buffer_ = Buffer(slots * sizeof(uint32_t) + num_buckets * sizeof(uint16_t));
+  auto* entries = buffer_.as<uint32_t>();
+  auto* displacements = reinterpret_cast<uint16_t*>(entries + slots);
+  entries_ = entries;
+  displacements_ = displacements;
+
+  Buckets<uint32_t> buckets(num_buckets);
+  for (const Merge& merge : merges) {
+    const uint32_t mixed = mix(merge.left << 16 | merge.right);
+    buckets[bucket_of(mixed)].push_back(
+        {mixed >> low_bits_, (mixed & low_mask_) << 16 | merge.merged});
+  }
+  return place_buckets(buckets, kNone, slot_mask_, entries, displacements);
 }
 
 }  // namespace penstok::kernel

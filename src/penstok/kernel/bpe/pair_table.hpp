@@ -1,6 +1,10 @@
 // (left id, right id) -> merged id, as a perfect hash: one probe, no branch, no chain.
+//
+// Hash and displace: a part of the hash selects a bucket, the bucket's displacement is added to
+// another part, and the displacements are chosen so that no two pairs share a slot.
 #pragma once
 
+#include <type_traits>
 #include <vector>
 
 #include "bpe/memory.hpp"
@@ -18,14 +22,12 @@ struct Merge {
   uint32_t left, right, merged;
 };
 
-// Hash and displace: the high bits of the hash select a bucket, the bucket's displacement is added
-// to the low bits, and the displacements are chosen so that no two pairs collide. GPT-2's 50,000
-// merges take 512 KB of entries and 32 KB of displacements, which stay in the second-level cache.
-class PairTable {
+// For ids of up to 21 bits.
+class PairTable32 {
  public:
-  PairTable() = default;
-  explicit PairTable(const std::vector<Merge>& merges);
+  explicit PairTable32(const std::vector<Merge>& merges);
 
+  // kNoMerge if the pair is not a token.
   PENSTOK_INLINE uint32_t find(uint32_t left, uint32_t right) const {
     const uint64_t pair = uint64_t{left} << kIdBits | right;
     const uint64_t hash = pair * multiplier_;
@@ -50,5 +52,63 @@ class PairTable {
   Buffer entry_buffer_;
   Buffer displacement_buffer_;
 };
+
+// For ids below 65,535, in half the memory: GPT-2's 50,000 merges take 256 KB of entries and 32 KB
+// of displacements.
+//
+// A pair is 32 bits, which are mixed reversibly. The upper bits of the result give the slot, the
+// lower ones are stored in it, beside the merged id, and select the displacement. So a slot and its
+// lower bits determine the pair.
+class PairTable16 {
+ public:
+  explicit PairTable16(const std::vector<Merge>& merges);
+
+  // 0xFFFF if the pair is not a token.
+  PENSTOK_INLINE uint16_t find(uint32_t left, uint32_t right) const {
+    return read(probe(left, right));
+  }
+
+  // The same in two steps, so that the entry can be prefetched.
+  struct Probe {
+    uint32_t slot, low;
+  };
+  PENSTOK_INLINE Probe prefetch(uint32_t left, uint32_t right) const {
+    const Probe found = probe(left, right);
+    __builtin_prefetch(entries_ + found.slot);
+    return found;
+  }
+  PENSTOK_INLINE uint16_t read(const Probe& probe) const {
+    const uint32_t rest = entries_[probe.slot] - probe.low;
+    return static_cast<uint16_t>(rest < kNone ? rest : kNone);
+  }
+
+ private:
+  // A free slot: no token has that id, and for pairs with other lower bits than 0 the difference in
+  // `read` is larger.
+  static constexpr uint32_t kNone = 0xFFFF;
+
+  PENSTOK_INLINE uint32_t mix(uint32_t pair) const {
+    const uint32_t product = pair * multiplier_;
+    return product ^ product >> 16;
+  }
+  PENSTOK_INLINE Probe probe(uint32_t left, uint32_t right) const {
+    const uint32_t mixed = mix(left << 16 | right);
+    const uint32_t displacement = displacements_[bucket_of(mixed)];
+    return {((mixed >> low_bits_) + displacement) & slot_mask_, (mixed & low_mask_) << 16};
+  }
+  PENSTOK_INLINE uint32_t bucket_of(uint32_t mixed) const { return (mixed & low_mask_) >> 2; }
+
+  bool place(const std::vector<Merge>& merges, unsigned slot_bits);
+
+  const uint32_t* entries_ = nullptr;
+  const uint16_t* displacements_ = nullptr;
+  uint32_t multiplier_ = 1;  // odd, so that multiplying is reversible
+  uint32_t low_mask_ = 0, slot_mask_ = 0;
+  unsigned low_bits_ = 16;
+  Buffer buffer_;
+};
+
+template <class Id>
+using PairTable = std::conditional_t<sizeof(Id) == 2, PairTable16, PairTable32>;
 
 }  // namespace penstok::kernel

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "bpe/initial_ids.hpp"
+#include "bpe/merge_ring.hpp"
 #include "bpe/merge_short.hpp"
 #include "bpe/piece_cache.hpp"
 #include "bpe/state.hpp"
@@ -17,7 +18,7 @@ struct PieceBatch {
   const uint8_t* base;
   const uint32_t* starts;
   size_t count;
-  const Border* borders;
+  Border* borders;
   size_t num_borders;
   Id eot_id, bos_id;
 
@@ -33,23 +34,66 @@ class PieceBatchEncoder {
 
   // Writes the ids and returns the position after the last.
   PENSTOK_INLINE Id* encode(Id* out) {
+    look_up_hot();
     make_keys();
-    // All lines are prefetched before the first is read: without it web text is a fifth slower.
-    hash_and_prefetch(state_.pieces.lines(), state_.pieces.short_bits, scratch_.keys, batch_.count,
-                      scratch_.lines);
     merge_misses(look_up());
-    return write(out);
+    out = write(out);
+    if (++state_.num_batches % kHotFillPeriod == 0) fill_hot_table();
+    return out;
   }
 
  private:
   using Value = PieceValue<Id>;
 
+  // Cold pieces, those that are not in the hot table, are numbered from 0. All functions after
+  // look_up_hot take these numbers.
+  PENSTOK_INLINE const uint8_t* piece(size_t i) const {
+    return batch_.piece(scratch_.cold_pieces[i]);
+  }
+  PENSTOK_INLINE size_t length(size_t i) const { return batch_.length(scratch_.cold_pieces[i]); }
+
+  // Finds the ids of hot pieces and lists the others, borders among them.
+  PENSTOK_INLINE void look_up_hot() {
+    size_t from = 0;
+    for (size_t i = 0; i < batch_.num_borders; ++i) {
+      Border& border = batch_.borders[i];
+      look_up_hot(from, border.piece);
+      border.cold_piece = num_cold_;
+      scratch_.cold_pieces[num_cold_++] = border.piece;
+      from = border.piece + 1;
+    }
+    look_up_hot(from, batch_.count);
+  }
+
+  PENSTOK_INLINE void look_up_hot(size_t from, size_t to) {
+    const uint8_t* const base = batch_.base;
+    const uint32_t* const starts = batch_.starts;
+    uint32_t* const __restrict bits = scratch_.hot_bits;
+    for (size_t i = from; i < to; ++i) bits[i] = HotTable::bits_of(starts[i + 1] - starts[i]);
+    uint32_t num_cold = num_cold_;
+    for (size_t i = from; i < to; ++i) {
+      const uint64_t id = state_.hot.find(HotTable::mix(base + starts[i], bits[i]));
+      scratch_.hot_ids[i] = static_cast<Id>(id);
+      scratch_.cold_pieces[num_cold] = static_cast<uint32_t>(i);
+      num_cold += id >= HotTable::kNone;
+    }
+    num_cold_ = num_cold;
+  }
+
+  // Also prefetches the lines. All of them before the first is read: without that web text is a
+  // fifth slower.
   PENSTOK_INLINE void make_keys() {
-    for (size_t i = 0; i < batch_.count; ++i) {
-      scratch_.keys[i] = make_key(batch_.piece(i), batch_.length(i));
+    const PieceLine<Id>* const lines = state_.pieces.lines();
+    const unsigned bits = state_.pieces.short_bits;
+    for (size_t i = 0; i < num_cold_; ++i) {
+      const PieceKey key = make_key(piece(i), length(i));
+      const uint32_t line = hash_key(key, bits);
+      scratch_.keys[i] = key;
+      scratch_.lines[i] = line;
+      __builtin_prefetch(&lines[line]);
     }
     for (size_t i = 0; i < batch_.num_borders; ++i) {
-      scratch_.keys[batch_.borders[i].piece] = PieceKey{~uint64_t{0}, ~uint64_t{0}};  // never found
+      scratch_.keys[batch_.borders[i].cold_piece] = kNeverFound;
     }
   }
 
@@ -57,7 +101,7 @@ class PieceBatchEncoder {
   PENSTOK_INLINE size_t look_up() {
     const PieceLine<Id>* lines = state_.pieces.lines();
     size_t misses = 0;
-    for (size_t i = 0; i < batch_.count; ++i) {
+    for (size_t i = 0; i < num_cold_; ++i) {
       const PieceLine<Id>& line = lines[scratch_.lines[i]];
       const unsigned way = find_way(line.keys, scratch_.keys[i]);
       scratch_.values[i] = line.values[way & 1];
@@ -73,7 +117,7 @@ class PieceBatchEncoder {
     const Border* const last_border = border + batch_.num_borders;
     for (size_t m = 0; m < misses; ++m) {
       const uint32_t i = scratch_.misses[m];
-      if (border != last_border && border->piece == i) {
+      if (border != last_border && border->cold_piece == i) {
         scratch_.values[i] = border_value(*border++);
       } else {
         add_miss(i);
@@ -81,6 +125,9 @@ class PieceBatchEncoder {
         if (medium_group_.is_full()) merge_group(medium_group_);
       }
     }
+#if PENSTOK_HAS_LANES
+    if constexpr (kMergesInRings<Id>) merge_in_rings();
+#endif
     if (short_group_.size > 0) merge_group(short_group_);
     if (medium_group_.size > 0) merge_group(medium_group_);
   }
@@ -89,11 +136,11 @@ class PieceBatchEncoder {
     if (const uint32_t id = whole_token(i); PENSTOK_UNLIKELY(id != kNoMerge)) {
       scratch_.values[i].ids[0] = static_cast<Id>(id);
       scratch_.values[i].count = 1;
-    } else if (batch_.length(i) <= kShortPiece) {
+    } else if (length(i) <= kShortPiece) {
       add_short(i);
-    } else if (batch_.length(i) <= kMediumPiece) {
+    } else if (length(i) <= kMediumPiece) {
       add_medium(i);
-    } else if (sizeof(Id) == 4 && mostly_non_ascii(batch_.piece(i))) {
+    } else if (sizeof(Id) == 4 && mostly_non_ascii(piece(i))) {
       add_initial_ids(i);
     } else {
       scratch_.values[i].count = Value::kNotHere;
@@ -101,7 +148,7 @@ class PieceBatchEncoder {
   }
 
   PENSTOK_INLINE uint32_t whole_token(uint32_t i) const {
-    return state_.whole_tokens.find(batch_.piece(i), batch_.length(i));
+    return state_.whole_tokens.find(piece(i), length(i));
   }
 
   PENSTOK_INLINE Value border_value(const Border& border) const {
@@ -112,36 +159,48 @@ class PieceBatchEncoder {
   }
 
   PENSTOK_INLINE void add_short(uint32_t i) {
-    const auto length = static_cast<unsigned>(batch_.length(i));
+    const auto bytes = static_cast<unsigned>(length(i));
     const PieceKey& key = scratch_.keys[i];
-    const unsigned padding = kShortPiece - length;
+    const unsigned padding = kShortPiece - bytes;
     const unsigned high =
         count_bits(key.low & kTopBits) + count_bits(key.high & kTopBits) - padding;
-    const bool spaces = key.low == kEightSpaces && count_spaces(batch_.piece(i), length) == length;
-    if (spaces || (sizeof(Id) == 2 && 2 * high > length)) {
+    const bool spaces = key.low == kEightSpaces && count_spaces(piece(i), bytes) == bytes;
+    if (spaces || (sizeof(Id) == 2 && 2 * high > bytes)) {
       scratch_.values[i].count = Value::kNotHere;
     } else if (sizeof(Id) == 4 && high > 0) {
       add_initial_ids(i);
     } else {
-      short_group_.add(batch_.piece(i), length, i);
+      add_bytes(i, short_group_);
     }
   }
 
   PENSTOK_INLINE void add_medium(uint32_t i) {
-    const uint8_t* p = batch_.piece(i);
+    const uint8_t* p = piece(i);
     const bool spaces = p[0] == ' ' && p[1] == ' ';
     if (spaces || (sizeof(Id) == 2 && mostly_non_ascii(p))) {
       scratch_.values[i].count = Value::kNotHere;
       return;
     }
-    const MediumKey key = make_medium_key(p, batch_.length(i));
+    const MediumKey key = make_medium_key(p, length(i));
     const MediumEntry<Id>& entry = medium_entry(state_.pieces, key);
     if (holds(entry, key)) {
       overflow(i, entry.ids, entry.count, sizeof entry.ids);
     } else if (sizeof(Id) == 4 && mostly_non_ascii(p)) {
       add_initial_ids(i);
     } else {
-      medium_group_.add(p, batch_.length(i), i);
+      add_bytes(i, medium_group_);
+    }
+  }
+
+  // A piece that is merged from its bytes.
+  template <class Group>
+  PENSTOK_INLINE void add_bytes(uint32_t i, Group& group) {
+    const size_t bytes = length(i);
+    if constexpr (kMergesInRings<Id>) {
+      const bool is_medium = bytes > kShortPiece;
+      scratch_.unmerged[is_medium][num_unmerged_[is_medium]++] = i;
+    } else {
+      group.add(piece(i), bytes, i);
     }
   }
 
@@ -149,7 +208,7 @@ class PieceBatchEncoder {
   // vocabulary, which has so many free junctions that dividing at them is faster.)
   PENSTOK_INLINE void add_initial_ids(uint32_t i) {
     InitialIds<Id> initial;
-    find_initial_ids(state_, batch_.piece(i), batch_.length(i), initial);
+    find_initial_ids(state_, piece(i), length(i), initial);
     if (initial.count > kMaxInitialIds) {
       scratch_.values[i].count = Value::kNotHere;
     } else if (initial.joints == 0) {
@@ -169,6 +228,27 @@ class PieceBatchEncoder {
     scratch_.values[i].count = Value::kInOverflow;
   }
 
+#if PENSTOK_HAS_LANES
+  PENSTOK_INLINE void merge_in_rings() {
+    merge_in_ring<Lanes16>(scratch_.unmerged[0], num_unmerged_[0]);
+    merge_in_ring<Lanes32>(scratch_.unmerged[1], num_unmerged_[1]);
+  }
+
+  template <class Lanes>
+  PENSTOK_INLINE void merge_in_ring(const uint32_t* unmerged, size_t num_unmerged) {
+    MergeRing<Lanes> ring(state_.merges);
+    ring.merge(
+        unmerged, num_unmerged,
+        [&](uint32_t i, Lanes& ids, Lanes& ranks) __attribute__((always_inline)) {
+          load_lanes(state_.merges.byte_pairs, piece(i), static_cast<unsigned>(length(i)), ids,
+                     ranks);
+        },
+        [&](uint32_t i, const Id* ids, unsigned count) __attribute__((always_inline)) {
+          keep(i, ids, count);
+        });
+  }
+#endif
+
   template <class Group>
   PENSTOK_INLINE void merge_group(Group& group) {
     group.merge(state_.merges);
@@ -178,8 +258,8 @@ class PieceBatchEncoder {
 
   // Stores the ids of a piece, for this batch and for later ones.
   PENSTOK_INLINE void keep(uint32_t i, const Id* ids, unsigned count) {
-    const size_t length = batch_.length(i);
-    if (length <= kShortPiece) {
+    const size_t bytes = length(i);
+    if (bytes <= kShortPiece) {
       const Value value = short_value(ids, count);
       // A longer result is stored as kNotHere: the next time it comes from the medium table.
       store_short(state_.pieces, scratch_.lines[i], scratch_.keys[i], value);
@@ -187,15 +267,19 @@ class PieceBatchEncoder {
         scratch_.values[i] = value;
         return;
       }
-    } else if (length <= kMediumPiece) {
-      const MediumKey key = make_medium_key(batch_.piece(i), length);
+    } else if (bytes <= kMediumPiece) {
+      const MediumKey key = make_medium_key(piece(i), bytes);
       store_medium(medium_entry(state_.pieces, key), key, ids, count);
     }
     overflow(i, ids, count, kShortMerge * sizeof(Id));
   }
 
   PENSTOK_INLINE Id* write(Id* out) {
-    for (size_t i = 0; i < batch_.count; ++i) {
+    size_t done = 0;
+    for (size_t i = 0; i < num_cold_; ++i) {
+      const size_t cold = scratch_.cold_pieces[i];
+      out = put_hot(done, cold, out);
+      done = cold + 1;
       const Value& value = scratch_.values[i];
       if (PENSTOK_LIKELY(value.count <= Value::kInline)) {
         std::memcpy(out, &value, sizeof value);
@@ -207,19 +291,42 @@ class PieceBatchEncoder {
         out = encode_rest(i, out);
       }
     }
-    return out;
+    return put_hot(done, batch_.count, out);
+  }
+
+  // Writes the ids of the hot pieces from `begin` to `end`.
+  PENSTOK_INLINE Id* put_hot(size_t begin, size_t end, Id* out) const {
+    constexpr size_t kStep = Scratch<Id>::kHotStep;
+    const Id* const from = scratch_.hot_ids + begin;
+    const size_t count = end - begin;
+    std::memcpy(out, from, kStep * sizeof(Id));
+    for (size_t at = kStep; PENSTOK_UNLIKELY(at < count); at += kStep) {
+      std::memcpy(out + at, from + at, kStep * sizeof(Id));
+    }
+    return out + count;
+  }
+
+  // Moves short pieces that are one token to the hot table and replaces what was there. That is
+  // done only for every eighth batch, which is enough for what is frequent.
+  inline __attribute__((noinline)) void fill_hot_table() {
+    for (size_t i = 0; i < num_cold_; ++i) {
+      const uint32_t bits = HotTable::bits_of(static_cast<uint32_t>(length(i)));
+      const bool is_border = (scratch_.keys[i].low & 0xFF) == 0xFF;
+      if (bits == 0 || is_border || scratch_.values[i].count != 1) continue;
+      state_.hot.store(HotTable::mix(piece(i), bits), scratch_.values[i].ids[0]);
+    }
   }
 
   // The pieces not handled above: long ones, runs of spaces, and non-ASCII text.
   PENSTOK_INLINE Id* encode_rest(size_t i, Id* out) {
-    const size_t length = batch_.length(i);
+    const size_t bytes = length(i);
     const PieceKey& key = scratch_.keys[i];
-    const bool non_ascii = (key.low & bits_below(8 * length) & kTopBits) ||
-                           (length > 8 && (key.high & bits_below(8 * (length - 8)) & kTopBits));
-    if (length > kShortPiece || !non_ascii) {
-      return encode_uncommon(state_, batch_.piece(i), length, out);
+    const bool non_ascii = (key.low & bits_below(8 * bytes) & kTopBits) ||
+                           (bytes > 8 && (key.high & bits_below(8 * (bytes - 8)) & kTopBits));
+    if (bytes > kShortPiece || !non_ascii) {
+      return encode_uncommon(state_, piece(i), bytes, out);
     }
-    Id* const end = encode_at_junctions(state_, batch_.piece(i), length, out);
+    Id* const end = encode_at_junctions(state_, piece(i), bytes, out);
     const auto count = static_cast<size_t>(end - out);
     if (count <= Value::kInline) {
       store_short(state_.pieces, scratch_.lines[i], key, short_value(out, count));
@@ -227,6 +334,8 @@ class PieceBatchEncoder {
     return end;
   }
 
+  static constexpr unsigned kHotFillPeriod = 8;  // batches
+  static constexpr PieceKey kNeverFound = {~uint64_t{0}, ~uint64_t{0}};
   static constexpr uint64_t kTopBits = 0x8080808080808080ull;
   static constexpr uint64_t kEightSpaces = 0x2020202020202020ull;
 
@@ -235,6 +344,8 @@ class PieceBatchEncoder {
   const PieceBatch<Id> batch_;
   MergeGroup<Id, kShortPiece> short_group_;
   MergeGroup<Id, kMediumPiece> medium_group_;
+  uint32_t num_cold_ = 0;
+  uint32_t num_unmerged_[2] = {};
   unsigned num_overflows_ = 0;
 };
 

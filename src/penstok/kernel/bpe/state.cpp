@@ -32,7 +32,7 @@ MergeTables<Id>::MergeTables(const Vocabulary& vocabulary)
   for (unsigned left = 0; left < 256; ++left) {
     for (unsigned right = 0; right < 256; ++right) {
       const auto rank = static_cast<Id>(pairs.find(byte_ids[left], byte_ids[right]));
-      byte_pairs[left << 8 | right] = {rank, static_cast<Id>(byte_ids[left])};
+      byte_pairs[right << 8 | left] = {rank, static_cast<Id>(byte_ids[left])};
     }
   }
 }

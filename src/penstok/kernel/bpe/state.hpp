@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "bpe/character_starts.hpp"
+#include "bpe/hot_table.hpp"
 #include "bpe/junctions.hpp"
 #include "bpe/memory.hpp"
 #include "bpe/pair_table.hpp"
@@ -35,22 +36,22 @@ struct MergeTables {
   explicit MergeTables(const Vocabulary& vocabulary);
 
   PENSTOK_INLINE Id rank_of(Id left, Id right) const {
-    return static_cast<Id>(pairs.find(left, right));
+    return static_cast<Id>(pairs.find(left, right));  // kNoId for no token
   }
 
   PENSTOK_INLINE const BytePair<Id>& byte_pair(uint8_t left, uint8_t right) const {
-    return byte_pairs[left << 8 | right];
+    return byte_pairs[right << 8 | left];
   }
-  PENSTOK_INLINE Id byte_id(uint8_t byte) const { return byte_pairs[byte << 8].left_id; }
+  PENSTOK_INLINE Id byte_id(uint8_t byte) const { return byte_pairs[byte].left_id; }
 
   // Can creating this token create a pair of lower rank? (Proof 3 of vocabulary.hpp.)
   PENSTOK_INLINE bool may_fall(Id id) const {
     return falling.as<uint64_t>()[id >> 6] >> (id & 63) & 1;
   }
 
-  PairTable pairs;
+  PairTable<Id> pairs;
   Buffer falling;                  // a bit for every id
-  BytePair<Id> byte_pairs[65536];  // [left << 8 | right]
+  BytePair<Id> byte_pairs[65536];  // [right << 8 | left]: two bytes of text, read as a number
 };
 
 // The ids of single characters, alone and after a space; unused ones are kNoId.
@@ -72,26 +73,33 @@ struct SpaceRuns {
 
 // The working memory for one batch of pieces. It is part of the encoder because thread_local cost
 // 27 % in a shared library.
-constexpr unsigned kBatchPieces = 512;
+constexpr unsigned kBatchPieces = 1024;
 constexpr unsigned kBatchCapacity = kBatchPieces + 160;  // a batch may exceed by 64 bytes of text
 
 // A gap between two documents, which counts as a piece of a batch.
 struct Border {
   uint32_t piece;
   bool has_eot, has_bos;  // which ids are written for it, in this order
+  uint32_t cold_piece;    // its number among the pieces that are not in the hot table
 };
 
 template <class Id>
 struct alignas(64) Scratch {
   static constexpr unsigned kOverflow = 32;  // ids of a piece of up to 31 bytes
+  static constexpr unsigned kHotStep = 16;   // hot ids are copied in steps of that many
 
+  uint32_t starts[kBatchCapacity];
+  Border borders[kBatchCapacity];
+  uint32_t hot_bits[kBatchCapacity];      // HotTable::bits_of each piece
+  Id hot_ids[kBatchCapacity + kHotStep];  // of each piece; undefined if the hot table has none
+  // The pieces that are not in the hot table, and what belongs to each of those.
+  uint32_t cold_pieces[kBatchCapacity];
   PieceKey keys[kBatchCapacity];
   PieceValue<Id> values[kBatchCapacity];
   alignas(64) Id overflow[kBatchCapacity][kOverflow];
   uint32_t lines[kBatchCapacity];
   uint32_t misses[kBatchCapacity];
-  uint32_t starts[kBatchCapacity];
-  Border borders[kBatchCapacity];
+  uint32_t unmerged[2][kBatchCapacity];  // of up to 16 bytes, of more
 };
 
 template <class Id>
@@ -105,6 +113,8 @@ struct State {
   Buffer character_buffer;
   Buffer start_buffer;  // only with 32-bit ids
   SpaceRuns<Id> spaces;
+  HotTable hot;
+  uint32_t num_batches = 0;
   PieceTables<Id> pieces;
   Workspace merge_workspace;
   Workspace tail_workspace;

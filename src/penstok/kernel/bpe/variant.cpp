@@ -10,7 +10,7 @@
 namespace penstok::kernel::PENSTOK_ISA {
 namespace {
 
-// Fills the piece table with the vocabulary, as far as it fits.
+// Fills the hot table and the piece table with the vocabulary, as far as it fits.
 template <class Id>
 void preload(State<Id>& state, const Token* tokens, size_t count) {
   for (size_t i = 0; i < count; ++i) {
@@ -21,11 +21,14 @@ void preload(State<Id>& state, const Token* tokens, size_t count) {
     uint8_t padded[kShortPiece] = {};
     std::memcpy(padded, bytes, length);
     if (state.whole_tokens.contains(padded, length)) continue;
+    const uint32_t hot_bits = HotTable::bits_of(static_cast<uint32_t>(length));
+    const uint64_t mixed = HotTable::mix(padded, hot_bits);
+    if (hot_bits != 0 && state.hot.is_free(mixed)) state.hot.store(mixed, tokens[i].id);
     const PieceKey key = make_key(padded, length);
     const uint32_t line_number = hash_key(key, state.pieces.short_bits);
     if (state.pieces.lines()[line_number].values[1].count != 0) continue;
-    const Id id = static_cast<Id>(tokens[i].id);
-    store_short(state.pieces, line_number, key, short_value(&id, 1));
+    const Id ids[PieceValue<Id>::kInline + 1] = {static_cast<Id>(tokens[i].id)};
+    store_short(state.pieces, line_number, key, short_value(ids, 1));
   }
 }
 

@@ -8,6 +8,7 @@
 #include "bytes.hpp"
 #include "simd/byte_masks.hpp"
 #include "simd/half_byte_tables.hpp"
+#include "simd/x86_steps.hpp"
 #include "text/unicode_classes.hpp"
 
 namespace penstok::kernel::PENSTOK_ISA {
@@ -33,6 +34,16 @@ struct Bytes64 {
   template <unsigned kBit>  // the bits of that number, one per byte
   PENSTOK_INLINE uint64_t bits() const {
     return Bytes64(_mm256_slli_epi16(low, 7 - kBit), _mm256_slli_epi16(high, 7 - kBit)).top_bits();
+  }
+  template <unsigned kBits>  // which bytes have any of these bits
+  PENSTOK_INLINE uint64_t any() const {
+    const __m256i wanted = bytes256(kBits), zero = _mm256_setzero_si256();
+    const __m256i l = _mm256_and_si256(low, wanted), h = _mm256_and_si256(high, wanted);
+    if constexpr (kBits < 0x80) {  // positive as signed bytes
+      return Bytes64(_mm256_cmpgt_epi8(l, zero), _mm256_cmpgt_epi8(h, zero)).top_bits();
+    } else {
+      return ~Bytes64(_mm256_cmpeq_epi8(l, zero), _mm256_cmpeq_epi8(h, zero)).top_bits();
+    }
   }
   PENSTOK_INLINE uint64_t equal(unsigned value) const {
     const __m256i v = bytes256(value);
@@ -66,31 +77,36 @@ PENSTOK_INLINE Bytes64 look_up(const HalfByteTables& tables, const Bytes64& v) {
   return {look_up(tables, v.low), look_up(tables, v.high)};
 }
 
-// Writes base + i for each bit i (and overwrites a few entries after them); returns their number.
-PENSTOK_INLINE unsigned store_positions(uint32_t* to, uint64_t mask, uint32_t base) {
-  const unsigned count = count_bits(mask);
-  for (unsigned done = 0; done < count; done += 8) {
-    for (unsigned i = 0; i < 8; ++i) {
-      to[done + i] = base + static_cast<uint32_t>(_tzcnt_u64(mask));
-      mask = _blsr_u64(mask);
+// Row b: the indexes of the bits of b.
+struct BitIndexes {
+  alignas(8) uint8_t rows[256][8];
+};
+constexpr BitIndexes make_bit_indexes() {
+  BitIndexes indexes{};
+  for (unsigned byte = 0; byte < 256; ++byte) {
+    unsigned count = 0;
+    for (unsigned bit = 0; bit < 8; ++bit) {
+      if (byte >> bit & 1) indexes.rows[byte][count++] = static_cast<uint8_t>(bit);
     }
   }
-  return count;
+  return indexes;
 }
+constexpr BitIndexes kBitIndexes = make_bit_indexes();
 
-PENSTOK_INLINE PieceKey make_key(const uint8_t* p, size_t length) {
-  const uint8_t* padding = kKeyPadding.rows[length <= kShortPiece ? length : kShortPiece + 1];
-  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
-  const __m128i pad = _mm_load_si128(reinterpret_cast<const __m128i*>(padding));
-  PieceKey key;
-  _mm_store_si128(reinterpret_cast<__m128i*>(&key), _mm_or_si128(bytes, pad));
-  return key;
-}
-
-PENSTOK_INLINE uint32_t hash_key(const PieceKey& key, unsigned bits) {
-  const uint64_t hash =
-      (key.low ^ key.high >> 29) * 0x9E3779B97F4A7C15ull ^ key.high * 0xC2B2AE3D27D4EB4Full;
-  return static_cast<uint32_t>((hash ^ hash >> 32) * 0xD6E8FEB86659FD93ull >> (64 - bits));
+// Writes base + i for each bit i (and overwrites a few entries after them); returns their number.
+// Eight bits per step and no branch: the number of bits is unpredictable.
+PENSTOK_INLINE unsigned store_positions(uint32_t* to, uint64_t mask, uint32_t base) {
+  uint32_t* end = to;
+  for (unsigned bit = 0; bit < 64; bit += 8) {
+    const uint64_t byte = mask >> bit & 0xFF;
+    const __m128i indexes =
+        _mm_loadl_epi64(reinterpret_cast<const __m128i*>(kBitIndexes.rows[byte]));
+    const __m256i bases = _mm256_set1_epi32(static_cast<int>(base + bit));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(end),
+                        _mm256_add_epi32(_mm256_cvtepu8_epi32(indexes), bases));
+    end += count_bits(byte);
+  }
+  return static_cast<unsigned>(end - to);
 }
 
 // Which of the two ways of a line holds the key: 0, 1, or 2 for neither.
@@ -102,16 +118,7 @@ PENSTOK_INLINE unsigned find_way(const PieceKey* keys, const PieceKey& key) {
   return kWayOfHalves >> (2 * equal) & 3;
 }
 
-template <class Id>
-PENSTOK_INLINE void hash_and_prefetch(const PieceLine<Id>* table, unsigned bits,
-                                      const PieceKey* keys, size_t count, uint32_t* lines) {
-  for (size_t i = 0; i < count; ++i) {
-    lines[i] = hash_key(keys[i], bits);
-    __builtin_prefetch(&table[lines[i]]);
-  }
-}
-
-// ---- 16 or 32 numbers of 16 bits in registers, for merging (merge_short.hpp) ----
+// ---- 16 or 32 numbers of 16 bits in registers, for merging (merge_ring.hpp) ----
 
 struct LaneMasks {
   alignas(32) uint16_t from[34][32];  // row i: all lanes at or after i
@@ -226,21 +233,24 @@ struct Lanes32 {
   }
 };
 
+// Eight pairs of neighbouring bytes from p on, as (left id, rank) in 32 bits each.
+PENSTOK_INLINE __m256i load_pairs(const BytePair<uint16_t>* pairs, const uint8_t* p) {
+  // Single loads, because the gather instruction is 2 % slower on web text (Zen 3).
+  const auto pair = [&](unsigned i) {
+    uint16_t bytes;
+    std::memcpy(&bytes, p + i, sizeof bytes);
+    int both;
+    std::memcpy(&both, &pairs[bytes], sizeof both);
+    return both;
+  };
+  return _mm256_setr_epi32(pair(0), pair(1), pair(2), pair(3), pair(4), pair(5), pair(6), pair(7));
+}
+
 // Ids of the bytes of a piece, and ranks of its pairs of neighbours: lane i of `ranks` belongs to
-// bytes i and i + 1. Reads 16 bytes and one more.
+// bytes i and i + 1. Reads as many bytes as there are lanes and one more.
 PENSTOK_INLINE void load_lanes(const BytePair<uint16_t>* pairs, const uint8_t* p, unsigned length,
                                Lanes16& ids, Lanes16& ranks) {
-  // Single loads, because the gather instruction is 2 % slower on web text (Zen 3).
-  const auto gather = [&](const uint8_t* at) {
-    const auto pair = [&](unsigned i) {
-      int both;
-      std::memcpy(&both, &pairs[at[i] << 8 | at[i + 1]], sizeof both);
-      return both;
-    };
-    return _mm256_setr_epi32(pair(0), pair(1), pair(2), pair(3), pair(4), pair(5), pair(6),
-                             pair(7));
-  };
-  const __m256i first = gather(p), second = gather(p + 8);
+  const __m256i first = load_pairs(pairs, p), second = load_pairs(pairs, p + 8);
   const __m256i low = _mm256_set1_epi32(0xFFFF);
   const auto pack = [](__m256i a, __m256i b) {
     return _mm256_permute4x64_epi64(_mm256_packus_epi32(a, b), 0xD8);
@@ -258,7 +268,7 @@ PENSTOK_INLINE void load_lanes(const BytePair<uint16_t>* pairs, const uint8_t* p
   load_lanes(pairs, p, 16, id, rank);
   ids.low = keep_below(id.v, first);
   // The pair of bytes 15 and 16 is in lane 15, which the call above left out.
-  rank.set(15, pairs[p[15] << 8 | p[16]].rank);
+  rank.set(15, pairs[p[16] << 8 | p[15]].rank);
   ranks.low = length > 16 ? rank.v : keep_below(rank.v, length == 0 ? 0 : length - 1);
   load_lanes(pairs, p + 16, length - first, id, rank);
   ids.high = id.v;

@@ -11,6 +11,7 @@
 #include "bpe/state.hpp"
 #include "bytes.hpp"
 #include "simd/byte_masks.hpp"
+#include "simd/x86_steps.hpp"
 #include "text/unicode_classes.hpp"
 
 namespace penstok::kernel::PENSTOK_ISA {
@@ -119,41 +120,6 @@ PENSTOK_INLINE unsigned store_positions(uint32_t* to, uint64_t mask, uint32_t ba
   return count;
 }
 
-PENSTOK_INLINE PieceKey make_key(const uint8_t* p, size_t length) {
-  const uint8_t* padding = kKeyPadding.rows[length <= kShortPiece ? length : kShortPiece + 1];
-  PieceKey key;
-  _mm_store_si128(reinterpret_cast<__m128i*>(&key), _mm_or_si128(load128(p), load128(padding)));
-  return key;
-}
-
-// Two rounds of AES mix a key well enough for a table, four keys at a time.
-constexpr uint64_t kHashLow = 0xC2B2AE3D27D4EB4Full;
-constexpr uint64_t kHashHigh = 0x9E3779B97F4A7C15ull;
-
-PENSTOK_INLINE uint32_t hash_key(const PieceKey& key, unsigned bits) {
-  const __m128i round =
-      _mm_set_epi64x(static_cast<long long>(kHashHigh), static_cast<long long>(kHashLow));
-  const __m128i mixed = _mm_aesenc_si128(_mm_aesenc_si128(load128(&key), round), round);
-  return static_cast<uint32_t>(_mm_cvtsi128_si32(mixed)) >> (32 - bits);
-}
-
-// Reads and writes up to three entries past `count`.
-template <class Id>
-PENSTOK_INLINE void hash_and_prefetch(const PieceLine<Id>* table, unsigned bits,
-                                      const PieceKey* keys, size_t count, uint32_t* lines) {
-  const __m512i round = _mm512_broadcast_i32x4(
-      _mm_set_epi64x(static_cast<long long>(kHashHigh), static_cast<long long>(kHashLow)));
-  const __m512i first_words = _mm512_set_epi32(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 12, 8, 4, 0);
-  const __m128i shift = _mm_cvtsi32_si128(static_cast<int>(32 - bits));
-  for (size_t i = 0; i < count; i += 4) {
-    const __m512i four = _mm512_loadu_si512(keys + i);
-    const __m512i mixed = _mm512_aesenc_epi128(_mm512_aesenc_epi128(four, round), round);
-    const __m128i words = _mm512_castsi512_si128(_mm512_permutexvar_epi32(first_words, mixed));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(lines + i), _mm_srl_epi32(words, shift));
-    for (unsigned j = 0; j < 4; ++j) __builtin_prefetch(&table[lines[i + j]]);
-  }
-}
-
 // Which of the two ways of a line holds the key: 0, 1, or 2 for neither.
 PENSTOK_INLINE unsigned find_way(const PieceKey* keys, const PieceKey& key) {
   const __m256i both = _mm256_load_si256(reinterpret_cast<const __m256i*>(keys));
@@ -161,7 +127,7 @@ PENSTOK_INLINE unsigned find_way(const PieceKey* keys, const PieceKey& key) {
   return kWayOfHalves >> (2 * equal) & 3;
 }
 
-// ---- 16 or 32 numbers of 16 bits in registers, for merging (merge_short.hpp) ----
+// ---- 16 or 32 numbers of 16 bits in registers, for merging (merge_ring.hpp) ----
 
 struct Lowest {
   unsigned value;  // 0xFFFF if every lane has it
@@ -172,6 +138,9 @@ struct Lanes16 {
   static constexpr unsigned kLanes = 16;
   __m256i v;
 
+  PENSTOK_INLINE static Lanes16 load(const uint16_t* from) {
+    return {_mm256_loadu_si256((const __m256i*)from)};
+  }
   PENSTOK_INLINE void store(uint16_t* to) const { _mm256_storeu_si256((__m256i*)to, v); }
   PENSTOK_INLINE Lowest lowest() const {
     const __m128i first =
@@ -201,6 +170,7 @@ struct Lanes32 {
   static constexpr unsigned kLanes = 32;
   __m512i v;
 
+  PENSTOK_INLINE static Lanes32 load(const uint16_t* from) { return {_mm512_loadu_si512(from)}; }
   PENSTOK_INLINE void store(uint16_t* to) const { _mm512_storeu_si512(to, v); }
   PENSTOK_INLINE Lowest lowest() const {
     const __m256i half =
@@ -235,7 +205,7 @@ struct Lanes32 {
 PENSTOK_INLINE __m512i gather_pairs(const BytePair<uint16_t>* pairs, const uint8_t* p) {
   const __m512i left = _mm512_cvtepu8_epi32(load128(p));
   const __m512i right = _mm512_cvtepu8_epi32(load128(p + 1));
-  const __m512i index = _mm512_or_si512(_mm512_slli_epi32(left, 8), right);
+  const __m512i index = _mm512_or_si512(_mm512_slli_epi32(right, 8), left);
   return _mm512_i32gather_epi32(index, pairs, 4);
 }
 PENSTOK_INLINE __m256i ids_of(__m512i pairs) {

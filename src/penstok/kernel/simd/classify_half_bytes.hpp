@@ -9,10 +9,10 @@ PENSTOK_INLINE AsciiMasks classify_ascii(const uint8_t* p) {
   const Bytes64 kind = look_up(kAsciiTables, v);
   AsciiMasks masks;
   masks.high = v.top_bits();
-  masks.letter = kind.bits<0>() | kind.bits<1>();
+  masks.letter = kind.any<1 | 2>();
   masks.number = kind.bits<2>();
   masks.blank = kind.bits<4>();
-  masks.space = kind.bits<3>() | masks.blank;
+  masks.space = kind.any<8 | 16>();
   masks.apostrophe = kind.bits<5>();
   masks.newline = kind.bits<6>();
   return masks;
@@ -20,9 +20,9 @@ PENSTOK_INLINE AsciiMasks classify_ascii(const uint8_t* p) {
 
 PENSTOK_INLINE void find_lead_kinds(const Bytes64& text, HighMasks& masks) {
   const Bytes64 kind = look_up(kLeadTables, text);
-  masks.letter2 = kind.bits<0>() | kind.bits<2>();
+  masks.letter2 = kind.any<1 | 4>();
   masks.letter3 = kind.bits<1>();
-  masks.mixed = kind.bits<4>() | kind.bits<5>() | kind.bits<6>() | kind.bits<7>();
+  masks.mixed = kind.any<0xF0>();
 }
 
 }  // namespace penstok::kernel::PENSTOK_ISA

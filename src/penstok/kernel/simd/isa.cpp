@@ -8,9 +8,9 @@ namespace {
 bool machine_has(Isa isa) {
 #if defined(PENSTOK_WITH_AVX2)
   __builtin_cpu_init();
-  const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
-                        __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt") &&
-                        __builtin_cpu_supports("lzcnt");
+  const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("sse4.2") &&
+                        __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
+                        __builtin_cpu_supports("popcnt") && __builtin_cpu_supports("lzcnt");
   if (isa == Isa::avx2) return has_avx2;
 #endif
 #if defined(PENSTOK_MODEL_AVX512)
@@ -19,8 +19,7 @@ bool machine_has(Isa isa) {
   if (isa == Isa::avx512) {
     return has_avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-           __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vbmi2") &&
-           __builtin_cpu_supports("vaes");
+           __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vbmi2");
   }
 #endif
   static_cast<void>(isa);

@@ -24,6 +24,10 @@ struct Bytes64 {
   PENSTOK_INLINE uint64_t bits() const {
     return mask_where([](uint8x16_t v) { return vtstq_u8(v, vdupq_n_u8(1u << kBit)); });
   }
+  template <unsigned kBits>  // which bytes have any of these bits
+  PENSTOK_INLINE uint64_t any() const {
+    return mask_where([](uint8x16_t v) { return vtstq_u8(v, vdupq_n_u8(kBits)); });
+  }
   PENSTOK_INLINE uint64_t equal(uint8_t value) const {
     return mask_where([=](uint8x16_t v) { return vceqq_u8(v, vdupq_n_u8(value)); });
   }

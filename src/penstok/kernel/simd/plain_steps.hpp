@@ -39,13 +39,4 @@ PENSTOK_INLINE unsigned find_way(const PieceKey* keys, const PieceKey& key) {
   return first ? 0 : second ? 1 : 2;
 }
 
-template <class Id>
-PENSTOK_INLINE void hash_and_prefetch(const PieceLine<Id>* table, unsigned bits,
-                                      const PieceKey* keys, size_t count, uint32_t* lines) {
-  for (size_t i = 0; i < count; ++i) {
-    lines[i] = hash_key(keys[i], bits);
-    __builtin_prefetch(&table[lines[i]]);
-  }
-}
-
 }  // namespace penstok::kernel::PENSTOK_ISA

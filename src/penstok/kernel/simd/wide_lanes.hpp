@@ -95,7 +95,8 @@ PENSTOK_INLINE Keys load_wide_ids(const MergeTables<uint32_t>& tables, const uin
   return Keys::load(keys);
 }
 
-// Merges kGroup pieces in lockstep, as merge_lockstep does.
+// Merges kGroup pieces in lockstep: while one waits for a rank from memory the others proceed, and
+// the only branch is "all done".
 template <class Keys, unsigned kGroup>
 PENSTOK_INLINE void merge_lockstep_wide(const MergeTables<uint32_t>& tables,
                                         WidePiece (&pieces)[kGroup], Keys (&keys)[kGroup]) {

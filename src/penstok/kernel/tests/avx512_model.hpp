@@ -131,26 +131,6 @@ inline __m512i gather(const __m512i& index, const void* base, unsigned scale) {
   return to.vector();
 }
 
-inline __m512i aes_round(const __m512i& v, const __m512i& key) {
-  __m128i four[4];
-  for (unsigned i = 0; i < 4; ++i) {
-    four[i] = _mm_aesenc_si128(part<__m128i>(v, i), part<__m128i>(key, i));
-  }
-  return load<__m512i>(four);
-}
-
-inline __m512i repeat(const __m128i& v) {
-  const __m128i four[4] = {v, v, v, v};
-  return load<__m512i>(four);
-}
-
-inline __m512i from_words(std::initializer_list<int> highest_first) {
-  Lanes<int, __m512i> to;
-  unsigned at = to.kCount;
-  for (int word : highest_first) to.at[--at] = word;
-  return to.vector();
-}
-
 }  // namespace penstok::kernel::avx512::model
 
 #define M_ ::penstok::kernel::avx512::model::
@@ -160,8 +140,6 @@ inline __m512i from_words(std::initializer_list<int> highest_first) {
 #define _mm512_set1_epi8(x) M_ set1<__m512i>(static_cast<int8_t>(x))
 #define _mm512_set1_epi16(x) M_ set1<__m512i>(static_cast<int16_t>(x))
 #define _mm512_set1_epi32(x) M_ set1<__m512i>(static_cast<int32_t>(x))
-#define _mm512_set_epi32(...) M_ from_words({__VA_ARGS__})
-#define _mm512_broadcast_i32x4(v) M_ repeat(v)
 #define _mm512_broadcastw_epi16(v) M_ set1<__m512i>(M_ Lanes<int16_t, __m128i>(v).at[0])
 #define _mm512_movepi8_mask(v) M_ mask_of<int8_t>(v, v, [](int8_t x, int8_t) { return x < 0; })
 #define _mm512_test_epi8_mask(a, b) \
@@ -174,7 +152,6 @@ inline __m512i from_words(std::initializer_list<int> highest_first) {
 #define _mm512_mask_cmpeq_epi16_mask(m, a, b) ((m) & M_ equal<uint16_t>(a, b))
 #define _mm512_permutexvar_epi8(i, t) M_ look_up<uint8_t>(i, t, t)
 #define _mm512_permutex2var_epi8(a, i, b) M_ look_up<uint8_t>(i, a, b)
-#define _mm512_permutexvar_epi32(i, t) M_ look_up<uint32_t>(i, t, t)
 #define _mm512_maskz_compress_epi8(m, v) M_ compress<uint8_t>(M_ set1<__m512i>(int8_t{0}), m, v)
 #define _mm512_mask_compress_epi16(o, m, v) M_ compress<uint16_t>(o, m, v)
 #define _mm512_mask_mov_epi16(o, m, v) M_ blend<uint16_t>(o, m, v)
@@ -194,7 +171,6 @@ inline __m512i from_words(std::initializer_list<int> highest_first) {
 #define _mm512_extracti64x4_epi64(v, n) M_ part<__m256i>(v, n)
 #define _mm512_inserti64x4(v, h, n) M_ insert_half(v, h, n)
 #define _mm512_i32gather_epi32(i, p, s) M_ gather(i, p, s)
-#define _mm512_aesenc_epi128(v, k) M_ aes_round(v, k)
 #define _mm256_cmpeq_epi64_mask(a, b) M_ equal<uint64_t>(a, b)
 #define _mm256_cmpneq_epi16_mask(a, b) M_ not_equal<uint16_t>(a, b)
 #define _mm256_mask_cmpeq_epi16_mask(m, a, b) ((m) & M_ equal<uint16_t>(a, b))

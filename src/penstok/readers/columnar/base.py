@@ -23,10 +23,12 @@ class Rows(Protocol):
     Attributes:
         num_rows: How many rows it has.
         index_bytes: The stored size of the list of its row groups.
+        is_binary: Whether the file says that the column holds bytes, not text.
     """
 
     num_rows: int
     index_bytes: int
+    is_binary: bool
 
     def divide(self, unit_bytes: int) -> Iterator[tuple[int, int]]:
         """Yield ranges of rows with about `unit_bytes` of text each."""

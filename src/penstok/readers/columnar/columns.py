@@ -35,6 +35,14 @@ class TextColumn(Struct, frozen=True):
     names: tuple[str, ...]
     type: pa.DataType
 
+    @property
+    def is_binary(self) -> bool:
+        """Whether it is a column of bytes, so that it may be text in any encoding."""
+        import pyarrow as pa
+
+        kind = self.type.value_type if pa.types.is_dictionary(self.type) else self.type
+        return kind in (pa.binary(), pa.large_binary(), pa.binary_view())
+
     def pick(self, batch: pa.RecordBatch) -> pa.Array:
         """Return this column of a batch; a row is null if a struct around it is."""
         columns, names = batch.columns, batch.schema.names

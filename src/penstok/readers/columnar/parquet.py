@@ -80,6 +80,7 @@ class ParquetRows:
         self._text_sizes: dict[int, int] = {}
         self.num_rows: int = self._starts[-1]
         self.index_bytes: int = metadata.serialized_size
+        self.is_binary: bool = self._column.is_binary
 
     def divide(self, unit_bytes: int) -> Iterator[tuple[int, int]]:
         """Yield ranges of rows: small row groups joined, large ones divided evenly."""

@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from penstok.errors import InputError
+from penstok.inputs.compression.commands import run_on
 from penstok.inputs.streams import read_head
 from penstok.readers.csv.grammar import CsvCode, read_record
 
@@ -26,6 +27,7 @@ __all__ += ["check_head", "find_column", "parse_header", "read_header"]
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _READ_BYTES = (1 << 16, 1 << 20)
 _MAX_NAMES = 12  # in a message
+_NEW_LINES = r"tr '\r' '\n'"
 _START = re.compile(b"(?:%b)?(?:\r?\n)*" % BYTE_ORDER_MARK)
 # Servers send error pages, which are then saved under the name of a table.
 _MARKUP = re.compile(rb"<(!doctype|html|\?xml)\b", re.IGNORECASE)
@@ -92,7 +94,8 @@ def read_header(source: Source, dialect: CsvDialect) -> CsvHeader:
         InputError: If it cannot be read, is broken or far too long.
     """
     for num_bytes in _READ_BYTES:
-        head = read_head(source, num_bytes)
+        # Damage is reported by the stream that reads up to it.
+        head = read_head(source, num_bytes, on_error="skip")
         header = parse_header(head, source.path, dialect, is_all=len(head) < num_bytes)
         if header is not None:
             return header
@@ -167,6 +170,13 @@ def find_column(header: CsvHeader, name: str, path: str, dialect: CsvDialect) ->
             f"there is no column {name}; the first record has {len(names)}",
             where=f"{path}, the first record",
             next_step=f"pass `--text-key` from 1 to {len(names)}, or another `--csv-delimiter`",
+        )
+    if any("\r" in each for each in names) and b"\n" not in header.raw:
+        raise InputError(
+            "the lines end with a carriage return alone, which is no line end in CSV",
+            where=path,
+            next_step=f"convert them: `{run_on(_NEW_LINES, path)} > converted.csv`, and pass "
+            "`converted.csv`",
         )
     if name in names:
         what = f"{names.count(name)} columns are called `{name}`; the header has "
