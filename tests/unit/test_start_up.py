@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import penstok
 from penstok.executors import children
 from penstok.worker.memory import own_bytes
 
@@ -65,6 +66,16 @@ def test_a_command_loads_what_it_needs(tmp_path: Path, command: str, loaded: set
     start = "from penstok.cli import main; main()" if command else "import penstok"
     said = run_cold(PRINT_COSTLY + start, ",".join(COSTLY), *command.split(), folder=tmp_path)
     assert set(json.loads(said.splitlines()[-1])) - loaded == set()
+
+
+def test_a_short_text_needs_no_cut_rule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(ranks: dict[bytes, int]) -> None:
+        raise AssertionError("it takes 20 ms")
+
+    (tmp_path / "in.txt").write_text("a few words")
+    monkeypatch.setattr("penstok.tokenizers.cuts._free_junctions", fail)
+    preview = penstok.plan(str(tmp_path / "in.txt"), tmp_path / "out")
+    assert preview.estimate is not None
 
 
 START = """
