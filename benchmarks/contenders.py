@@ -1,113 +1,101 @@
-"""Who is compared: how each is started, and what is read from its report."""
+"""Who is compared: how each command and each engine is started."""
 
 from __future__ import annotations
 
-import shutil
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from measure import measure
+from measure import Command, EngineProcess
+
+import penstok
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from corpora import Text
 
-PLAIN = "plain script"
-GIGATOKEN = "gigatoken in memory"
-FASTOKENS = "fastokens in memory"
-KERNEL = "kernel in memory"
+KERNEL = "kernel"
+KERNEL_AVX2 = "kernel, AVX2"
 PORTABLE = "kernel, portable"
-ONE_WORKER = "penstok -j 1"
-TWO_WORKERS = "penstok -j 2"
-FASTOKENS_WORKER = "penstok -j 1, fastokens"
-# The same with no more cores than workers: what parent and readers do is not done beside them.
-ONE_CORE = "penstok, one core"
-TWO_CORES = "penstok, two cores"
+GIGATOKEN = "gigatoken"
+FASTOKENS = "fastokens"
+TOKENIZERS = "tokenizers 1.0"
+TIKTOKEN = "tiktoken"
+
+PYTHON = "python alone"
+PLAIN = "plain script"
+SCRIPT = "gigatoken script"
+IN_MEMORY = "gigatoken, not written"
+BARE = "bare loop"
+TWO_BARE = "bare loop, two copies"
+STEADY = "penstok -j 1, start-up apart"
+
+# As a user starts it.
+PENSTOK = str(Path(sys.prefix) / "bin" / "penstok")
 
 _HERE = Path(__file__).resolve().parent
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One contender on one text, once."""
-
-    contender: str
-    text: str
-    cpu_seconds: float
-    wall_seconds: float
-    peak_bytes: int
-    num_tokens: int
-    # The engine's calls alone, where a contender has nothing else to do.
-    encode_cpu_seconds: float | None
-    # Of the files written, where a contender reports them.
-    digests: list[str]
-
-
-def run_contender(name: str, text: Text, folder: Path) -> Run:
-    """Run a contender in a fresh process; what it writes is deleted afterwards."""
-    output = folder / "output"
-    output.mkdir()
-    try:
-        measurement = measure(_COMMANDS[name](text.path, output), _NUM_CORES.get(name))
-    finally:
-        shutil.rmtree(output)
-    report = measurement.report
-    return Run(
-        contender=name,
-        text=text.name,
-        cpu_seconds=measurement.cpu_seconds,
-        wall_seconds=measurement.wall_seconds,
-        peak_bytes=measurement.peak_bytes,
-        num_tokens=_count_tokens(report),
-        encode_cpu_seconds=report.get("encode_cpu_seconds"),
-        digests=[file["digest"] for file in _files(report)],
-    )
-
-
-def _count_tokens(report: dict[str, Any]) -> int:
-    files = _files(report)
-    return sum(file["tokens"] for file in files) if files else int(report["tokens"])
-
-
-def _files(report: dict[str, Any]) -> list[dict[str, Any]]:
-    return [file for split in report.get("splits", {}).values() for file in split["files"]]
-
-
-def _plain(text: Path, output: Path) -> list[str]:
-    return [sys.executable, str(_HERE / "plain_script.py"), str(text), str(output / "train.bin")]
-
-
-def _in_memory(engine: str) -> Callable[[Path, Path], list[str]]:
-    def command(text: Path, output: Path) -> list[str]:
-        return [sys.executable, str(_HERE / "in_memory.py"), engine, str(text)]
-
-    return command
-
-
-def _penstok(num_workers: int, engine: str = "auto") -> Callable[[Path, Path], list[str]]:
-    def command(text: Path, output: Path) -> list[str]:
-        job = ["tokenize", str(text), "-o", str(output / "tokens"), "-j", str(num_workers)]
-        job += ["--engine", engine]
-        manners = ["--priority", "normal", "--no-progress", "--json"]
-        return [sys.executable, "-m", "penstok", *job, *manners]
-
-    return command
-
-
-_COMMANDS: dict[str, Callable[[Path, Path], list[str]]] = {
-    PLAIN: _plain,
-    GIGATOKEN: _in_memory("gigatoken"),
-    FASTOKENS: _in_memory("fastokens"),
-    KERNEL: _in_memory("kernel"),
-    PORTABLE: _in_memory("portable"),
-    FASTOKENS_WORKER: _penstok(1, "fastokens"),
-    ONE_WORKER: _penstok(1),
-    TWO_WORKERS: _penstok(2),
-    ONE_CORE: _penstok(1),
-    TWO_CORES: _penstok(2),
+_RANKS = Path(penstok.__file__).parent / "tokenizers" / "vocab" / "gpt2.tiktoken"
+# The name that `engines` knows, and of how many blocks one is enough.
+_ENGINES = {
+    KERNEL: ("kernel", 1),
+    KERNEL_AVX2: ("avx2", 1),
+    PORTABLE: ("portable", 1),
+    GIGATOKEN: ("gigatoken", 1),
+    FASTOKENS: ("fastokens", 1),
+    TOKENIZERS: ("tokenizers", 2),
+    TIKTOKEN: ("tiktoken", 20),
 }
-_NUM_CORES = {ONE_CORE: 1, TWO_CORES: 2}
-CONTENDERS = tuple(name for name in _COMMANDS if name not in _NUM_CORES)
+
+
+def engine(name: str, text: Text, tokenizer: str = "gpt2") -> EngineProcess:
+    """Start an engine alone, on one core; a slow one does not encode every block."""
+    known_as, stride = _ENGINES[name]
+    return EngineProcess(name, known_as, text, tokenizer, stride)
+
+
+def workers(num_workers: int) -> str:
+    """Name `penstok tokenize` by its worker count."""
+    return f"penstok -j {num_workers}"
+
+
+def tokenize(
+    text: Text, num_workers: int, *flags: str, name: str = "", num_cores: int | None = None
+) -> Command:
+    """Run the real command: it reads, decodes, encodes, splits, hashes, writes and syncs."""
+    words = ["tokenize", str(text.path), "-o", "OUTPUT/tokens", "-j", str(num_workers), *flags]
+    manners = ["--priority", "normal", "--no-progress", "--json"]
+    command = [PENSTOK, *words, *manners]
+    return Command(name or workers(num_workers), text.name, [command], text.num_bytes, num_cores)
+
+
+def plain_script(text: Text) -> Command:
+    """Run the script that people write: tiktoken in one process, ids written."""
+    command = _script("plain_script.py", _RANKS, text.path, "OUTPUT/train.bin")
+    return Command(PLAIN, text.name, [command], text.num_bytes)
+
+
+def gigatoken_script(text: Text, *, is_written: bool = True) -> Command:
+    """Run gigatoken on all cores, here two of them; ids are written, or dropped."""
+    target = ("OUTPUT/train.bin",) if is_written else ()
+    command = _script("gigatoken_script.py", _RANKS, text.path, *target)
+    name = SCRIPT if is_written else IN_MEMORY
+    return Command(name, text.name, [command], text.num_bytes, num_cores=2)
+
+
+def bare_loop(text: Text, num_copies: int = 1, *, is_self_timed: bool = False) -> Command:
+    """Run the bare loop, or two at once that share the text."""
+    parts = range(1, num_copies + 1)
+    commands = [
+        _script("bare_loop.py", text.path, f"OUTPUT/{part}.bin", f"{part}/{num_copies}")
+        for part in parts
+    ]
+    name = BARE if num_copies == 1 else TWO_BARE
+    return Command(name, text.name, commands, text.num_bytes, 2, is_self_timed=is_self_timed)
+
+
+def small_command(*words: str, name: str = "") -> Command:
+    """Run something that works on no text, named by its first words unless it has a name."""
+    return Command(name or " ".join(words[:2]).replace(PENSTOK, "penstok"), "", [[*words]])
+
+
+def _script(name: str, *arguments: object) -> list[str]:
+    return [sys.executable, str(_HERE / name), *map(str, arguments)]

@@ -1,4 +1,4 @@
-"""The texts of the benchmark: real corpora where they are present, made ready as plain files.
+"""The texts of the benchmark: real corpora where they are present, made ready as files.
 
 Nothing is written into the tree. Where no corpus is present, the Python standard library's own
 sources are used instead; `long` texts are made from the others with changed letters, because an
@@ -7,28 +7,43 @@ engine that remembers words would find a repeated text too easy.
 
 from __future__ import annotations
 
+import base64
+import gzip
 import io
 import json
 import os
 import random
+import re
 import sysconfig
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice, product
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import zstandard
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import BinaryIO
 
 CORPORA = ("web", "multi", "code")
 STAND_IN = "stdlib"
+# Chinese, Japanese and Thai by the names of their documents in `multi`.
+_SCRIPTS = {"Chinese": "zh/", "Japanese": "ja/", "Thai": "th/"}
+UNSPACED = (*_SCRIPTS, "base64", "minified")
+JSONL, PARQUET, JSONL_ZST, JSONL_GZ = "jsonl", "parquet", "jsonl.zst", "jsonl.gz"
+FORMATS = (JSONL, PARQUET, JSONL_ZST, JSONL_GZ)
 EOT = b"<|endoftext|>"
 
 _ROOT = Path(__file__).resolve().parent.parent
-_START_UP_DOCUMENTS = 5
-_HOSTILE_BYTES = 2 * 10**6
+_HARD_BYTES = 2 * 10**6
+_UNSPACED_BYTES = 24 << 20
+_READ_BYTES = 1 << 20
+# What the files of FineWeb have.
+_GROUP_ROWS = 1000
+# What the commands `zstd` and `gzip` do without a flag.
+_ZSTD_LEVEL, _GZIP_LEVEL = 3, 6
 # After this many the changes of the letters begin again.
 _NUM_COPIES = 1680
 _VOWELS = b"aeiou"
@@ -52,21 +67,27 @@ def find_corpora(names: Iterable[str]) -> list[str]:
 
 def write_corpus(name: str, folder: Path, limit_bytes: int | None) -> Text:
     """Write one corpus, or the head of it, as plain text."""
-    documents = _iter_stdlib() if name == STAND_IN else _iter_jsonl(corpus_path(name))
+    is_real = name != STAND_IN
+    documents = (text.encode() for _, text in _iter_records(name)) if is_real else _iter_stdlib()
     return _write_text(name, _iter_head(documents, limit_bytes), folder)
 
 
-def write_start_up(text: Text, name: str, folder: Path) -> Text:
-    """Write a few documents: what a contender spends on them is its start-up."""
+def write_head(text: Text, name: str, num_bytes: int, folder: Path) -> Text:
+    """Write the first documents of a text, or the first characters if they are too long."""
     with text.path.open("rb") as file:
-        head = file.read(16 << 20)
-    documents = islice(head.split(EOT), min(_START_UP_DOCUMENTS, head.count(EOT)))
-    return _write_text(name, documents, folder)
+        head = file.read(num_bytes)
+    documents = head.split(EOT)
+    return _write_text(name, documents[:-1] or [head.decode(errors="ignore").encode()], folder)
 
 
-def write_hostile(folder: Path) -> list[Text]:
+def write_hard(folder: Path) -> list[Text]:
     """Write texts that no table of words helps with, and that the pattern hardly divides."""
-    return [_write_text(name, documents, folder) for name, documents in _hostile_texts().items()]
+    return [_write_text(name, documents, folder) for name, documents in _hard_texts().items()]
+
+
+def write_unspaced(folder: Path) -> list[Text]:
+    """Write texts without blanks, one document each."""
+    return [_write_text(name, [_unspaced(name)], folder) for name in UNSPACED]
 
 
 def write_long(name: str, texts: list[Text], num_bytes: int, folder: Path) -> Text:
@@ -87,9 +108,27 @@ def write_long(name: str, texts: list[Text], num_bytes: int, folder: Path) -> Te
         return Text(name, path, file.tell(), num_documents)
 
 
-def _hostile_texts() -> dict[str, list[bytes]]:
+def write_format(text: Text, kind: str, folder: Path) -> Text:
+    """Write the documents of a text in another format; sizes stay those of the plain text."""
+    name = f"{text.name}.{kind}"
+    path = folder / name
+    documents = _iter_documents(text.path)
+    with path.open("wb") as file:
+        if kind == PARQUET:
+            _write_parquet(documents, text.name, file)
+        else:
+            with _COMPRESSORS[kind](file) as compressed:
+                for number, document in enumerate(documents):
+                    record = _record(text.name, number, document)
+                    line = json.dumps(record, ensure_ascii=False)
+                    compressed.write(line.encode() + b"\n")
+        _flush(file)
+    return Text(name, path, text.num_bytes, text.num_documents)
+
+
+def _hard_texts() -> dict[str, list[bytes]]:
     rng = random.Random(1)
-    size = _HOSTILE_BYTES
+    size = _HARD_BYTES
 
     def letters(alphabet: str, count: int) -> str:
         return "".join(rng.choices(alphabet, k=count))
@@ -123,17 +162,38 @@ def _change(text: bytes, copy: int) -> bytes:
     return text.translate(table).replace(EOT.translate(table), EOT)
 
 
+def _minify(code: str) -> str:
+    """Drop indentation, newlines and blanks around signs; comments stay, as long words."""
+    code = re.sub(r"\s+", " ", code)
+    return re.sub(r" ?([^\w ]) ?", r"\1", code)
+
+
+def _unspaced(name: str) -> bytes:
+    """Return a text without blanks, at most as much of it as is wanted."""
+    if name == "base64":
+        return base64.b64encode(random.Random(1).randbytes(_UNSPACED_BYTES * 3 // 4))
+    if name == "minified":
+        text = "".join(_minify(document) for _, document in islice(_iter_records("code"), 5000))
+    else:
+        records = _iter_records("multi")
+        chosen = (text for key, text in records if key.startswith(_SCRIPTS[name]))
+        text = "".join("".join(each.split()) for each in chosen)
+    return text.encode()[:_UNSPACED_BYTES].decode(errors="ignore").encode()
+
+
 def corpus_path(name: str) -> Path:
     """Return where a corpus would be."""
     folder = os.environ.get("PENSTOK_CORPUS") or _ROOT.parent / "shared" / "corpus"
     return Path(folder) / f"bench-{name}.jsonl.zst"
 
 
-def _iter_jsonl(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
+def _iter_records(name: str) -> Iterator[tuple[str, str]]:
+    """Yield the name and the text of every document of a corpus."""
+    with corpus_path(name).open("rb") as file:
         stream = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
         for line in io.BufferedReader(stream):
-            yield json.loads(line)["text"].encode()
+            record = json.loads(line)
+            yield record["id"], record["text"]
 
 
 def _iter_stdlib() -> Iterator[bytes]:
@@ -177,7 +237,54 @@ def _write_text(name: str, documents: Iterable[bytes], folder: Path) -> Text:
         return Text(name, path, file.tell(), num_documents)
 
 
-def _flush(file: io.BufferedWriter) -> None:
+def _flush(file: BinaryIO) -> None:
     """Have the text on disk before a clock starts, so that nobody pays for writing it."""
     file.flush()
     os.fsync(file.fileno())
+
+
+def _write_parquet(documents: Iterator[str], name: str, file: BinaryIO) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema = pa.schema({"id": pa.string(), "text": pa.string()})
+    first = 0
+    with pq.ParquetWriter(file, schema, compression="zstd") as writer:
+        while group := list(islice(documents, _GROUP_ROWS)):
+            records = [_record(name, first + idx, text) for idx, text in enumerate(group)]
+            writer.write_table(pa.Table.from_pylist(records, schema))
+            first += len(group)
+
+
+def _record(name: str, number: int, document: str) -> dict[str, str]:
+    return {"id": f"{name}/{number}", "text": document}
+
+
+def _iter_documents(path: Path) -> Iterator[str]:
+    rest = b""
+    with path.open("rb") as file:
+        while data := file.read(_READ_BYTES):
+            *documents, rest = (rest + data).split(EOT)
+            for document in documents:
+                yield document.decode()
+
+
+@contextmanager
+def _uncompressed(file: BinaryIO) -> Iterator[BinaryIO]:
+    yield file
+
+
+def _zstd(file: BinaryIO) -> Any:
+    compressor = zstandard.ZstdCompressor(level=_ZSTD_LEVEL, write_checksum=True)
+    return compressor.stream_writer(file, closefd=False)
+
+
+def _gzip(file: BinaryIO) -> Any:
+    return gzip.GzipFile(fileobj=file, mode="wb", compresslevel=_GZIP_LEVEL, mtime=0)
+
+
+_COMPRESSORS: dict[str, Callable[[BinaryIO], Any]] = {
+    JSONL: _uncompressed,
+    JSONL_ZST: _zstd,
+    JSONL_GZ: _gzip,
+}

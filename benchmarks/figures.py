@@ -1,275 +1,187 @@
-"""From runs to figures: best of the repeats, startup subtracted, ratios against the marks.
+"""From turns to figures: medians with a confidence interval, marks, and what became slower.
 
-The marks are those the project has set itself: for the kernel, which `penstok tokenize` uses, and
-for fastokens, which it uses where the kernel is not built.
+A figure compares two contenders turn by turn, so that what disturbed a turn disturbed both. Its
+interval is a bootstrap of the median over the turns, always with the same random numbers, so the
+same turns give the same figure. It measures nothing and prints nothing.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from statistics import median
+from math import hypot
 from typing import TYPE_CHECKING, Literal
 
-from contenders import (
-    CONTENDERS,
-    FASTOKENS,
-    FASTOKENS_WORKER,
-    GIGATOKEN,
-    KERNEL,
-    ONE_WORKER,
-    PLAIN,
-    PORTABLE,
-    TWO_WORKERS,
-)
-
-from penstok.engines.kernel import available_isas
+import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
-    from contenders import Run
-    from corpora import Text
+    from usage import Usage
 
-SHORT, LONG, LARGE = "short", "long", "large"
+Quantity = Literal["CPU", "wall"]
 
-_PLAIN_MARKS = {"web": 30.0, "multi": 18.0, "code": 30.0}
-_PLAIN_FASTOKENS_MARKS = {"web": 9.0, "multi": 4.0, "code": 9.0}
-_GIGATOKEN_MARKS = {"web": 1.6, "multi": 3.5, "code": 1.6}
-_KERNEL_MARKS = {
-    "avx512": {"web": 2.0, "multi": 4.5, "code": 2.0},
-    "avx2": {"web": 1.3, "multi": 3.0, "code": 1.3},
-}
-_HOSTILE_MARK = 3.0
-_HARD_TEXTS = ("one letter", "DNA", "new words", "random Han")
-# Below it `--engine auto` would be wrong to take the kernel on a machine without AVX2.
-_PORTABLE_MARK = 1.0
-_ENGINE_MARK = 0.8
-_WORKERS_MARK = 1.85
-_FLAT_MARK = 1.05
-_MEMORY_MARK_MIB = 1024.0
+# The interpreter alone, by which seconds of two runs are made comparable.
+INTERPRETER = "wall: python alone"
 
-
-def start_up_of(text: str) -> str:
-    """Name the few documents of a corpus that stand for start-up."""
-    return f"start-up {text}"
+_RESAMPLES = 2000
+_CONFIDENCE = 0.95
+# A difference of two runs counts if it is larger than the two intervals together by this factor.
+# With 1.0, 2.6 % of all figures would be called slower if nothing changed; so it is 0.3 %.
+_CAUTION = 1.5
+# Two processes of the same program differ by about this much: where its memory lies, for example.
+_LEAST_NOISE = 0.03
+# A difference of two runs that is shorter cannot be told from nothing.
+_LEAST_SECONDS = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
-class Time:
-    """The least of several measured times, and how far the middle one lies above it.
+class Estimate:
+    """A value that was measured in several turns.
 
-    The spread is None where a single run leaves it unknown.
+    Attributes:
+        median: The middle of all turns.
+        low: The lower end of the 95 % confidence interval of the median.
+        high: The upper end.
+        num_turns: How many turns there were.
     """
 
-    seconds: float
-    spread: float | None
+    median: float
+    low: float
+    high: float
+    num_turns: int
 
     @classmethod
-    def from_repeats(cls, seconds: Iterable[float]) -> Time:
-        """Sum up repeated measurements of the same thing."""
-        values = list(seconds)
-        least = min(values)
-        return cls(least, median(values) - least if len(values) > 1 else None)
-
-    def less(self, other: Time) -> Time:
-        """Subtract; what is uncertain adds up."""
-        is_known = self.spread is not None and other.spread is not None
-        spread = (self.spread or 0) + (other.spread or 0) if is_known else None
-        return Time(self.seconds - other.seconds, spread)
+    def from_values(cls, values: Sequence[float]) -> Estimate:
+        """Sum up the values of all turns."""
+        array = np.array(values)
+        chosen = np.random.default_rng(0).integers(len(array), size=(_RESAMPLES, len(array)))
+        medians = np.median(array[chosen], axis=1)
+        tail = (1 - _CONFIDENCE) / 2
+        low, high = np.quantile(medians, (tail, 1 - tail)).tolist()
+        return cls(float(np.median(array)), low, high, len(array))
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A contender on a corpus, over all repeats; None where noise or start-up hides it."""
+    """A value to compare with a mark; without one (`mark` is None) it is for information.
 
-    contender: str
-    text: str
-    mb_per_cpu_second: float | None
-    steady_cpu_seconds: float | None
-    cpu_seconds: float
-    wall_seconds: float
-    start_up_cpu_seconds: float
-    start_up_wall_seconds: float
-    peak_mib: float
-
-
-@dataclass(frozen=True, slots=True)
-class Ratio:
-    """A figure to compare with a mark; without one (`mark` is None) it is for information.
-
-    `spread` is how far repeats differ, as a share of the value; None where it is unknown.
+    Attributes:
+        label: What is compared.
+        text: On which text.
+        unit: `x` for a ratio, `s` or ` MiB`.
+        estimate: The value.
+        mark: The target.
+        is_limit: The value is to be at most the mark, not at least.
     """
 
     label: str
     text: str
-    value: float | None
-    spread: float | None
     unit: str
-    mark: float | None
+    estimate: Estimate
+    mark: float | None = None
     is_limit: bool = False
 
     @property
     def verdict(self) -> Literal["reached", "missed", "unclear", ""]:
-        """Whether the value is at least the mark (at most a limit) by more than its spread."""
+        """Say whether the whole interval is on one side of the mark."""
         if self.mark is None:
             return ""
-        if self.value is None or self.spread is None:
-            return "unclear"
-        if abs(self.value - self.mark) < self.value * self.spread:
-            return "unclear"
-        return "reached" if (self.value <= self.mark) == self.is_limit else "missed"
+        low, high = self.estimate.low, self.estimate.high
+        if self.is_limit:
+            low, high = -high, -low
+        mark = -self.mark if self.is_limit else self.mark
+        return "reached" if low >= mark else "missed" if high < mark else "unclear"
 
 
-class Runs:
-    """All runs of one benchmark: the best of the repeats, and what they disagree about."""
-
-    def __init__(self, runs: list[Run]) -> None:
-        self._runs = runs
-
-    def has(self, text: str) -> bool:
-        """Tell whether anybody ran on a text."""
-        return any(run.text == text for run in self._runs)
-
-    def num_tokens(self, text: str) -> int:
-        """Return what the first run on a text gave."""
-        return next(run.num_tokens for run in self._runs if run.text == text)
-
-    def figure(self, contender: str, text: Text) -> Figure:
-        """Sum up a contender on a text."""
-        # A few documents start only one of two workers, so their start-up is not known.
-        steady = 0.0 if contender == TWO_WORKERS else self.steady_cpu(contender, text.name).seconds
-        return Figure(
-            contender=contender,
-            text=text.name,
-            mb_per_cpu_second=text.num_bytes / 1e6 / steady if steady > 0 else None,
-            steady_cpu_seconds=steady if steady > 0 else None,
-            cpu_seconds=self.cpu(contender, text.name).seconds,
-            wall_seconds=self.wall(contender, text.name).seconds,
-            start_up_cpu_seconds=self.cpu(contender, start_up_of(text.name)).seconds,
-            start_up_wall_seconds=self.wall(contender, start_up_of(text.name)).seconds,
-            peak_mib=self.peak_mib(contender, text.name),
-        )
-
-    def differences(self) -> list[str]:
-        """Name every run that gave another number of tokens, or other bytes, than the first."""
-        found = []
-        for text in {run.text: None for run in self._runs}:
-            runs = [run for run in self._runs if run.text == text]
-            written = [run for run in runs if run.digests]
-            found += [
-                f"{text}: {run.contender} has {run.num_tokens} tokens, "
-                f"{runs[0].contender} {runs[0].num_tokens}"
-                for run in runs
-                if run.num_tokens != runs[0].num_tokens
-            ]
-            found += [
-                f"{text}: the files of {run.contender} differ from those of {written[0].contender}"
-                for run in written
-                if run.digests != written[0].digests
-            ]
-        return found
-
-    def steady_cpu(self, contender: str, text: str) -> Time:
-        """Return the CPU time without start-up.
-
-        Engines in memory have a clock of their own, which runs only while they encode.
-        """
-        own_clock = [run.encode_cpu_seconds for run in self._of(contender, text)]
-        if own_clock[0] is not None:
-            return Time.from_repeats(seconds for seconds in own_clock if seconds is not None)
-        return self.cpu(contender, text).less(self.cpu(contender, start_up_of(text)))
-
-    def cpu(self, contender: str, text: str) -> Time:
-        return Time.from_repeats(run.cpu_seconds for run in self._of(contender, text))
-
-    def wall(self, contender: str, text: str) -> Time:
-        return Time.from_repeats(run.wall_seconds for run in self._of(contender, text))
-
-    def peak_mib(self, contender: str, text: str) -> float:
-        return max(run.peak_bytes for run in self._of(contender, text)) / (1 << 20)
-
-    def _of(self, contender: str, text: str) -> list[Run]:
-        return [run for run in self._runs if (run.contender, run.text) == (contender, text)]
+def seconds_of(usage: Usage, quantity: Quantity) -> float:
+    """Return CPU time or wall time; always above 0, which a difference of two runs may not be."""
+    seconds = usage.cpu_seconds if quantity == "CPU" else usage.wall_seconds
+    return max(seconds, _LEAST_SECONDS)
 
 
-class Figures:
-    """What the runs of all contenders amount to."""
-
-    def __init__(self, runs: Runs, texts: list[Text], hostile: list[Text]) -> None:
-        self._runs = runs
-        self._texts = texts
-        self._hostile = hostile
-
-    def figures(self) -> list[Figure]:
-        """Return a figure for each contender and corpus."""
-        return [self._runs.figure(name, text) for text in self._texts for name in CONTENDERS]
-
-    def ratios(self) -> list[Ratio]:
-        """Return everything that DESIGN sets a mark for, and gigatoken."""
-        engine_marks = {text.name: _ENGINE_MARK for text in self._texts}
-        portable_marks = {text.name: _PORTABLE_MARK for text in self._texts}
-        hostile_marks = dict.fromkeys(_HARD_TEXTS, _HOSTILE_MARK)
-        kernel_marks = _KERNEL_MARKS.get(available_isas()[0], {})
-        return [
-            *self._against(KERNEL, GIGATOKEN, kernel_marks),
-            *self._against(KERNEL, GIGATOKEN, hostile_marks, self._hostile),
-            *self._against(PORTABLE, FASTOKENS, portable_marks),
-            *self._against(ONE_WORKER, PLAIN, _PLAIN_MARKS),
-            *self._against(ONE_WORKER, GIGATOKEN, _GIGATOKEN_MARKS),
-            *self._against(ONE_WORKER, KERNEL, engine_marks),
-            *self._against(FASTOKENS_WORKER, PLAIN, _PLAIN_FASTOKENS_MARKS),
-            *self._against(FASTOKENS_WORKER, FASTOKENS, engine_marks),
-            self._scaling(),
-            *self._memory(),
-        ]
-
-    def _against(
-        self, ours_name: str, rival: str, marks: dict[str, float], texts: list[Text] | None = None
-    ) -> list[Ratio]:
-        """Compare the CPU time of two contenders on each corpus, or on the texts given."""
-        label = f"CPU: {ours_name} against {rival}"
-        ratios = []
-        for name in (text.name for text in texts or self._texts):
-            theirs, ours = (
-                self._runs.steady_cpu(rival, name),
-                self._runs.steady_cpu(ours_name, name),
-            )
-            ratios.append(time_ratio(label, name, theirs, ours, marks.get(name)))
-        return ratios
-
-    def _scaling(self) -> Ratio:
-        """Compare wall time on a long text, less that on a short one.
-
-        A few documents do not start a second worker, and a corpus of a few units cannot be
-        halved; the difference between two texts of many units is free of both.
-        """
-        one, two = (
-            self._runs.wall(name, LONG).less(self._runs.wall(name, SHORT))
-            for name in (ONE_WORKER, TWO_WORKERS)
-        )
-        return time_ratio("wall: two workers against one", LONG, one, two, _WORKERS_MARK)
-
-    def _memory(self) -> list[Ratio]:
-        has_large = self._runs.has(LARGE)
-        names = [text.name for text in self._texts] + [LONG] + ([LARGE] if has_large else [])
-        peaks = {name: self._runs.peak_mib(TWO_WORKERS, name) for name in names}
-        label = "peak memory, two workers"
-        ratios = [
-            Ratio(label, name, peak, 0.0, " MiB", _MEMORY_MARK_MIB, is_limit=True)
-            for name, peak in peaks.items()
-        ]
-        if has_large:
-            value = peaks[LARGE] / peaks[LONG]
-            label = "peak memory: large against long"
-            ratios.append(Ratio(label, LARGE, value, 0.0, "x", _FLAT_MARK, is_limit=True))
-        return ratios
+def speed_ratio(ours: Iterable[Usage], theirs: Iterable[Usage], quantity: Quantity) -> Estimate:
+    """Say how many times as fast as theirs ours is, per byte of text, turn by turn."""
+    return _ratio(_seconds_per_byte(theirs, quantity), _seconds_per_byte(ours, quantity))
 
 
-def time_ratio(label: str, text: str, theirs: Time, ours: Time, mark: float | None) -> Ratio:
-    """Say how many times faster ours is; nothing where noise ate the whole difference."""
-    if min(theirs.seconds, ours.seconds) <= 0:
-        return Ratio(label, text, None, None, "x", mark)
-    spread = None
-    if theirs.spread is not None and ours.spread is not None:
-        spread = theirs.spread / theirs.seconds + ours.spread / ours.seconds
-    return Ratio(label, text, theirs.seconds / ours.seconds, spread, "x", mark)
+def time_ratio(ours: Iterable[Usage], theirs: Iterable[Usage], quantity: Quantity) -> Estimate:
+    """Say how many times as long as theirs ours takes."""
+    return _ratio(
+        [seconds_of(each, quantity) for each in ours],
+        [seconds_of(each, quantity) for each in theirs],
+    )
+
+
+def scaling_ratio(
+    ours: tuple[Sequence[Usage], Sequence[Usage]], bare: tuple[Sequence[Usage], Sequence[Usage]]
+) -> Estimate:
+    """Divide what a second worker gives by what a second copy gives the bare loop, in wall time.
+
+    Each pair is one worker or copy, and two, on the same text.
+    """
+    gains = [
+        [one.wall_seconds / two.wall_seconds for one, two in zip(*pair, strict=True)]
+        for pair in (ours, bare)
+    ]
+    return _ratio(*gains)
+
+
+def _seconds_per_byte(turns: Iterable[Usage], quantity: Quantity) -> list[float]:
+    return [seconds_of(each, quantity) / each.num_bytes for each in turns]
+
+
+def _ratio(upper: Sequence[float], lower: Sequence[float]) -> Estimate:
+    pairs = zip(upper, lower, strict=True)
+    return Estimate.from_values([above / below for above, below in pairs])
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """How a figure differs from that of an earlier run.
+
+    Attributes:
+        label: As in the figure.
+        text: As in the figure.
+        gain: How much better it is than before; negative if it is worse.
+        noise: How much two runs of the same program may differ.
+    """
+
+    label: str
+    text: str
+    gain: float
+    noise: float
+
+    @property
+    def verdict(self) -> Literal["slower", "faster", "same"]:
+        """Say whether the difference is larger than the noise."""
+        if abs(self.gain) <= self.noise:
+            return "same"
+        return "faster" if self.gain > 0 else "slower"
+
+
+def compare(before: Iterable[Figure], after: Iterable[Figure]) -> list[Change]:
+    """Compare the figures that both runs have: ratios, and seconds relative to the interpreter."""
+    old = {(each.label, each.text): each for each in before}
+    new = {(each.label, each.text): each for each in after}
+    changes = []
+    for key in [key for key in new if key in old]:
+        pairs = [(old[key], new[key])]
+        if new[key].unit == "s":
+            # Divided by the interpreter's own time, by which busy machines differ as well.
+            interpreter = next((each for each in new if each[0] == INTERPRETER), None)
+            if interpreter not in old or interpreter is None or key == interpreter:
+                continue
+            pairs.append((new[interpreter], old[interpreter]))
+        elif new[key].unit != "x":
+            continue
+        rise, noise = 1.0, 0.0
+        for earlier, later in pairs:
+            rise *= later.estimate.median / earlier.estimate.median
+            noise = hypot(noise, _half_width(earlier.estimate), _half_width(later.estimate))
+        gain = 1 / rise - 1 if new[key].is_limit else rise - 1
+        changes.append(Change(*key, gain, max(_CAUTION * noise, _LEAST_NOISE)))
+    return changes
+
+
+def _half_width(estimate: Estimate) -> float:
+    return (estimate.high - estimate.low) / 2 / estimate.median

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
+from penstok.engines.kernel import available_isas
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -23,6 +25,7 @@ def machine_facts() -> dict[str, Any]:
     """Return what the machine is and how busy it was, but not its name."""
     return {
         "cpu": _cpu_model(),
+        "isas": available_isas(),
         "cores": os.cpu_count(),
         "memory_bytes": psutil.virtual_memory().total,
         "load_average": [round(load, 2) for load in os.getloadavg()],

@@ -1,21 +1,20 @@
 """The script people write today, in its careful form: tiktoken in one process, text streamed.
 
-It knows nothing of Penstok but where the GPT-2 ranks are (tiktoken itself would fetch them). It
-leaves out what would slow it further: no train and val, no checks, no fsync.
+Run as `plain_script.py RANKS TEXT TOKENS`; tiktoken itself would fetch the ranks. It knows nothing
+of Penstok, and leaves out what would slow it further: no train and val, no checks, no fsync.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from base64 import b64decode
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import tiktoken
 from tiktoken_ext.openai_public import r50k_pat_str
-
-from penstok.tokenizers import load_tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,8 +35,9 @@ def iter_documents(path: Path) -> Iterator[str]:
 
 
 def main() -> None:
-    source, target = map(Path, sys.argv[1:])
-    ranks = load_tokenizer("gpt2").ranks
+    ranks_file, source, target = map(Path, sys.argv[1:])
+    lines = map(bytes.split, ranks_file.read_bytes().splitlines())
+    ranks = {b64decode(token): int(rank) for token, rank in lines}
     eot_id = len(ranks)
     encoding = tiktoken.Encoding(
         "gpt2", pat_str=r50k_pat_str, mergeable_ranks=ranks, special_tokens={EOT: eot_id}

@@ -316,7 +316,7 @@ def test_jobs_of_both_kinds_keep_out_of_each_others_way(corpus: Path, tmp_path: 
     process.communicate()
     exit_code, said = run(*command_of(corpus, output, "1/1"))
     assert exit_code == 5
-    assert "another job is unfinished here (`--task-size` not given there" in said
+    assert "another job is unfinished here (one task there, many tasks" in said
     assert run(*whole)[0] == 3
     exit_code, said = run(*command_of(corpus, output, "1/1"))
     assert exit_code == 5
@@ -327,7 +327,7 @@ def test_jobs_of_both_kinds_keep_out_of_each_others_way(corpus: Path, tmp_path: 
     do_part(corpus, output, 1, 12)
     exit_code, said = run(*whole)
     assert exit_code == 5
-    assert "another job is unfinished here (`--task-size` 100000 there, not given here)" in said
+    assert "another job is unfinished here (many tasks (`--part` or" in said
     assert run(*whole, "--overwrite")[0] == 3
     assert (output / "train.bin").read_bytes() == (corpus / "local" / "train.bin").read_bytes()
     assert not (output / ".penstok").exists()

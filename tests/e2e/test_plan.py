@@ -68,6 +68,15 @@ def test_the_estimate_is_near_what_comes_out(
     ]
 
 
+def test_the_estimate_has_no_more_documents_than_files(penstok: RunPenstok, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for idx in range(20):
+        (tmp_path / "in" / f"{idx}.txt").write_text("a few words " * (1 if idx < 10 else 1000))
+    estimate = plan_of(penstok, tmp_path / "in")["estimate"]
+    assert isinstance(estimate, dict)
+    assert estimate["documents"] == 20
+
+
 def test_nothing_is_written(penstok: RunPenstok, corpus: Path, tmp_path: Path) -> None:
     before = sorted(tmp_path.iterdir())
     said = penstok("plan", corpus).stdout

@@ -80,6 +80,8 @@ def test_progress_and_warnings_reach_the_caller(
         ({"strip": 1}, "`1` is not true or false"),
         ({"engine": "fast"}, "unknown value `fast`; known: auto, kernel"),
         ({"val_fraction": 2}, "the val fraction must be between 0 and 1"),
+        ({"block_bytes": 3}, "`3` is too small; the least is 4"),
+        ({"unit_bytes": 0}, "`0` is too small; the least is 1"),
         ({"progress": "yes"}, "`yes` is not a function"),
         ({"tokenizer": 5}, "`5` is not the name or the path of a tokenizer"),
         ({"tokenizer": None}, "`None` is not the name or the path of a tokenizer"),
@@ -132,7 +134,7 @@ def test_wrong_reads_are_usage_errors(corpus: Path) -> None:
         tokens.decode([5, 10**6])
     wrong: Any
     for wrong in ("ab", [1.5], [[1], [2]], [[1], [2, 3]], 5, None, [10**30], [True]):
-        with pytest.raises(penstok.UsageError, match="these are no ids"):
+        with pytest.raises(penstok.UsageError, match="these are not ids"):
             tokens.decode(wrong)
 
 

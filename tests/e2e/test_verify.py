@@ -531,7 +531,7 @@ def test_what_is_no_file_is_found_and_never_followed(
     (output / name).unlink()
     (output / name).symlink_to(tmp_path / "target")
     assert not penstok.verify(output).is_whole
-    with pytest.raises(ConflictError, match="a link or a folder"):
+    with pytest.raises(ConflictError, match="a link, a folder or a pipe"):
         penstok.verify(output, repair=True)
     (output / name).unlink()
     os.mkfifo(output / name)

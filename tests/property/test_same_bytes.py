@@ -20,6 +20,7 @@ separators = st.sampled_from(
     ["<|endoftext|>", "\n\n", "\n", "aa", "abab", " - ", "---", "字", "字字", "\n \n", "aabaa"]
 )
 sizes = st.integers(1, 400)
+block_sizes = st.integers(4, 400)
 law = settings(max_examples=rounds(80), suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
@@ -46,7 +47,9 @@ def run_case(tmp_path: Path, data: bytes, **options: Any) -> tuple[dict[str, lis
 
 
 @law
-@given(st.lists(hostile_text, min_size=1, max_size=12), separators, sizes, sizes, st.booleans())
+@given(
+    st.lists(hostile_text, min_size=1, max_size=12), separators, sizes, block_sizes, st.booleans()
+)
 def test_separated_documents_equal_the_reference(
     tmp_path: Path,
     patience: int,
@@ -80,7 +83,7 @@ def test_separated_documents_equal_the_reference(
 @given(
     st.lists(hostile_text, min_size=1, max_size=12),
     sizes,
-    sizes,
+    block_sizes,
     st.sampled_from(["append", "prepend", "none"]),
 )
 def test_lines_equal_the_reference(
@@ -101,7 +104,9 @@ def test_lines_equal_the_reference(
 
 
 @law
-@given(st.lists(st.binary(max_size=60) | hostile_text.map(str.encode), max_size=8), sizes, sizes)
+@given(
+    st.lists(st.binary(max_size=60) | hostile_text.map(str.encode), max_size=8), sizes, block_sizes
+)
 def test_invalid_utf8_is_repaired_like_each_whole_document(
     tmp_path: Path, patience: int, texts: list[bytes], unit_bytes: int, block_bytes: int
 ) -> None:
@@ -121,7 +126,9 @@ def test_invalid_utf8_is_repaired_like_each_whole_document(
 
 
 @law
-@given(st.lists(st.binary(max_size=60) | hostile_text.map(str.encode), max_size=8), sizes, sizes)
+@given(
+    st.lists(st.binary(max_size=60) | hostile_text.map(str.encode), max_size=8), sizes, block_sizes
+)
 def test_invalid_utf8_is_ignored_like_in_each_whole_document(
     tmp_path: Path, patience: int, texts: list[bytes], unit_bytes: int, block_bytes: int
 ) -> None:
@@ -140,7 +147,7 @@ def test_invalid_utf8_is_ignored_like_in_each_whole_document(
 
 
 @law
-@given(st.lists(hostile_text, min_size=1, max_size=8), sizes, sizes)
+@given(st.lists(hostile_text, min_size=1, max_size=8), sizes, block_sizes)
 def test_stripped_documents_equal_the_reference(
     tmp_path: Path, patience: int, texts: list[str], unit_bytes: int, block_bytes: int
 ) -> None:

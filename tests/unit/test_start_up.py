@@ -91,9 +91,20 @@ def test_workers_are_forks_of_a_process_with_one_thread(tmp_path: Path, how: str
 
 def test_a_large_process_is_not_forked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "listdir", lambda _: ["1"])
+    monkeypatch.setattr(children, "_NETWORK_LIBRARIES", ())
     monkeypatch.setattr(children, "_MAX_FORKED_BYTES", own_bytes() + (64 << 20))
     assert children._can_fork()
     monkeypatch.setattr(children, "_MAX_FORKED_BYTES", own_bytes() // 2)
+    assert not children._can_fork()
+
+
+def test_a_process_that_used_the_network_is_not_forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "listdir", lambda _: ["1"])
+    monkeypatch.setattr(children, "_MAX_FORKED_BYTES", 1 << 40)
+    for name in children._NETWORK_LIBRARIES:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    assert children._can_fork()
+    monkeypatch.setitem(sys.modules, "urllib3", sys)
     assert not children._can_fork()
 
 

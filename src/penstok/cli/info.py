@@ -41,8 +41,9 @@ def run(*, output: str, as_json: bool) -> int:
             summary = {"type": "summary", **to_builtins(dataset.manifest)}
             print_data(json.dumps({**summary, "notes": notes} if notes else summary))
         else:
-            notes = [f"  note: {escape(note)}" for note in notes]
-            print_data("\n".join([*_lines(dataset), *notes]))
+            # A manifest can hold any text, also what no terminal could print.
+            lines = [*_lines(dataset), *(f"  note: {note}" for note in notes)]
+            print_data("\n".join(map(escape, lines)))
         return 0
 
 
@@ -86,4 +87,4 @@ def _shown(dataset: Dataset, split: Split, start: int) -> str:
         text = load_recorded_tokenizer(dataset.manifest.tokenizer).decode_bytes(ids)
     except UsageError as error:
         return f"{ids}  (no text: {error.what})"
-    return escape(repr(text.decode(errors="replace"))) + f"  {ids}"
+    return repr(text.decode(errors="replace")) + f"  {ids}"

@@ -142,6 +142,7 @@ def part_lines(outcome: PartOutcome, settings: JobSettings) -> list[str]:
     part, num_parts = outcome.part
     earlier = f", {outcome.num_kept} of them by an earlier run" if outcome.num_kept else ""
     skipped = f"  {plural(outcome.num_skipped, 'record')} skipped"
+    all_done = f"when all {num_parts} parts are done, " if num_parts > 1 else ""
     return [
         f"part {part}/{num_parts} is done: {plural(outcome.num_tasks, 'task')}{earlier}, "
         f"{format_bytes(outcome.text_bytes)} of text, "
@@ -149,7 +150,7 @@ def part_lines(outcome: PartOutcome, settings: JobSettings) -> list[str]:
         f"in {format_seconds(outcome.seconds)}",
         *([skipped] if outcome.num_skipped else []),
         *(f"  hint: {hint}" for hint in outcome.hints),
-        f"next: when all {num_parts} parts are done, run penstok finish {quoted(settings.output)}",
+        f"next: {all_done}run penstok finish {quoted(settings.output)}",
     ]
 
 
@@ -274,11 +275,12 @@ def _formats(manifest: Manifest) -> set[str | None]:
 
 def _notes(manifest: Manifest) -> list[str]:
     """Name everything that was repaired or left out."""
-    num_inputs = sum(1 for record in manifest.inputs if record.reason is not None)
+    unused = [record for record in manifest.inputs if record.reason is not None]
     counts = manifest.counts | {
-        "skipped_inputs": num_inputs,
-        # The manifest counts both together.
-        "skipped_records": manifest.counts["skipped_records"] - num_inputs,
+        "skipped_inputs": len(unused),
+        # The manifest counts both together, except for files in folders that are not text.
+        "skipped_records": manifest.counts["skipped_records"]
+        - sum(record.skipped for record in unused),
     }
     repair = "replaced" if manifest.settings["invalid_utf8"] == "replace" else "left out"
     notes = {

@@ -7,15 +7,16 @@ use it.
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from penstok.data.remote_tokens import RemoteTokens
-from penstok.errors import DamageError, UsageError, read_error
+from penstok.errors import DamageError, InputError, UsageError, quoted, read_error
 from penstok.jobs.definition import INTEGER, convert_argument
+from penstok.output.layout import MANIFEST, SEGMENTS
+from penstok.output.ledger.reader import LedgerReader
 from penstok.output.manifest import Manifest
 from penstok.quantities import plural
 from penstok.storage.object_paths import ObjectPath, output_path, repair_step
@@ -108,27 +109,52 @@ class Dataset:
         Raises:
             UsageError: If the tokenizer cannot be loaded any more, or has no such ids.
         """
+        self._load_tokenizer()
         try:
-            return self.decode_stored(_as_ids(ids))
+            return self.decode_stored(ids)
         except DamageError as error:
             raise UsageError(
                 error.what,
                 where="ids",
                 next_step="pass ids of this tokenizer; if this output contains such an id, run "
-                f"`penstok verify {shlex.quote(str(self.folder))} --full`",
+                f"`penstok verify {quoted(self.folder)} --full`",
             ) from error
 
-    def decode_stored(self, ids: NDArray[np.integer[Any]]) -> str:
+    def decode_stored(self, ids: Iterable[int] | RemoteTokens) -> str:
         """Return the text of tokens that were read from this output.
 
         Raises:
             DamageError: If the tokenizer has no such ids.
+            UsageError: If the tokenizer cannot be loaded any more.
         """
+        found = self._load_tokenizer().decode_bytes(_as_ids(ids).tolist())
+        return found.decode(errors="replace")
+
+    def _load_tokenizer(self) -> Tokenizer:
         from penstok.tokenizers import load_recorded_tokenizer
 
         if self._tokenizer is None:
-            self._tokenizer = load_recorded_tokenizer(self.manifest.tokenizer)
-        return self._tokenizer.decode_bytes(ids.tolist()).decode(errors="replace")
+            try:
+                self._tokenizer = load_recorded_tokenizer(self.manifest.tokenizer)
+            except UsageError as error:
+                self._refuse_changed_record()
+                raise UsageError(
+                    error.what,
+                    where=str(self.folder / MANIFEST),
+                    next_step=f"{error.next_step}; or print ids instead: "
+                    f"`penstok show {quoted(self.folder)} --ids`",
+                ) from error
+        return self._tokenizer
+
+    def _refuse_changed_record(self) -> None:
+        """Refuse a manifest whose tokenizer is not that of the ledger, if there is one."""
+        try:
+            recorded = LedgerReader(self.folder / SEGMENTS).job.tokenizer
+        except (DamageError, InputError):
+            return
+        if recorded != self.manifest.tokenizer:
+            what = "the manifest was changed: `tokenizer` differs from the ledger"
+            raise _damage(what, self.folder / MANIFEST)
 
     def _files(self, split: Split) -> list[FileRecord]:
         if split not in SPLITS:
@@ -206,7 +232,7 @@ def _as_ids(ids: Any) -> NDArray[np.integer[Any]]:
     if found.ndim == 1 and (found.dtype.kind in "iu" or not found.size):
         return found
     raise UsageError(
-        f"these are no ids: `{str(ids)[:40]}`",
+        f"these are not ids: `{str(ids)[:40]}`",
         where="ids",
         next_step="pass a list or an array of whole numbers, such as `[464, 717]`",
     )

@@ -11,6 +11,7 @@ import gc
 import os
 import signal
 import socket
+import stat
 import sys
 import traceback
 from multiprocessing.connection import Connection
@@ -32,8 +33,9 @@ __all__ = ["Child", "start_child"]
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"}
 # A fork has the records of this process too, one per input, and they count as its memory.
 _MAX_FORKED_BYTES = 128 << 20
-_MAX_FILES = 1 << 20
-_TASKS = "/proc/self/task"
+_TASKS, _FILES = "/proc/self/task", "/proc/self/fd"
+# Keep connections that two processes must not share.
+_NETWORK_LIBRARIES = ("aiohttp", "botocore", "fsspec", "urllib3")
 _START_WORKER = (
     "import sys; sys.path[:] = sys.argv[2:]; "
     "from penstok.executors.worker_process import main; main(int(sys.argv[1]))"
@@ -77,7 +79,7 @@ def start_child(spec: WorkerSpec, priority: Priority, inherited: Sequence[int]) 
         if _can_fork():
             pid = os.fork()
             if pid == 0:
-                _run_fork(theirs, spec, priority, inherited)
+                _run_fork(theirs, spec, priority)
             return Child(pid, pipe, None)
         popen = _start_interpreter(theirs, inherited)
     child = Child(popen.pid, pipe, popen)
@@ -87,11 +89,13 @@ def start_child(spec: WorkerSpec, priority: Priority, inherited: Sequence[int]) 
 
 
 def _can_fork() -> bool:
-    """Return whether this process is small and has one thread.
+    """Return whether this process is small, has one thread and never used the network.
 
     Other threads do not exist in a fork, but the locks that they hold do. Apple's libraries
     have such threads of their own.
     """
+    if any(name in sys.modules for name in _NETWORK_LIBRARIES):
+        return False
     try:
         num_threads = len(os.listdir(_TASKS))  # noqa: PTH208 pathlib would build paths
     except OSError:
@@ -99,9 +103,7 @@ def _can_fork() -> bool:
     return num_threads == 1 and own_bytes() <= _MAX_FORKED_BYTES
 
 
-def _run_fork(
-    theirs: socket.socket, spec: WorkerSpec, priority: Priority, inherited: Sequence[int]
-) -> NoReturn:
+def _run_fork(theirs: socket.socket, spec: WorkerSpec, priority: Priority) -> NoReturn:
     """Serve the parent, in its fork.
 
     Nothing of the parent may be cleaned up here: no `finally` of its functions, no finalizer of an
@@ -116,7 +118,7 @@ def _run_fork(
             signal.signal(each, signal.SIG_DFL)
         # Standard input is for the parent too: here it is a pipe that has ended.
         os.dup2(os.pipe()[0], 0)
-        _close_files_except({0, 1, 2, theirs.fileno(), *inherited})
+        _close_sockets_except(theirs.fileno())
         os.environ.update(_ONE_THREAD)
         serve(Connection(theirs.detach()), spec, priority)
         code = 0
@@ -127,15 +129,13 @@ def _run_fork(
         os._exit(code)
 
 
-def _close_files_except(kept: set[int]) -> None:
-    """Close all other files: the pipes of other workers end when the parent does."""
-    first = 0
-    for file in sorted(kept):
-        # An empty range may close all files: Python passes its last number, -1, to the system.
-        if first < file:
-            os.closerange(first, file)
-        first = file + 1
-    os.closerange(first, _MAX_FILES)
+def _close_sockets_except(kept: int) -> None:
+    """Close the pipes of other workers: they must end when the parent does."""
+    for name in os.listdir(_FILES):  # noqa: PTH208
+        file = int(name)
+        with contextlib.suppress(OSError):
+            if file > 2 and file != kept and stat.S_ISSOCK(os.fstat(file).st_mode):
+                os.close(file)
 
 
 def _start_interpreter(theirs: socket.socket, inherited: Sequence[int]) -> subprocess.Popen[bytes]:

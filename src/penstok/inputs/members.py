@@ -182,6 +182,8 @@ class _Cursor:
 # this each would start at the beginning of the archive.
 _idle: list[_Cursor] = []
 _lock = Lock()
+# A fork would move the position of the archive in its parent.
+os.register_at_fork(after_in_child=_idle.clear)
 
 
 def _take_cursor(archive: Source, position: int) -> _Cursor | None:

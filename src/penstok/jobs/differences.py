@@ -45,7 +45,10 @@ def find_differences(there: _Recorded, here: _Recorded) -> list[str]:
     if (before := _documents(old)) != (after := _documents(new)):
         found.append(f"{before} there, {after} here")
     for name in sorted((old.keys() | new.keys()) - set(_OTHERS)):
-        if old.get(name) != new.get(name):
+        if name == "task_bytes" and None in (old.get(name), new.get(name)):
+            if old.get(name) != new.get(name):
+                found.append(" there, ".join(map(_division, (old, new))) + " here")
+        elif old.get(name) != new.get(name):
             flag = _FLAGS.get(name, "--" + name.replace("_", "-"))
             found.append(f"`{flag}` {_value(old, name)} there, {_value(new, name)} here")
     return found
@@ -77,6 +80,11 @@ def _documents(settings: dict[str, Any]) -> str:
     if rule == "separator":
         return f"`--doc-separator` {settings.get('doc_separator')!r}"
     return "one document per record" if rule == "record" else f"`--docs-by` {rule}"
+
+
+def _division(settings: dict[str, Any]) -> str:
+    is_one = settings.get("task_bytes") is None
+    return "one task" if is_one else "many tasks (`--part` or `--executor ray`)"
 
 
 def _value(settings: dict[str, Any], name: str) -> str:

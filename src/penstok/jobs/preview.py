@@ -23,7 +23,7 @@ from penstok.inputs.feed import make_feed
 from penstok.jobs.job import prepare
 from penstok.jobs.tasks import divide_tasks
 from penstok.jobs.warnings import way_to_val
-from penstok.readers.formats import open_scanner
+from penstok.readers.formats import FORMATS, open_scanner
 from penstok.types import SPLITS, UTF_8, Counts, UnitOffsets
 from penstok.worker.memory import MemoryShare
 from penstok.worker.worker import Worker
@@ -276,8 +276,13 @@ def _estimate(job: Job, sample: Sample) -> Estimate | None:
         return None
     times = max(job.plan.input_bytes / sample.stored_bytes, 1.0)
     tokens = round(sample.counts.tokens * times)
+    documents = round(sample.counts.documents * times)
+    has_records = any(FORMATS[source.format].has_records for source in job.plan.sources)
+    if job.plan.rule.kind == "file" and not has_records:
+        # The sample is of the first files, which may be smaller than others.
+        documents = min(documents, len(job.plan.sources))
     return Estimate(
-        documents=round(sample.counts.documents * times),
+        documents=documents,
         tokens=tokens,
         output_bytes=tokens * job.layout.token_bytes,
         seconds=tokens / max(sample.ids_per_second, 1e-6) / job.num_workers,

@@ -13,7 +13,7 @@ import platform
 import re
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 import xxhash
@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from penstok.errors import DamageError, is_refused, quoted, read_error
 from penstok.output.layout import JOB, MANIFEST, SEGMENTS, WORK, Layout
 from penstok.storage.object_paths import repair_step
-from penstok.types import SPLITS, UTF_8, Split, TokenizerRecord
+from penstok.types import SPLITS, UTF_8, Counts, EotPosition, Split, TokenizerRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from penstok.output.ledger.lines import Ending
     from penstok.output.offsets import Offsets
     from penstok.storage.object_paths import OutputPath
-    from penstok.types import Counts, JobRecord, Source
+    from penstok.types import JobRecord, Source
 
 __all__ = [
     "FileRecord",
@@ -50,6 +50,8 @@ __all__ = [
 ]
 
 _FORMAT, _VERSION = "penstok", 1
+# Earlier versions did not count these.
+_LATER_COUNTS = {"text_bytes"}
 _START_CHARS = 256
 _START = re.compile(rb'\s*\{\s*"format"\s*:\s*"penstok"')
 
@@ -171,12 +173,22 @@ class RunRecord(Struct, frozen=True, kw_only=True):
         }
 
 
+class _NeededSettings(Struct, frozen=True):
+    """The settings without which an output cannot be shown; the others are only compared."""
+
+    eot: EotPosition
+    docs_by: Literal["separator", "line", "file", "record"]
+    val_fraction: float
+    limit_bytes: int | None = None
+    task_bytes: int | None = None
+
+
 class Manifest(Struct, frozen=True):
     """A finished job: its inputs, outputs, settings and counts."""
 
     penstok: str
     tokenizer: TokenizerRecord
-    dtype: str
+    dtype: Literal["uint16", "uint32"]
     byte_order: str
     splits: dict[Split, SplitRecord]
     inputs: list[InputRecord]
@@ -216,6 +228,12 @@ class Manifest(Struct, frozen=True):
             manifest = msgspec.convert(content, cls)
             if any(Path(name).name != name or name == ".." for name in manifest.files()):
                 raise _damage("it lists files outside its folder", text, path)
+            if not all(name.isprintable() for name in manifest.files()):
+                raise _damage("it lists names that no output file has", text, path)
+            msgspec.convert(content["settings"], _NeededSettings)
+            missing = set(Counts.__struct_fields__) - _LATER_COUNTS - manifest.counts.keys()
+            if missing:
+                raise _damage(f"`{min(missing)}` is missing in `counts`", text, path)
             return manifest
         except json.JSONDecodeError as error:
             what = f"it is not valid JSON after line {error.lineno}, column {error.colno}"
@@ -242,6 +260,11 @@ class Manifest(Struct, frozen=True):
             if (folder / WORK / JOB).exists():
                 what = "the job here is not finished"
                 next_step = "run the command that was started here again: it continues"
+                if (folder / WORK / "parts").exists():
+                    next_step = (
+                        f"if all parts are done, run `penstok finish {quoted(folder)}`: it names "
+                        "those that are missing"
+                    )
             elif (folder / SEGMENTS).exists():
                 what, next_step = "the manifest is missing", repair_step(folder)
             raise DamageError(what, where=str(folder), next_step=next_step) from error

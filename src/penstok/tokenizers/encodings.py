@@ -134,10 +134,15 @@ def _read_packaged() -> bytes:
 
 def _read_cached(name: str, encoding: _Encoding) -> bytes:
     """Read a file as tiktoken does, so that both use the same cache."""
+    address = _ADDRESS + encoding.file
+    known = _cache_path(address)
+    if known is not None and known.is_file():
+        content = known.read_bytes()
+        if hashlib.sha256(content).hexdigest() == encoding.sha256:
+            return content
     import requests
     from tiktoken.load import read_file_cached
 
-    address = _ADDRESS + encoding.file
     try:
         return read_file_cached(address, encoding.sha256)
     except (OSError, ValueError, requests.RequestException) as error:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from penstok.errors import UsageError, quoted
 from penstok.tokenizers.encodings import ENCODINGS, find_encoding, read_encoding
-from penstok.tokenizers.files import find_file
+from penstok.tokenizers.files import find_file, is_hub_id
 from penstok.tokenizers.huggingface import read_config, read_huggingface
 from penstok.tokenizers.libraries import try_library
 from penstok.tokenizers.models import (
@@ -69,7 +69,7 @@ def load_recorded_tokenizer(record: TokenizerRecord) -> Tokenizer:
     """Load the tokenizer that made an output.
 
     Raises:
-        UsageError: If its file is missing or has changed.
+        UsageError: If its file is missing or has changed; the next step is how to get it back.
     """
     different = {text: name for name, text in reversed(PATTERNS.items())}
     bos = "none" if record.bos_id is None else str(record.bos_id)
@@ -79,13 +79,24 @@ def load_recorded_tokenizer(record: TokenizerRecord) -> Tokenizer:
             found = _load(record.name, str(record.eot_id), bos, pattern, checks_range=False)
         except _PatternError:
             continue
+        except UsageError as error:
+            # What is wrong is true; flags of `tokenize` cannot help.
+            raise _lost(record.name, error.what) from error
         if found.fingerprint == record.fingerprint:
             return found
-    raise UsageError(
-        f"`{record.name}` is no longer the tokenizer that made this output",
-        where="the manifest's tokenizer",
-        next_step="restore the file, or print ids instead: `penstok show OUT --ids`",
-    )
+    raise _lost(record.name, f"`{record.name}` is no longer the tokenizer that made this output")
+
+
+def _lost(name: str, what: str) -> UsageError:
+    if name in ENCODINGS:
+        next_step = "use the version of penstok that made the output"
+    elif is_hub_id(name):
+        next_step = (
+            f"make {quoted(name)} available as it was: connect to the network, or restore it"
+        )
+    else:
+        next_step = f"restore the tokenizer as it was under its recorded name, {quoted(name)}"
+    return UsageError(what, where="the recorded tokenizer", next_step=next_step)
 
 
 class _PatternError(UsageError):

@@ -131,7 +131,8 @@ def compare_manifest(folder: OutputPath, expected: Manifest, report: Report) -> 
     # A later version may have added what this one does not know.
     if differing or expected.penstok == own_version():
         names = ", ".join(differing) or "something"
-        what = f"the manifest was changed: {names} differs from the ledger"
+        verb = "differ" if len(differing) > 1 else "differs"
+        what = f"the manifest was changed: {names} {verb} from the ledger"
         report.add(Finding("manifest", what, MANIFEST))
 
 

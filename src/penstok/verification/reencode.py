@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["make_executor", "rules_of_job"]
 
+_RECORD = "the first line of segments.jsonl"
 _WITHOUT_SOURCE = "leave out `--source`; `--full` alone reads the checksums of all tokens"
 
 
@@ -107,7 +108,8 @@ def _load_tokenizer(job: JobRecord) -> Tokenizer:
     try:
         tokenizer = load_recorded_tokenizer(job.tokenizer)
     except UsageError as error:
-        raise _invalid(error.what) from error
+        next_step = f"{error.next_step}, then run the same command again"
+        raise DamageError(error.what, where=_RECORD, next_step=next_step) from error
     if (tokenizer.vocab_size, tokenizer.eot_id) != (job.tokenizer.vocab_size, job.tokenizer.eot_id):
         raise _invalid(f"the job used a different `{tokenizer.name}` tokenizer than this one")
     return tokenizer
@@ -116,7 +118,7 @@ def _load_tokenizer(job: JobRecord) -> Tokenizer:
 def _invalid(what: str) -> DamageError:
     return DamageError(
         what,
-        where="the first line of segments.jsonl",
+        where=_RECORD,
         next_step="use the version of penstok that made the output, or re-encode everything: "
         "`penstok tokenize INPUT... --overwrite`",
     )

@@ -160,7 +160,7 @@ def _refuse_irregular(layout: Layout, files: Iterable[tuple[Split, int]]) -> Non
         path = layout.final_path(split, shard)
         if path.is_symlink() or (path.exists() and not path.is_file()):
             raise ConflictError(
-                "a link or a folder has the name of an output file",
+                "a link, a folder or a pipe has the name of an output file",
                 where=str(path),
                 next_step=f"move it away: `mv {quoted(path)} {quoted(f'{path}.old')}`, then repair "
                 "again",

@@ -70,6 +70,7 @@ void Encoder::restart(EotMode eot_mode, size_t table_bytes) {
   std::visit(
       [&](auto& engine) {
         engine.state->pieces = decltype(engine.state->pieces)(table_bytes);
+        engine.state->hot = decltype(engine.state->hot)();
         engine.variant.preload(*engine.state, tokens_.data(), tokens_.size());
       },
       engine_);
