@@ -52,8 +52,7 @@ def run(*, as_json: bool, quiet: bool, verbose: bool, no_progress: bool, **field
 def _as_json(trained: TrainingResult, warnings: list[str]) -> dict[str, Any]:
     return {
         "type": "summary",
-        **to_builtins(trained),
-        "output": str(trained.output),
+        **to_builtins(trained, enc_hook=str),
         "bytes_per_token": round(trained.bytes_per_token, 4),
         "seconds": round(trained.seconds, 3),
         "warnings": warnings,
