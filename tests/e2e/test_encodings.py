@@ -61,6 +61,16 @@ def test_tokens_do_not_depend_on_the_encoding(
     assert record.encoding == {"gbk": "gb18030", "gb18030": "gb18030"}.get(encoding, "utf-16-le")
 
 
+def test_a_guess_that_no_error_can_refute_is_named(tmp_path: Path) -> None:
+    (tmp_path / "de.txt").write_bytes(GERMAN.encode("cp1252"))
+    (tmp_path / "zh.txt").write_bytes(CHINESE.encode("gb18030"))
+    inputs = [str(tmp_path / "de.txt"), str(tmp_path / "zh.txt")]
+    (hint,) = [hint for hint in api.plan(inputs, encoding="auto").hints if "guess" in hint]
+    assert hint.startswith("the encoding of 1 input is a guess")
+    assert "de.txt (cp1252);" in hint
+    assert not [hint for hint in api.plan(inputs[:1], encoding="cp1252").hints if "guess" in hint]
+
+
 def test_compressed_and_piped_text_is_decoded(tmp_path: Path, expected: bytes) -> None:
     path = tmp_path / "a.txt.gz"
     path.write_bytes(gzip.compress(CHINESE.encode("gb18030")))

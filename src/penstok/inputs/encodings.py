@@ -22,6 +22,7 @@ __all__ = [
     "count_multibyte",
     "decode_sample",
     "has_escapes",
+    "has_single_bytes",
     "resolve_encoding",
 ]
 
@@ -41,6 +42,7 @@ _REFUSED = {
 # decides about it and it is counted as one sequence.
 INVALID = b"\xff"
 _NOT_ASCII = bytes(range(128, 256))
+_ALL_BYTES = bytes(range(256))
 _ERRORS = "penstok-invalid"
 # Decoders are fed blocks of exactly this size, whatever a pipe returns at once, so that the result
 # does not depend on timing.
@@ -111,6 +113,12 @@ def decode_sample(sample: bytes, encoding: str, *, is_whole: bool = False) -> by
 def count_multibyte(text: bytes) -> int:
     """Count the valid characters of more than one byte in UTF-8."""
     return len(text.decode(errors="ignore")) - len(text.translate(None, _NOT_ASCII))
+
+
+def has_single_bytes(encoding: str) -> bool:
+    """Tell whether each byte is a character, so that any text of that kind can be decoded."""
+    text = _ALL_BYTES.decode(encoding, "replace")
+    return len(text) == len(_ALL_BYTES) and text.count("\ufffd") < len(_NOT_ASCII)
 
 
 def has_escapes(sample: bytes) -> bool:

@@ -18,6 +18,7 @@ from msgspec.structs import force_setattr, replace
 from penstok.errors import InputError, UsageError
 from penstok.inputs.compression import MAX_FRAME_BYTES
 from penstok.inputs.discovery import OutputRules, read_list
+from penstok.inputs.encodings import AUTO, has_single_bytes
 from penstok.inputs.feed import feed_needs
 from penstok.inputs.files import open_unit
 from penstok.inputs.probe import probe_stored
@@ -48,6 +49,7 @@ _SAMPLE_BYTES = 32 << 10
 _SAMPLE_ROWS = 16
 _SAMPLE_SOURCES = 4
 _SLOW_SECONDS = 10.0
+_MAX_LISTED = 5
 # Estimates of the output size are increased by this factor: text is not uniform.
 _ROOM_MARGIN = 1.1
 _BEGINNING = Start()
@@ -258,6 +260,7 @@ def make_plan(settings: JobSettings) -> Plan:
         hints=(
             *_listing_hints(sources, time.monotonic() - started),
             *_task_hints(settings, sources),
+            *_encoding_hints(settings, sources),
         ),
     )
 
@@ -275,6 +278,22 @@ def _task_hints(settings: JobSettings, sources: Sequence[Source]) -> tuple[str, 
 
 def _is_divided(source: Source, task_bytes: int) -> bool:
     return source.num_bytes > task_bytes and not source.is_stream and not source.is_rows
+
+
+def _encoding_hints(settings: JobSettings, sources: Sequence[Source]) -> tuple[str, ...]:
+    """Name the inputs whose detected encoding gives every byte a meaning, right or wrong."""
+    if settings.encoding != AUTO:
+        return ()
+    guesses = [each for each in sources if has_single_bytes(each.encoding)]
+    if not guesses:
+        return ()
+    named = ", ".join(f"{each.path} ({each.encoding})" for each in guesses[:_MAX_LISTED])
+    more = f" and {len(guesses) - _MAX_LISTED:,} more" if len(guesses) > _MAX_LISTED else ""
+    return (
+        f"the encoding of {plural(len(guesses), 'input')} is a guess that no error can refute: "
+        f"{named}{more}; look at the text with `penstok show`, and pass another `--encoding` if "
+        "letters are wrong",
+    )
 
 
 def _listing_hints(sources: Sequence[Source], seconds: float) -> tuple[str, ...]:
