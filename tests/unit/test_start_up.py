@@ -129,3 +129,15 @@ def test_a_process_with_two_threads_is_not_forked(monkeypatch: pytest.MonkeyPatc
     finally:
         ended.set()
         thread.join()
+
+
+@pytest.mark.cold
+def test_workers_end_where_their_exit_codes_are_not_kept(tmp_path: Path) -> None:
+    """Some programs ignore SIGCHLD, and what they start does too."""
+    (tmp_path / "in.txt").write_text("some words")
+    code = (
+        "import signal; signal.signal(signal.SIGCHLD, signal.SIG_IGN); import penstok.cli; "
+        "penstok.cli.main()"
+    )
+    run_cold(code, "tokenize", "in.txt", "-o", "out", "-q", folder=tmp_path)
+    assert penstok.verify(tmp_path / "out").is_whole

@@ -54,17 +54,18 @@ class Child:
     def wait(self) -> int:
         """Wait until it has ended; return its exit code, or the negative number of a signal."""
         if self._code is None:
-            if self._popen is not None:
-                self._code = self._popen.wait()
-            else:
-                self._code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+            self._code = _wait_for(self.pid) if self._popen is None else self._popen.wait()
         return self._code
 
     def stop(self) -> None:
         """Kill it: nothing unfinished has a final name, so nothing can be corrupted."""
         self.pipe.close()
         if self._code is None:
-            os.kill(self.pid, signal.SIGKILL)
+            if self._popen is not None:
+                self._popen.kill()
+            else:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(self.pid, signal.SIGKILL)
             self.wait()
 
 
@@ -86,6 +87,14 @@ def start_child(spec: WorkerSpec, priority: Priority, inherited: Sequence[int]) 
     with contextlib.suppress(ConnectionError):
         child.pipe.send((spec, priority))
     return child
+
+
+def _wait_for(pid: int) -> int:
+    try:
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    except ChildProcessError:
+        # Whoever started this process ignores SIGCHLD: the system keeps no exit codes then.
+        return 0
 
 
 def _can_fork() -> bool:
