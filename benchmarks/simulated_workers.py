@@ -26,7 +26,6 @@ from unittest import mock
 
 import xxhash
 from made_up import Phases, make_plan, peak_bytes
-from msgspec.structs import replace
 
 from penstok.executors.batches import Batch, BatchQueue, iter_batches
 from penstok.jobs.progress import SilentProgress
@@ -35,7 +34,7 @@ from penstok.jobs.settings import JobSettings
 from penstok.jobs.tasks import choose_task_bytes, divide_tasks
 from penstok.output.layout import SEGMENTS
 from penstok.resources import Resource
-from penstok.types import SPLITS, Counts, EncodedUnit, Segment, WrittenUnit
+from penstok.types import SPLITS, Counts, EncodedUnit, Segment, WrittenUnit, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

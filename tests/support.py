@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 import tiktoken
 import xxhash
-from msgspec.structs import replace
 from specs import worker_spec
 
 from penstok.engines import load_engine
@@ -29,7 +28,7 @@ from penstok.output.store.folder import FolderStore
 from penstok.readers.formats import open_scanner
 from penstok.tokenizers import load_tokenizer
 from penstok.tokenizers.cuts import ByteLevelCuts
-from penstok.types import SPLITS, Counts, EotPosition, Unit
+from penstok.types import SPLITS, Counts, EotPosition, Unit, replace
 from penstok.worker.worker import Worker, WorkerSpec
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -11,16 +11,21 @@ from operator import add, attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
-from msgspec import Struct, to_builtins
-from msgspec.structs import replace
+from msgspec import to_builtins
 
 from penstok.choices import EotPosition, InputFormat, InvalidUtf8, OnError, Priority, Split
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import ClassVar, TypeVar
 
     import numpy as np
+    from msgspec import field
     from numpy.typing import NDArray
+    from typing_extensions import dataclass_transform
+else:
+    from msgspec import Struct, field
+    from msgspec.structs import asdict, force_setattr, replace
 
 __all__ = [
     "MAX_LISTED_RECORDS",
@@ -47,12 +52,17 @@ __all__ = [
     "Source",
     "Split",
     "StreamCheckpoint",
+    "Struct",
     "TextRules",
     "TokenizerRecord",
     "Unit",
     "UnitOffsets",
     "Window",
     "WrittenUnit",
+    "asdict",
+    "field",
+    "force_setattr",
+    "replace",
 ]
 
 Compression = Literal["gzip", "zstd", "bzip2", "xz", "lz4"]
@@ -70,6 +80,31 @@ _MAX_TEXTLESS_TOKENS = 3
 UNKNOWN_END = 1 << 62
 # The encoding of an input unless another was chosen or detected, as Python names it.
 UTF_8 = "utf-8"
+
+if TYPE_CHECKING:
+    # What msgspec says of its structs is incomplete for pyright's `--verifytypes`, and with it
+    # every record would be.
+    _Record = TypeVar("_Record", bound="Struct")
+
+    @dataclass_transform(field_specifiers=(field,))
+    class Struct:
+        """A record; its fields are class annotations, as in a dataclass."""
+
+        __struct_fields__: ClassVar[tuple[str, ...]]
+
+        def __init_subclass__(
+            cls, *, frozen: bool = False, kw_only: bool = False, eq: bool = True, **options: Any
+        ) -> None:
+            """Define the record."""
+
+    def asdict(record: Struct, /) -> dict[str, Any]:
+        """Return the fields and their values."""
+
+    def replace(record: _Record, /, **changes: Any) -> _Record:
+        """Return a copy with other values."""
+
+    def force_setattr(record: Struct, name: str, value: Any, /) -> None:
+        """Set a field of a frozen record that is being made."""
 
 
 class MemoryNeeds(Struct, frozen=True, kw_only=True):

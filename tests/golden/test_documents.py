@@ -133,11 +133,9 @@ def test_every_exit_code_is_documented() -> None:
 
 
 def test_every_count_is_documented() -> None:
-    from msgspec.structs import fields
-
     from penstok.types import Counts
 
     pages = [ROOT / "docs" / "reference" / name for name in ("errors.md", "manifest.md")]
     text = "".join(page.read_text(encoding="utf-8") for page in pages)
-    for field in fields(Counts):
-        assert f"`{field.name}`" in text
+    for name in Counts.__struct_fields__:
+        assert f"`{name}`" in text

@@ -7,7 +7,6 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import msgspec.structs
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -29,6 +28,7 @@ from penstok.engines.kernel import ISA_VARIABLE, KernelEngine
 from penstok.errors import UsageError
 from penstok.kernel import KernelUnavailableError
 from penstok.tokenizers import ByteLevel, Tokenizer
+from penstok.types import replace
 
 DOCUMENTS = ["first one", "", "\u4f60\u597d, it's", " ", "last"]
 
@@ -47,7 +47,7 @@ def test_end_of_text_follows_what_closes_and_precedes_what_begins(isa: str, eot:
             expected += [50256] * bool(eot == "prepend" and opens)
             expected += reference().encode_ordinary(document)
             expected += [50256] * bool(eot == "append" and ends)
-        ids = subject.encode(msgspec.structs.replace(block, begins=begins, closes=closes))
+        ids = subject.encode(replace(block, begins=begins, closes=closes))
         assert ids.tolist() == expected
 
 
@@ -112,7 +112,7 @@ def test_any_text_matches(documents: list[str], gap: bytes) -> None:
 
 def with_ranks(ranks: dict[bytes, int], eot_id: int) -> Tokenizer:
     model = ByteLevel(ranks, gpt2().pattern)
-    return msgspec.structs.replace(gpt2(), name="made up", model=model, eot_id=eot_id)
+    return replace(gpt2(), name="made up", model=model, eot_id=eot_id)
 
 
 @pytest.mark.parametrize("isa", ISAS)
@@ -181,9 +181,7 @@ def test_vocabularies_that_cannot_be_exact_are_refused() -> None:
 
 def test_other_patterns_are_refused() -> None:
     with pytest.raises(KernelUnavailableError, match="pattern"):
-        KernelEngine(
-            msgspec.structs.replace(gpt2(), model=ByteLevel(gpt2().ranks, r"\w+|\W+")), "append"
-        )
+        KernelEngine(replace(gpt2(), model=ByteLevel(gpt2().ranks, r"\w+|\W+")), "append")
 
 
 def test_the_environment_chooses_the_instruction_set(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,9 +227,7 @@ def test_bad_positions_are_refused() -> None:
     block = block_of([b"one", b"two"])
     for starts, ends in (([0, 2], [3, 6]), ([0, 3], [3, 7]), ([-1, 3], [3, 6]), ([3, 3], [2, 6])):
         with pytest.raises(ValueError, match="document"):
-            engine(ISAS[0]).encode(
-                msgspec.structs.replace(block, starts=np.array(starts), ends=np.array(ends))
-            )
+            engine(ISAS[0]).encode(replace(block, starts=np.array(starts), ends=np.array(ends)))
 
 
 def test_one_engine_refuses_two_threads_at_once() -> None:
@@ -273,7 +269,7 @@ def test_all_splits_are_encoded_in_one_call(isa: str) -> None:
         documents = [hostile_document(rng)[:80].encode() for _ in range(300)]
         block = block_of(documents, b"|")
         begins = np.array([rng.random() < 0.9 for _ in documents])
-        block = msgspec.structs.replace(block, begins=begins)
+        block = replace(block, begins=begins)
         splits = np.array([rng.randrange(3) if rng.random() < share else 0 for _ in documents])
         codes = splits.astype(np.uint8)
         outs = [np.empty(most_tokens(block), np.uint16) for _ in range(3)]

@@ -14,7 +14,6 @@ from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
-import msgspec.structs
 import numpy as np
 import pytest
 import tiktoken
@@ -29,6 +28,7 @@ from penstok.engines.tokenizer_json import format_tokenizer_json
 from penstok.tokenizers import ByteLevel, Tokenizer, load_tokenizer
 from penstok.tokenizers.cuts import ByteLevelCuts
 from penstok.tokenizers.vocabulary import PATTERNS
+from penstok.types import replace
 
 CORPUS = Path(os.environ.get("PENSTOK_CORPUS", ROOT.parent / "shared" / "corpus"))
 NEW_PATTERNS = ("cl100k", "qwen2")
@@ -280,7 +280,7 @@ def unnormalized_texts(seed: int, count: int) -> list[str]:
 @pytest.mark.parametrize("pattern", ["gpt2", *NEW_PATTERNS])
 def test_no_cut_of_normalized_text_changes_a_token(pattern: str) -> None:
     model = ByteLevel(all_pairs(most_ids=22_000), PATTERNS[pattern], "NFC")
-    tokenizer = msgspec.structs.replace(sparse_tokenizer(pattern), model=model)
+    tokenizer = replace(sparse_tokenizer(pattern), model=model)
     rule, library = ByteLevelCuts(tokenizer), load_engine("tokenizers", tokenizer, "none")
     engines = [load_engine(name, tokenizer, "none") for name in ("kernel", "tiktoken")]
     found = 0
@@ -308,9 +308,9 @@ def test_no_cut_is_inside_an_added_token(pattern: str) -> None:
     added = {"<tool_call>": 30_000, "</tool_call>": 30_001, "<|a1|>": 30_002, "<|a1|>7": 30_003}
     added |= {"call>x": 30_004, "7<": 30_005}
     model = ByteLevel(all_pairs(most_ids=22_000), PATTERNS[pattern], None, added)
-    tokenizer = msgspec.structs.replace(sparse_tokenizer(pattern), model=model)
+    tokenizer = replace(sparse_tokenizer(pattern), model=model)
     rule, library = ByteLevelCuts(tokenizer), load_engine("tokenizers", tokenizer, "none")
-    marked = msgspec.structs.replace(tokenizer, eot_id=31_000, bos_id=31_001)
+    marked = replace(tokenizer, eot_id=31_000, bos_id=31_001)
     names = ("kernel", "fastokens", "tiktoken")
     engines = [load_engine(name, marked, "append") for name in names]
     rng = random.Random(10)

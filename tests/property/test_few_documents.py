@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 import pytest
 import xxhash
 from compressed import compress
-from msgspec.structs import replace
 from specs import worker_spec
 from support import make_worker, reference, rounds
 
@@ -25,7 +24,7 @@ from penstok.jobs.plan import make_plan
 from penstok.jobs.settings import JobSettings
 from penstok.kernel import find_kernel_function
 from penstok.readers import spans, text
-from penstok.types import Block
+from penstok.types import Block, replace
 from penstok.worker.splits import Hasher, SmallestHash
 
 

@@ -15,7 +15,6 @@ import pytest
 import xxhash
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from msgspec.structs import replace
 from specs import worker_spec
 from support import HOSTILE_CHARACTERS, ROOT, make_worker, rounds
 
@@ -26,7 +25,7 @@ from penstok.jobs.settings import JobSettings
 from penstok.output.layout import Layout
 from penstok.output.offsets import Offsets
 from penstok.output.store.folder import FolderStore
-from penstok.types import SPLITS, FinishedUnit, WrittenUnit
+from penstok.types import SPLITS, FinishedUnit, WrittenUnit, replace
 from penstok.verification.findings import Report
 
 BAD_OUTPUTS = ROOT / "tests" / "data" / "bad_outputs"

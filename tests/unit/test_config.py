@@ -282,7 +282,7 @@ def test_progress_is_logged_every_30_seconds(folder: Path) -> None:
         num_documents=1,
         memory_bytes=1,
     )
-    from msgspec.structs import replace
+    from penstok.types import replace
 
     with LoggedProgress(SilentProgress()) as progress:
         for seconds in (1, 29, 31, 40, 62):

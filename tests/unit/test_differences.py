@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from penstok.jobs.differences import find_differences
-from penstok.types import JobRecord, TextRules, TokenizerRecord
+from penstok.types import JobRecord, TextRules, TokenizerRecord, replace
 
 RULES = TextRules(
     tokenizer="sha256:1",

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import asdict, replace
 
 from penstok import tokenizers
 from penstok.cli import info, job_summary
@@ -26,7 +25,7 @@ from penstok.output.manifest import (
     Manifest,
     SplitRecord,
 )
-from penstok.types import Counts, JobRecord, TokenizerRecord
+from penstok.types import Counts, JobRecord, TokenizerRecord, asdict, replace
 
 FILE = FileRecord("train.bin", 4, 2, "00")
 MANIFEST = Manifest(

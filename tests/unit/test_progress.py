@@ -7,7 +7,6 @@ from types import SimpleNamespace, TracebackType
 from typing import cast
 
 from msgspec import to_builtins
-from msgspec.structs import replace
 
 from penstok.executors.base import TaskExecutor
 from penstok.jobs.plan import Plan
@@ -15,7 +14,7 @@ from penstok.jobs.progress import Status, Watch
 from penstok.jobs.tasks import Task
 from penstok.output.ledger.journal import TaskRecord
 from penstok.output.offsets import TaskTotals
-from penstok.types import Counts, DocumentRule, Source
+from penstok.types import Counts, DocumentRule, Source, replace
 
 STATUS = Status(
     elapsed_seconds=10.0,

@@ -7,7 +7,6 @@ import random
 
 import numpy as np
 import pytest
-from msgspec.structs import replace
 
 from penstok.engines.boundary_ids import BoundaryIds
 from penstok.errors import InputError, PenstokError, UsageError
@@ -16,7 +15,16 @@ from penstok.kernel import find_kernel_function
 from penstok.output.offsets import Offsets
 from penstok.readers.buffer import UnitBuffer
 from penstok.tokenizers import load_tokenizer
-from penstok.types import Block, Counts, EncodedUnit, EotPosition, MemoryNeeds, Source, Unit
+from penstok.types import (
+    Block,
+    Counts,
+    EncodedUnit,
+    EotPosition,
+    MemoryNeeds,
+    Source,
+    Unit,
+    replace,
+)
 from penstok.worker.repair import repair_block
 from penstok.worker.splits import CARRIED, Hasher, Splitter
 

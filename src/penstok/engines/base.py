@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from msgspec import Struct
-
 from penstok.errors import UsageError
+from penstok.types import Struct
 
 if TYPE_CHECKING:
     import numpy as np

@@ -11,7 +11,6 @@ import os
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from msgspec.structs import replace
 
 from penstok.engines.base import cannot_encode
 from penstok.engines.boundary_ids import BoundaryIds, decode_texts
@@ -20,6 +19,7 @@ from penstok.engines.tokenizer_json import drop_special_tokens, format_tokenizer
 from penstok.errors import EngineError
 from penstok.tokenizers import ByteLevel
 from penstok.tokenizers.vocabulary import GPT2_PATTERN
+from penstok.types import replace
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

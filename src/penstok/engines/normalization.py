@@ -10,10 +10,10 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from msgspec.structs import replace
 
 from penstok.kernel import find_kernel_function
 from penstok.tokenizers.libraries import import_library
+from penstok.types import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -9,11 +9,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from penstok.errors import UsageError
 from penstok.tokenizers import ByteLevel
-from penstok.types import MemoryNeeds
+from penstok.types import MemoryNeeds, Struct
 
 if TYPE_CHECKING:
     from penstok.engines.base import Engine, EngineClass

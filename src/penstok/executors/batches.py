@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from msgspec import Struct, field
-
-from penstok.types import FinishedUnit
+from penstok.types import FinishedUnit, Struct, field
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

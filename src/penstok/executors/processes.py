@@ -13,15 +13,13 @@ from collections import deque
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, field
-from msgspec.structs import replace
-
 from penstok.engines import name_reference
 from penstok.errors import EngineError, PenstokError
 from penstok.executors.batches import Batch, BatchQueue, iter_batches
 from penstok.executors.children import Child, start_child
 from penstok.quantities import plural
 from penstok.resources import Resource
+from penstok.types import Struct, field, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

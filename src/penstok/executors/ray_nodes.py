@@ -12,13 +12,11 @@ from collections import Counter
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
-from msgspec.structs import replace
-
 from penstok.errors import InputError, PenstokError, UsageError, WriteError
 from penstok.inputs.changes import refuse_changed
 from penstok.output.layout import WORK
 from penstok.output.store import open_store
+from penstok.types import Struct, replace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

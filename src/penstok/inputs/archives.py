@@ -10,8 +10,6 @@ import re
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from penstok.errors import InputError, NotTextError, quoted
 from penstok.inputs.compression import (
     DecompressedStream,
@@ -26,7 +24,7 @@ from penstok.inputs.files import open_unit
 from penstok.inputs.probe import HEAD_BYTES, inner_ranges, refuse_compressed_twice
 from penstok.inputs.streams import STANDARD_INPUT, ContentStream
 from penstok.resources import Resource
-from penstok.types import Source, Unit
+from penstok.types import Source, Unit, replace
 
 if TYPE_CHECKING:
     import tarfile

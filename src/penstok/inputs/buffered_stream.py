@@ -11,13 +11,11 @@ import copy
 from typing import TYPE_CHECKING
 
 import xxhash
-from msgspec import Struct
-from msgspec.structs import replace
 
 from penstok.errors import ConflictError, InputError
 from penstok.inputs.base import MAX_LINE_BYTES
 from penstok.inputs.streams import ContentStream
-from penstok.types import UNKNOWN_END, StreamCheckpoint, Window
+from penstok.types import UNKNOWN_END, StreamCheckpoint, Struct, Window, replace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,11 +14,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from penstok.errors import InputError, NotTextError, UsageError, quoted
 from penstok.inputs.streams import STANDARD_INPUT, closed_input
 from penstok.storage import expand_url, is_url
+from penstok.types import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -11,14 +11,13 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from penstok.errors import InputError, read_error
 from penstok.inputs.compression import FramedContent, find_frames
 from penstok.inputs.streams import count_lines
 from penstok.quantities import plural
 from penstok.resources import Resource
 from penstok.storage import ObjectInfo, RemoteFile, is_url
+from penstok.types import replace
 
 if TYPE_CHECKING:
     from penstok.inputs.base import OpenInput

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import xxhash
-from msgspec.structs import replace
 
 from penstok.errors import InputError, NotTextError, quoted
 from penstok.inputs.compression import (
@@ -27,7 +26,7 @@ from penstok.inputs.content import Sample
 from penstok.inputs.files import SourceFile
 from penstok.inputs.streams import STANDARD_INPUT, read_head
 from penstok.storage import RemoteFile, get_object_info, is_url, open_stream
-from penstok.types import Source
+from penstok.types import Source, replace
 
 if TYPE_CHECKING:
     from penstok.types import OnError

@@ -15,7 +15,7 @@ from contextlib import suppress
 from threading import Condition
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from penstok.types import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

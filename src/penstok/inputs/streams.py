@@ -13,15 +13,13 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from penstok.errors import InputError, read_error
 from penstok.inputs.compression import MAX_WINDOW_BYTES, DecompressedStream
 from penstok.inputs.encodings import Transcoder
 from penstok.inputs.members import MemberReader
 from penstok.resources import Resource
 from penstok.storage import changed_error, get_object_info, is_url, open_stream
-from penstok.types import UTF_8
+from penstok.types import UTF_8, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable

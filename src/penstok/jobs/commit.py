@@ -12,8 +12,6 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec import Struct, field
-from msgspec.structs import replace
 
 from penstok.errors import ConflictError, LockedError
 from penstok.faults import fault_point
@@ -44,7 +42,7 @@ from penstok.output.store.base import (
     StagedFile,
     journal_name,
 )
-from penstok.types import SPLITS
+from penstok.types import SPLITS, Struct, field, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import xxhash
-from msgspec import Struct, field, to_builtins
-from msgspec.structs import replace
+from msgspec import to_builtins
 
 from penstok.errors import ConflictError, DamageError, LockedError, quoted
 from penstok.jobs.differences import find_differences
@@ -34,7 +33,7 @@ from penstok.output.store.base import PARTS, TASKS, has_progress, journal_name
 from penstok.quantities import plural
 from penstok.storage import is_url
 from penstok.storage.object_paths import repair_step
-from penstok.types import SPLITS, JobRecord
+from penstok.types import SPLITS, JobRecord, Struct, field, replace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,12 +10,11 @@ from __future__ import annotations
 from contextlib import closing, nullcontext
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from penstok.inputs.feed import make_feed
 from penstok.inputs.streams import STANDARD_INPUT, read_head
 from penstok.readers.formats import open_scanner
 from penstok.storage import is_url
+from penstok.types import replace
 from penstok.worker.splits import SmallestHash
 from penstok.worker.worker import make_hasher, make_readers
 

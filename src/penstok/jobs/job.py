@@ -8,9 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from msgspec import Struct
-from msgspec.structs import replace
-
 from penstok.engines import choose_engine, engine_needs
 from penstok.errors import UsageError, own_version
 from penstok.executors.processes import ProcessExecutor
@@ -26,7 +23,7 @@ from penstok.output.store.base import UPLOAD_BYTES
 from penstok.readers.formats import open_scanner
 from penstok.storage import REMOTE_BYTES
 from penstok.tokenizers import load_tokenizer
-from penstok.types import JobRecord, MemoryNeeds, TokenizerRecord
+from penstok.types import JobRecord, MemoryNeeds, Struct, TokenizerRecord, replace
 from penstok.worker.memory import MemoryShare, total_bytes
 from penstok.worker.worker import WorkerSpec
 

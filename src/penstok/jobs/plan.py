@@ -12,9 +12,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import Struct, field
-from msgspec.structs import force_setattr, replace
-
 from penstok.errors import InputError, UsageError
 from penstok.inputs.compression import MAX_FRAME_BYTES
 from penstok.inputs.discovery import OutputRules, read_list
@@ -31,7 +28,16 @@ from penstok.readers.formats import FORMATS, format_needs
 from penstok.readers.probe import CsvOptions, find_sources
 from penstok.storage import REMOTE_BYTES, is_url
 from penstok.storage.object_paths import output_path
-from penstok.types import UNKNOWN_END, DocumentRule, MemoryNeeds, Unit
+from penstok.types import (
+    UNKNOWN_END,
+    DocumentRule,
+    MemoryNeeds,
+    Struct,
+    Unit,
+    field,
+    force_setattr,
+    replace,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -11,9 +11,6 @@ import time
 from contextlib import closing, nullcontext
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
-from msgspec.structs import replace
-
 from penstok.engines.alternatives import (
     SAMPLE_BYTES,
     advise,
@@ -24,7 +21,7 @@ from penstok.jobs.job import prepare
 from penstok.jobs.tasks import divide_tasks
 from penstok.jobs.warnings import way_to_val
 from penstok.readers.formats import FORMATS, open_scanner
-from penstok.types import SPLITS, UTF_8, Counts, UnitOffsets
+from penstok.types import SPLITS, UTF_8, Counts, Struct, UnitOffsets, replace
 from penstok.worker.memory import MemoryShare
 from penstok.worker.worker import Worker
 

@@ -12,11 +12,9 @@ from operator import attrgetter
 from threading import Lock
 from typing import TYPE_CHECKING, Protocol
 
-from msgspec import Struct, field
-
 from penstok.output.ledger.journal import NodeTotals
 from penstok.quantities import format_bytes, format_count, format_seconds, plural
-from penstok.types import Counts
+from penstok.types import Counts, Struct, field
 from penstok.worker.memory import tree_bytes
 
 if TYPE_CHECKING:

@@ -11,8 +11,6 @@ from itertools import islice
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
-from msgspec import Struct, field
-
 from penstok.errors import ConflictError
 from penstok.output.ledger.journal import FinishedJournal, choose_journals
 from penstok.output.ledger.reader import Digests, LedgerReader, Start
@@ -20,7 +18,7 @@ from penstok.output.offsets import Offsets
 from penstok.output.segments import SegmentReader
 from penstok.output.store.base import TASKS
 from penstok.quantities import plural
-from penstok.types import SPLITS
+from penstok.types import SPLITS, Struct, field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

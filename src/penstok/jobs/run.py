@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from msgspec import Struct, field
-from msgspec.structs import replace
 
 from penstok.engines.alternatives import advise, has_short_tokens
 from penstok.errors import DamageError, PenstokError, UsageError, WriteError, quoted
@@ -57,6 +55,7 @@ from penstok.output.manifest import RunRecord, TaskFacts
 from penstok.output.store import open_store
 from penstok.output.store.base import REPAIRING, TASKS, LostShardError, journal_name
 from penstok.quantities import plural
+from penstok.types import Struct, field, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -9,8 +9,6 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from penstok.jobs.job import make_processes
 from penstok.jobs.resume import ResumeState
 from penstok.output.ledger.journal import Journal, TaskRecord, new_attempt
@@ -20,7 +18,7 @@ from penstok.output.offsets import Offsets, RecordedOffsets
 from penstok.output.store import open_store
 from penstok.readers.formats import FORMATS
 from penstok.resources import Resource
-from penstok.types import SPLITS
+from penstok.types import SPLITS, Struct
 from penstok.worker.memory import tree_bytes
 
 if TYPE_CHECKING:

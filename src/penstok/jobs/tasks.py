@@ -9,13 +9,10 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-from msgspec.structs import replace
-
 from penstok.errors import UsageError
 from penstok.output.layout import MAX_SHARDS
 from penstok.quantities import format_bytes
-from penstok.types import UNKNOWN_END
+from penstok.types import UNKNOWN_END, Struct, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

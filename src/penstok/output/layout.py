@@ -11,12 +11,9 @@ from bisect import bisect_right
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-from msgspec.structs import replace
-
 from penstok.errors import UsageError
 from penstok.storage.object_paths import output_path
-from penstok.types import SPLITS
+from penstok.types import SPLITS, Struct, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

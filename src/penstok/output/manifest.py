@@ -17,13 +17,22 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 import xxhash
-from msgspec import Struct, field, to_builtins
-from msgspec.structs import replace
+from msgspec import to_builtins
 
 from penstok.errors import DamageError, is_refused, quoted, read_error
 from penstok.output.layout import JOB, MANIFEST, SEGMENTS, WORK, Layout
 from penstok.storage.object_paths import repair_step
-from penstok.types import SPLITS, UTF_8, Counts, EotPosition, Split, TokenizerRecord
+from penstok.types import (
+    SPLITS,
+    UTF_8,
+    Counts,
+    EotPosition,
+    Split,
+    Struct,
+    TokenizerRecord,
+    field,
+    replace,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -8,11 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from msgspec import Struct
-from msgspec.structs import replace
-
 from penstok.errors import ConflictError
-from penstok.types import SPLITS, Counts, Split, UnitOffsets
+from penstok.types import SPLITS, Counts, Split, Struct, UnitOffsets, replace
 
 if TYPE_CHECKING:
     from penstok.types import EncodedUnit, FinishedUnit, Unit

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 import xxhash
-from msgspec import Struct
 
 from penstok.errors import (
     DamageError,
@@ -26,7 +25,7 @@ from penstok.errors import (
 )
 from penstok.faults import fault_point
 from penstok.storage.object_paths import ObjectPath, OpenObjects, repair_step
-from penstok.types import Segment
+from penstok.types import Segment, Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from msgspec import Struct
+from penstok.types import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

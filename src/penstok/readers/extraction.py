@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-from msgspec import Struct
+
+from penstok.types import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,13 +10,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from penstok.errors import InputError, UsageError
 from penstok.inputs.compression import content_suffix
 from penstok.inputs.streams import STANDARD_INPUT
 from penstok.readers import columnar, csv, jsonl
 from penstok.readers.text import TextReader
+from penstok.types import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

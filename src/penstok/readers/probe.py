@@ -11,9 +11,6 @@ from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
-from msgspec import Struct
-from msgspec.structs import replace
-
 from penstok.errors import InputError, NotTextError, UsageError, quoted
 from penstok.inputs.archives import (
     is_tar,
@@ -31,7 +28,7 @@ from penstok.inputs.streams import STANDARD_INPUT
 from penstok.quantities import plural
 from penstok.readers.formats import DATASET_SUFFIXES, FORMATS, check_start, find_format
 from penstok.storage import is_url
-from penstok.types import UTF_8
+from penstok.types import UTF_8, Struct, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence

@@ -10,12 +10,11 @@ from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 
 import numpy as np
-from msgspec import Struct
 
 from penstok.kernel import find_kernel_function
 from penstok.readers.borders import Borders, refuse_long_document
 from penstok.readers.buffer import UnitBuffer
-from penstok.types import UNKNOWN_END, Block, Counts
+from penstok.types import UNKNOWN_END, Block, Counts, Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,9 +10,8 @@ import random
 import time
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from msgspec import Struct
-
 from penstok.errors import InputError, PenstokError, UsageError
+from penstok.types import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,13 +10,12 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING, BinaryIO, cast
 
-from msgspec import Struct
-
 from penstok.errors import InputError
 from penstok.quantities import plural
 from penstok.resources import Resource
 from penstok.storage.base import CHUNK_BYTES, RetryPolicy, TransientError
 from penstok.storage.urls import find_object, get_object_info
+from penstok.types import Struct
 
 if TYPE_CHECKING:
     from penstok.storage.base import Body, ObjectInfo

@@ -13,13 +13,12 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
-from msgspec import Struct
-
 from penstok.errors import UsageError, quoted
 from penstok.storage.base import ObjectMissingError
 from penstok.storage.files import RemoteFile, open_seekable
 from penstok.storage.s3 import iter_keys
 from penstok.storage.urls import get_object_info, is_url
+from penstok.types import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

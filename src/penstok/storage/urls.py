@@ -9,13 +9,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from penstok.errors import InputError, UsageError
 from penstok.storage.base import LOOKUP_RETRIES
 from penstok.storage.fsspec_store import FsspecObject, iter_fsspec_urls
 from penstok.storage.s3 import S3Object, iter_s3_urls
 from penstok.storage.web import WebObject, hugging_face_object
+from penstok.types import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

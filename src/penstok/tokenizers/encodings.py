@@ -12,11 +12,10 @@ import tempfile
 from functools import lru_cache
 from pathlib import Path
 
-from msgspec import Struct
-
 from penstok.errors import EngineError, UsageError
 from penstok.tokenizers.models import ByteLevel, ParsedTokenizer
 from penstok.tokenizers.vocabulary import CL100K_PATTERN, GPT2_PATTERN, O200K_PATTERN, parse_ranks
+from penstok.types import Struct
 
 __all__ = ["ENCODINGS", "find_encoding", "is_at_hand", "read_encoding"]
 

@@ -11,9 +11,8 @@ import time
 from pathlib import Path
 from typing import Literal
 
-from msgspec import Struct
-
 from penstok.errors import UsageError, quoted
+from penstok.types import Struct
 
 __all__ = ["TokenizerFile", "find_file", "is_hub_id"]
 

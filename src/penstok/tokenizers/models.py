@@ -9,12 +9,10 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Literal
 
-from msgspec import Struct, field
-from msgspec.structs import force_setattr
-
 from penstok.errors import DamageError
 from penstok.tokenizers.libraries import Library, find_id, spell_ids
 from penstok.tokenizers.vocabulary import format_ranks
+from penstok.types import Struct, field, force_setattr
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,12 +10,11 @@ import re
 import shlex
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from penstok.errors import UsageError
 from penstok.tokenizers.libraries import encode_text
 from penstok.tokenizers.models import ByteLevel
 from penstok.tokenizers.vocabulary import MAX_ID
+from penstok.types import Struct
 
 if TYPE_CHECKING:
     from penstok.tokenizers.models import ParsedTokenizer

@@ -14,13 +14,14 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, to_builtins
+from msgspec import to_builtins
 
 from penstok.errors import EngineError, UsageError
 from penstok.jobs.progress import Status
 from penstok.quantities import format_bytes, format_seconds
 from penstok.resources import Resource
 from penstok.training.trainer import LENGTH_BYTES
+from penstok.types import Struct
 from penstok.worker.memory import num_cores, tree_bytes
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
-from msgspec.structs import replace
 
 from penstok.errors import InputError
 from penstok.inputs.feed import make_feed
@@ -21,7 +20,7 @@ from penstok.inputs.streams import ContentStream
 from penstok.readers import Readers
 from penstok.readers.base import ReaderOptions
 from penstok.readers.formats import open_scanner
-from penstok.types import Counts
+from penstok.types import Counts, replace
 from penstok.worker.memory import total_bytes
 from penstok.worker.repair import repair_block
 

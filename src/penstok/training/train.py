@@ -11,8 +11,6 @@ import json
 import os
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from penstok.errors import (
     ConflictError,
     EngineError,
@@ -29,6 +27,7 @@ from penstok.tokenizers.vocabulary import PATTERNS
 from penstok.training.process import TrainerOptions, TrainerProcess, TrainingMonitor
 from penstok.training.sample import Sample
 from penstok.training.trainer import check_library, count_pieces
+from penstok.types import Struct
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING, Literal
 
-from msgspec import Struct, field
+from penstok.types import Struct, field
 
 if TYPE_CHECKING:
     from penstok.storage.object_paths import OutputPath

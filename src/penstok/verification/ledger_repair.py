@@ -11,8 +11,6 @@ from collections import deque
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from penstok.errors import ConflictError, DamageError, quoted
 from penstok.inputs.changes import refuse_changed
 from penstok.jobs.plan import Plan
@@ -36,6 +34,7 @@ from penstok.output.manifest import (
     digest_inputs,
 )
 from penstok.readers.probe import CsvOptions, probe_recorded_source
+from penstok.types import replace
 from penstok.verification.manifests import add_up, format_of, job_of_manifest, read_ledger
 from penstok.verification.reencode import make_executor, rules_of_job
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from penstok.inputs.changes import refuse_changed
 from penstok.jobs.progress import Meter
 from penstok.output.layout import SEGMENTS
 from penstok.output.offsets import RecordedOffsets
 from penstok.quantities import plural
+from penstok.types import replace
 from penstok.verification.findings import Finding, at_segment
 from penstok.verification.reencode import make_executor
 

@@ -9,9 +9,6 @@ from __future__ import annotations
 import stat
 from typing import TYPE_CHECKING
 
-from msgspec import Struct, field
-from msgspec.structs import replace
-
 from penstok.errors import DamageError
 from penstok.output.layout import JOB, MANIFEST, SEGMENTS, SKIPPED, WORK, Layout, is_own_name
 from penstok.output.ledger.reader import LedgerReader, lists_skipped
@@ -19,7 +16,17 @@ from penstok.output.ledger.scan import iter_damaged, iter_sampled_units
 from penstok.output.manifest import Manifest, check_readable
 from penstok.quantities import plural
 from penstok.storage.object_paths import ObjectPath, output_path
-from penstok.types import SPLITS, FinishedUnit, JobRecord, Source, Unit, UnitOffsets
+from penstok.types import (
+    SPLITS,
+    FinishedUnit,
+    JobRecord,
+    Source,
+    Struct,
+    Unit,
+    UnitOffsets,
+    field,
+    replace,
+)
 from penstok.verification.findings import Finding
 from penstok.verification.manifests import (
     add_up,

@@ -12,11 +12,9 @@ from itertools import chain
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
-from msgspec import Struct, field
-
 from penstok.errors import DamageError
 from penstok.output.segments import SegmentReader
-from penstok.types import SPLITS, FinishedUnit, Split
+from penstok.types import SPLITS, FinishedUnit, Split, Struct, field
 from penstok.verification.findings import Finding, at_segment
 
 if TYPE_CHECKING:

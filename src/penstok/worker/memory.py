@@ -12,7 +12,7 @@ import sys
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from penstok.types import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

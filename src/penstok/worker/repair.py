@@ -9,11 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from msgspec.structs import replace
 
 from penstok.errors import InputError
 from penstok.inputs.streams import locate
-from penstok.types import UTF_8, Counts
+from penstok.types import UTF_8, Counts, replace
 
 if TYPE_CHECKING:
     from penstok.types import Block, InvalidUtf8, Unit

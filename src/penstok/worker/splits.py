@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import xxhash
-from msgspec.structs import replace
+
+from penstok.types import replace
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -10,8 +10,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from msgspec import Struct
-from msgspec.structs import replace
 
 from penstok.engines import load_engine, max_document_bytes, name_reference
 from penstok.engines.base import SplitEngine, SplitIds, most_tokens
@@ -29,7 +27,9 @@ from penstok.types import (
     Counts,
     EncodedUnit,
     SkippedRecord,
+    Struct,
     WrittenUnit,
+    replace,
 )
 from penstok.worker.repair import repair_block
 from penstok.worker.splits import CARRIED, TRAIN, VAL, Hasher, Splitter

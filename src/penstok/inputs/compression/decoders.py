@@ -9,10 +9,9 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Protocol, cast
 
-from msgspec import Struct
-
 from penstok.errors import UsageError
 from penstok.inputs.compression.frames import FrameHeader, parse_frame_header
+from penstok.types import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable

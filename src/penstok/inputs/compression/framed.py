@@ -12,9 +12,6 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from msgspec import Struct, field
-from msgspec.structs import force_setattr
-
 from penstok.errors import InputError
 from penstok.inputs.compression.detection import is_skippable
 from penstok.inputs.compression.frames import (
@@ -25,6 +22,7 @@ from penstok.inputs.compression.frames import (
     parse_frame_header,
 )
 from penstok.inputs.compression.stream import DecompressedStream
+from penstok.types import Struct, field, force_setattr
 
 if TYPE_CHECKING:
     from collections.abc import Callable

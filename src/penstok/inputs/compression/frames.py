@@ -9,11 +9,10 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from penstok.errors import InputError
 from penstok.inputs.compression.commands import run_on
 from penstok.inputs.compression.detection import is_skippable, starts_member
+from penstok.types import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

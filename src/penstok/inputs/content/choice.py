@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import re
 
-from msgspec import Struct
-
 from penstok.errors import InputError
 from penstok.inputs.encodings import AUTO, has_escapes
-from penstok.types import UTF_8
+from penstok.types import UTF_8, Struct
 
 __all__ = ["NotUtf8Error", "Sample", "choose_encoding", "count_controls"]
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from penstok.errors import NotTextError, quoted
 from penstok.inputs.content.binary import find_kind, name_binary
 from penstok.inputs.content.choice import NotUtf8Error, count_controls
@@ -34,7 +32,7 @@ from penstok.inputs.content.utf16 import (
     reads_well,
 )
 from penstok.inputs.encodings import AUTO, INVALID, count_multibyte, decode_sample, has_escapes
-from penstok.types import UTF_8
+from penstok.types import UTF_8, Struct
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,7 +19,7 @@ from threading import Condition, Thread
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import Struct, to_builtins
+from msgspec import to_builtins
 
 from penstok.errors import DamageError
 from penstok.faults import fault_point
@@ -33,7 +33,10 @@ from penstok.output.ledger.lines import (
 from penstok.output.offsets import TaskTotals  # noqa: TC001 msgspec reads annotations
 from penstok.output.store.base import TASKS
 from penstok.quantities import plural
-from penstok.types import Split  # noqa: TC001 msgspec reads annotations
+from penstok.types import (
+    Split,
+    Struct,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

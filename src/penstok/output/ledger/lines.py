@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import xxhash
-from msgspec import Struct, field, to_builtins
+from msgspec import to_builtins
 
 from penstok.errors import UsageError
 from penstok.inputs.encodings import resolve_encoding
@@ -40,7 +40,9 @@ from penstok.types import (
     Source,
     Split,
     StreamCheckpoint,
+    Struct,
     WrittenUnit,
+    field,
 )
 
 if TYPE_CHECKING:

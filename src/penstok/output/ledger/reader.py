@@ -13,7 +13,6 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 import xxhash
-from msgspec import Struct
 
 from penstok.errors import DamageError, is_refused, read_error
 from penstok.output.layout import Layout
@@ -31,7 +30,7 @@ from penstok.output.ledger.lines import (
 )
 from penstok.output.offsets import Offsets
 from penstok.quantities import plural
-from penstok.types import SPLITS, UNKNOWN_END, FinishedUnit, Unit
+from penstok.types import SPLITS, UNKNOWN_END, FinishedUnit, Struct, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -22,9 +22,6 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-from msgspec.structs import replace
-
 from penstok.errors import (
     ConflictError,
     DamageError,
@@ -47,7 +44,7 @@ from penstok.output.store.base import (
 )
 from penstok.output.store.lock import is_current, take_lock
 from penstok.quantities import format_bytes
-from penstok.types import SPLITS
+from penstok.types import SPLITS, Struct, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

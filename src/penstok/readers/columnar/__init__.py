@@ -9,15 +9,13 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from penstok.errors import InputError, NotTextError, quoted
 from penstok.inputs.content import NotUtf8Error, Sample, choose_encoding
 from penstok.readers.columnar.arrow import ARROW_MAGIC, check_arrow, open_arrow
 from penstok.readers.columnar.file import RowFile
 from penstok.readers.columnar.parquet import PARQUET_MAGIC, check_parquet, open_parquet
 from penstok.readers.columnar.reader import ColumnarReader
-from penstok.types import UTF_8, MemoryNeeds
+from penstok.types import UTF_8, MemoryNeeds, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

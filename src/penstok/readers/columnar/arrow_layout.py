@@ -11,9 +11,8 @@ import struct
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Literal
 
-from msgspec import Struct
-
 from penstok.readers.columnar.columns import storage_type
+from penstok.types import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -58,7 +58,7 @@ class PlainArrowRows:
         self._open: tuple[int, _PlainBatch] | None = None
         self.num_rows: int = batches.starts[-1]
         self.index_bytes = 0
-        self.is_binary = column.is_binary
+        self.is_binary: bool = column.is_binary
 
     def divide(self, unit_bytes: int) -> Iterator[tuple[int, int]]:
         """Yield ranges of rows: record batches joined, large ones divided."""

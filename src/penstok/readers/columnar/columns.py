@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from penstok.errors import InputError
+from penstok.types import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from msgspec import Struct
+
+from penstok.types import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,13 +10,11 @@ import re
 import shlex
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-from msgspec.structs import replace
-
 from penstok.errors import InputError
 from penstok.inputs.compression.commands import run_on
 from penstok.inputs.streams import read_head
 from penstok.readers.csv.grammar import CsvCode, read_record
+from penstok.types import Struct, replace
 
 if TYPE_CHECKING:
     from penstok.types import InputFormat, Source
