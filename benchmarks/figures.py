@@ -30,7 +30,7 @@ _CONFIDENCE = 0.95
 _CAUTION = 1.5
 # Two processes of the same program differ by about this much: where its memory lies, for example.
 _LEAST_NOISE = 0.03
-# A difference of two runs that is shorter cannot be told from nothing.
+# A shorter difference between two runs is within the noise of the clock.
 _LEAST_SECONDS = 1e-3
 
 

@@ -1,7 +1,7 @@
 """The one way of measuring: contenders take turns, in steps as short as they have.
 
 A contender is a whole command, which is one step, or an engine in a process of its own that
-encodes one block of text per step when it is told to. It computes no figures; `figures` does that
+encodes one block of text per request. It computes no figures; `figures` does that
 from the usage of every contender in every turn. `contenders` says who they are.
 """
 
@@ -97,7 +97,7 @@ def take_turns(
 ) -> Samples:
     """Let contenders alternate step by step, in another order each time.
 
-    So a busy moment of the machine hits all of them, and nobody always runs after the same one.
+    So a busy moment of the machine hits all of them, and none always follows the same one.
     """
     samples: Samples = {(each.name, each.text): [] for each in contenders}
     started = time.perf_counter()

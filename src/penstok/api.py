@@ -134,7 +134,7 @@ def tokenize(
         ray_address: Ray cluster to use (default: the one Ray finds, else one on this machine).
         task_size: Input per task, such as 1GiB (default: 64MiB, more if the input is very large).
         unit_bytes: Text per unit, in bytes; the output is the same whatever it is.
-        block_bytes: Text encoded at once, in bytes, at least 4; the output is the same.
+        block_bytes: Text encoded at once, in bytes; the output is the same.
         progress: True draws a line on standard error that is updated in place; a function is called
             with a `Status` a few times a second.
 
@@ -271,7 +271,7 @@ def plan(
         ray_address: Ray cluster to use (default: the one Ray finds, else one on this machine).
         task_size: Input per task, such as 1GiB (default: 64MiB, more if the input is very large).
         unit_bytes: Text per unit, in bytes; the output is the same whatever it is.
-        block_bytes: Text encoded at once, in bytes, at least 4; the output is the same.
+        block_bytes: Text encoded at once, in bytes; the output is the same.
 
     Example:
         >>> preview = penstok.plan("corpus/*.txt", docs_by="file")
@@ -410,7 +410,7 @@ def tokenize_part(
         ray_address: Ray cluster to use (default: the one Ray finds, else one on this machine).
         task_size: Input per task, such as 1GiB (default: 64MiB, more if the input is very large).
         unit_bytes: Text per unit, in bytes; the output is the same whatever it is.
-        block_bytes: Text encoded at once, in bytes, at least 4; the output is the same.
+        block_bytes: Text encoded at once, in bytes; the output is the same.
         progress: True draws a line on standard error that is updated in place; a function is called
             with a `Status` a few times a second.
 

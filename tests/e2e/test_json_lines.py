@@ -75,6 +75,20 @@ def test_units_of_any_size_give_the_same_bytes(tmp_path: Path, documents: list[s
     assert outputs[0] == outputs[1] == outputs[2]
 
 
+@pytest.mark.parametrize("block_bytes", [1, 2, 3, 5])
+def test_blocks_shorter_than_a_character_give_the_same_bytes(
+    tmp_path: Path, block_bytes: int
+) -> None:
+    """The first cut is looked for near the buffer's first byte, where the record begins."""
+    import penstok as library
+
+    (tmp_path / "in.jsonl").write_text(json.dumps({"text": "ä few words " * 500}))
+    for output, size in (("usual", 1 << 20), ("tiny", block_bytes)):
+        library.tokenize(tmp_path / "in.jsonl", tmp_path / output, block_bytes=size)
+    written = [(tmp_path / output / "train.bin").read_bytes() for output in ("usual", "tiny")]
+    assert written[0] == written[1]
+
+
 def test_a_nested_field_and_another_name(tmp_path: Path, penstok: RunPenstok) -> None:
     (tmp_path / "a.log").write_text('{"doc": {"body": "some words"}}\n')
     penstok(

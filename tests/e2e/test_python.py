@@ -80,7 +80,7 @@ def test_progress_and_warnings_reach_the_caller(
         ({"strip": 1}, "`1` is not true or false"),
         ({"engine": "fast"}, "unknown value `fast`; known: auto, kernel"),
         ({"val_fraction": 2}, "the val fraction must be between 0 and 1"),
-        ({"block_bytes": 3}, "`3` is too small; the least is 4"),
+        ({"block_bytes": 0}, "`0` is too small; the least is 1"),
         ({"unit_bytes": 0}, "`0` is too small; the least is 1"),
         ({"progress": "yes"}, "`yes` is not a function"),
         ({"tokenizer": 5}, "`5` is not the name or the path of a tokenizer"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import shutil
@@ -353,6 +354,21 @@ def test_tokens_that_were_recorded_wrong_are_found_and_not_called_repairable(
 
 
 def test_counts_that_were_recorded_wrong_are_found_in_the_source(output: Path) -> None:
+    def lie(content: dict[str, Any]) -> None:
+        content["counts"]["nul_bytes"] = 5
+
+    rewrite_unit(output, lie)
+    assert penstok.verify(output, repair=True, full=True).is_whole
+    report = penstok.verify(output, source=True, workers=1)
+    assert [(finding.kind, finding.unit) for finding in report.findings] == [("source", 0)]
+
+
+def test_counts_of_a_stream_that_were_recorded_wrong_are_found(tmp_path: Path) -> None:
+    """A unit of a stream is read from the ring; the recorded one is not."""
+    (tmp_path / "in.txt.gz").write_bytes(gzip.compress(b"some words of a text\n" * 1000))
+    output = tmp_path / "out"
+    penstok.tokenize(tmp_path / "in.txt.gz", output, docs_by="line", val_fraction=0)
+
     def lie(content: dict[str, Any]) -> None:
         content["counts"]["nul_bytes"] = 5
 

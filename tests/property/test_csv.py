@@ -106,7 +106,7 @@ def run_sizes(
             [folder / name],
             folder / f"out-{name}-{unit_bytes}",
             unit_bytes=unit_bytes,
-            block_bytes=4 + unit_bytes // 3,
+            block_bytes=1 + unit_bytes // 3,
             val_fraction=0.3,
             **options,
         )

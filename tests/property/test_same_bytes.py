@@ -20,7 +20,6 @@ separators = st.sampled_from(
     ["<|endoftext|>", "\n\n", "\n", "aa", "abab", " - ", "---", "字", "字字", "\n \n", "aabaa"]
 )
 sizes = st.integers(1, 400)
-block_sizes = st.integers(4, 400)
 law = settings(max_examples=rounds(80), suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
@@ -47,9 +46,7 @@ def run_case(tmp_path: Path, data: bytes, **options: Any) -> tuple[dict[str, lis
 
 
 @law
-@given(
-    st.lists(hostile_text, min_size=1, max_size=12), separators, sizes, block_sizes, st.booleans()
-)
+@given(st.lists(hostile_text, min_size=1, max_size=12), separators, sizes, sizes, st.booleans())
 def test_separated_documents_equal_the_reference(
     tmp_path: Path,
     patience: int,
@@ -83,7 +80,7 @@ def test_separated_documents_equal_the_reference(
 @given(
     st.lists(hostile_text, min_size=1, max_size=12),
     sizes,
-    block_sizes,
+    sizes,
     st.sampled_from(["append", "prepend", "none"]),
 )
 def test_lines_equal_the_reference(
@@ -104,9 +101,7 @@ def test_lines_equal_the_reference(
 
 
 @law
-@given(
-    st.lists(st.binary(max_size=60) | hostile_text.map(str.encode), max_size=8), sizes, block_sizes
-)
+@given(st.lists(st.binary(max_size=60) | hostile_text.map(str.encode), max_size=8), sizes, sizes)
 def test_invalid_utf8_is_repaired_like_each_whole_document(
     tmp_path: Path, patience: int, texts: list[bytes], unit_bytes: int, block_bytes: int
 ) -> None:
@@ -126,9 +121,7 @@ def test_invalid_utf8_is_repaired_like_each_whole_document(
 
 
 @law
-@given(
-    st.lists(st.binary(max_size=60) | hostile_text.map(str.encode), max_size=8), sizes, block_sizes
-)
+@given(st.lists(st.binary(max_size=60) | hostile_text.map(str.encode), max_size=8), sizes, sizes)
 def test_invalid_utf8_is_ignored_like_in_each_whole_document(
     tmp_path: Path, patience: int, texts: list[bytes], unit_bytes: int, block_bytes: int
 ) -> None:
@@ -147,7 +140,7 @@ def test_invalid_utf8_is_ignored_like_in_each_whole_document(
 
 
 @law
-@given(st.lists(hostile_text, min_size=1, max_size=8), sizes, block_sizes)
+@given(st.lists(hostile_text, min_size=1, max_size=8), sizes, sizes)
 def test_stripped_documents_equal_the_reference(
     tmp_path: Path, patience: int, texts: list[str], unit_bytes: int, block_bytes: int
 ) -> None:

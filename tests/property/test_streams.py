@@ -84,7 +84,7 @@ def test_a_stream_gives_what_the_file_gives(
     st.lists(st.text(st.sampled_from(HOSTILE_CHARACTERS), max_size=200), max_size=12),
     st.sampled_from(["|", "\n", "字", "ab"]),
     st.integers(30, 400),
-    st.integers(4, 400),
+    st.integers(1, 400),
 )
 def test_any_text_gives_the_same(
     tmp_path: Path, texts: list[str], separator: str, unit_bytes: int, block_bytes: int

@@ -172,7 +172,7 @@ class KernelEngine:
     ) -> list[SplitIds] | None:
         """Write the ids of the pieces with split i to `outs[i]`.
 
-        None if some text is not valid UTF-8, or `outs` have not the type that the kernel writes.
+        None if some text is not valid UTF-8, or `outs` do not have the type that the kernel writes.
         """
         if any(out.dtype != self._out.dtype for out in outs):
             return None

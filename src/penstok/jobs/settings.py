@@ -57,8 +57,6 @@ __all__ = [
 # What a unit and a block hold unless a caller of the Python interface asks for another size.
 DEFAULT_UNIT_BYTES = 16 << 20
 DEFAULT_BLOCK_BYTES = 2 << 20
-# A cut is decided by the character before it, which has up to four bytes.
-_MIN_BLOCK_BYTES = 4
 INPUTS = "Files, folders, globs or URLs (https, s3, gs, hf); - is standard input."
 PATTERNS = "gpt2, cl100k, llama3, qwen2 or o200k"
 
@@ -314,8 +312,7 @@ class JobSettings:
         DEFAULT_UNIT_BYTES, "Text per unit, in bytes; the output is the same whatever it is."
     )
     block_bytes: int = python_only(
-        DEFAULT_BLOCK_BYTES,
-        f"Text encoded at once, in bytes, at least {_MIN_BLOCK_BYTES}; the output is the same.",
+        DEFAULT_BLOCK_BYTES, "Text encoded at once, in bytes; the output is the same."
     )
 
     def __post_init__(self) -> None:
@@ -503,10 +500,9 @@ def check_choices(record: Any) -> None:
 def _check_positive(record: JobSettings, *names: str) -> None:
     for each in settings_of(JobSettings):
         value = getattr(record, each.field) if each.field in names else None
-        least = _MIN_BLOCK_BYTES if each.field == "block_bytes" else 1
-        if value is not None and value < least:
+        if value is not None and value < 1:
             raise UsageError(
-                f"`{value}` is too small; the least is {least}",
+                f"`{value}` is too small; the least is 1",
                 where=each.flag,
-                next_step=f"pass {least} or more, or leave out `{each.flag}`",
+                next_step=f"pass 1 or more, or leave out `{each.flag}`",
             )

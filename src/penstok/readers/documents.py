@@ -165,8 +165,10 @@ class RecordReader:
         """Find the first cut after a position; the document's end if there is none."""
         while wanted + _WINDOW_BYTES < end:
             # A cut rule needs one character before and one after the cut.
-            window = self._text.array(wanted - 4, wanted + _WINDOW_BYTES + 4)
-            found = np.flatnonzero(self._cuts.mask(window)[4 : 4 + _WINDOW_BYTES])
+            left = max(wanted - 4, 0)
+            window = self._text.array(left, wanted + _WINDOW_BYTES + 4)
+            marked = self._cuts.mask(window)[wanted - left : wanted - left + _WINDOW_BYTES]
+            found = np.flatnonzero(marked)
             if len(found):
                 return wanted + int(found[0])
             wanted += _WINDOW_BYTES
