@@ -33,6 +33,8 @@ using Text = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::c
 using PositionsOut = nb::ndarray<int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using BytesOut = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using IdsOut = nb::ndarray<nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Ids = nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using NumbersOut = nb::ndarray<uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 EotMode eot_mode_from(const std::string& name) {
   if (name == "append") return EotMode::append;
@@ -226,6 +228,22 @@ size_t find_all_of(const Text& text, size_t start, size_t end, const nb::bytes& 
   return find_all(text.data(), start, end, bytes, wanted_bytes, out.data(), out.size());
 }
 
+size_t find_ids_of(const Ids& ids, uint32_t wanted, const NumbersOut& out) {
+  const bool is_narrow = ids.dtype() == nb::dtype<uint16_t>();
+  if (!is_narrow && ids.dtype() != nb::dtype<uint32_t>()) {
+    throw std::invalid_argument("ids must be uint16 or uint32");
+  }
+  if (ids.size() > UINT32_MAX) throw std::invalid_argument("too many ids at once");
+  const nb::gil_scoped_release released;
+  if (!is_narrow) {
+    return find_ids(static_cast<const uint32_t*>(ids.data()), ids.size(), wanted, out.data(),
+                    out.size());
+  }
+  if (wanted > UINT16_MAX) return 0;
+  return find_ids(static_cast<const uint16_t*>(ids.data()), ids.size(),
+                  static_cast<uint16_t>(wanted), out.data(), out.size());
+}
+
 nb::tuple find_documents_of(const Text& text, size_t start, size_t end, const nb::bytes& separator,
                             bool drops_returns, bool keeps_first, int64_t head_bytes,
                             const PositionsOut& starts, const PositionsOut& ends,
@@ -387,6 +405,9 @@ NB_MODULE(_kernel, module) {
              "Set out[i] to 1 if xxh3_64(text[starts[i]:heads[i]], seed) is below the threshold.");
   module.def("find_all", find_all_of, "text"_a, "start"_a, "end"_a, "wanted"_a, "out"_a,
              "Write the offsets of `wanted` inside text[start:end] to `out` until it is full, and "
+             "return their number.");
+  module.def("find_ids", find_ids_of, "ids"_a, "wanted"_a, "out"_a,
+             "Write the offsets of an id among uint16 or uint32 `ids` to `out` until it is full, and "
              "return their number.");
   module.def("find_documents", find_documents_of, "text"_a, "start"_a, "end"_a, "separator"_a,
              "drops_returns"_a, "keeps_first"_a, "head_bytes"_a, "starts"_a, "ends"_a, "heads"_a,

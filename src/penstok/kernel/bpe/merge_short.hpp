@@ -40,9 +40,9 @@ PENSTOK_INLINE unsigned merge_lanes(const MergeTables<uint16_t>& tables, const u
 
 #endif
 
-// With 16-bit ids whole batches are merged by merge_ring.hpp, if there are lanes.
+// With 16-bit ids whole batches are merged by merge_wave.hpp, if there are lanes.
 template <class Id>
-constexpr bool kMergesInRings = PENSTOK_HAS_LANES && sizeof(Id) == 2;
+constexpr bool kMergesInWaves = PENSTOK_HAS_LANES && sizeof(Id) == 2;
 
 // A few pieces of up to kMax bytes that are merged together.
 template <class Id, unsigned kMax>

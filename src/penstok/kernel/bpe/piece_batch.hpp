@@ -2,8 +2,8 @@
 #pragma once
 
 #include "bpe/initial_ids.hpp"
-#include "bpe/merge_ring.hpp"
 #include "bpe/merge_short.hpp"
+#include "bpe/merge_wave.hpp"
 #include "bpe/piece_cache.hpp"
 #include "bpe/state.hpp"
 #include "bpe/uncommon_pieces.hpp"
@@ -113,6 +113,7 @@ class PieceBatchEncoder {
 
   // Gives every miss a value: merged in groups if that is fastest, otherwise kNotHere.
   PENSTOK_INLINE void merge_misses(size_t misses) {
+    std::memset(scratch_.first_misses, 0, sizeof scratch_.first_misses);
     const Border* border = batch_.borders;
     const Border* const last_border = border + batch_.num_borders;
     for (size_t m = 0; m < misses; ++m) {
@@ -126,10 +127,36 @@ class PieceBatchEncoder {
       }
     }
 #if PENSTOK_HAS_LANES
-    if constexpr (kMergesInRings<Id>) merge_in_rings();
+    if constexpr (kMergesInWaves<Id>) merge_in_waves();
 #endif
     if (short_group_.size > 0) merge_group(short_group_);
     if (medium_group_.size > 0) merge_group(medium_group_);
+    for (size_t r = 0; r < num_repeats_; ++r) {
+      const Repeat& repeat = scratch_.repeats[r];
+      scratch_.values[repeat.piece] = scratch_.values[repeat.first];
+    }
+  }
+
+  // Was the same piece missed before in this batch? Then it is merged only once: new names and words
+  // come in clusters. `number` is where the tables would have it.
+  PENSTOK_INLINE bool is_repeated(uint32_t i, size_t number) {
+    uint16_t& first_miss = scratch_.first_misses[number % Scratch<Id>::kFirstMisses];
+    const uint32_t before = first_miss;
+    if (before == 0 || !is_same_piece(before - 1, i)) {
+      first_miss = static_cast<uint16_t>(i + 1);
+      return false;
+    }
+    scratch_.repeats[num_repeats_++] = {i, before - 1};
+    return true;
+  }
+
+  // For pieces of up to 31 bytes.
+  PENSTOK_INLINE bool is_same_piece(uint32_t i, uint32_t j) const {
+    const PieceKey &a = scratch_.keys[i], &b = scratch_.keys[j];
+    if (((a.low ^ b.low) | (a.high ^ b.high)) != 0) return false;
+    if (length(i) <= kShortPiece) return true;
+    return is_equal(make_medium_key(piece(i), length(i)).words,
+                    make_medium_key(piece(j), length(j)).words);
   }
 
   PENSTOK_INLINE void add_miss(uint32_t i) {
@@ -167,6 +194,8 @@ class PieceBatchEncoder {
     const bool spaces = key.low == kEightSpaces && count_spaces(piece(i), bytes) == bytes;
     if (spaces || (sizeof(Id) == 2 && 2 * high > bytes)) {
       scratch_.values[i].count = Value::kNotHere;
+    } else if (is_repeated(i, scratch_.lines[i])) {
+      return;
     } else if (sizeof(Id) == 4 && high > 0) {
       add_initial_ids(i);
     } else {
@@ -185,6 +214,8 @@ class PieceBatchEncoder {
     const MediumEntry<Id>& entry = medium_entry(state_.pieces, key);
     if (holds(entry, key)) {
       overflow(i, entry.ids, entry.count, sizeof entry.ids);
+    } else if (is_repeated(i, static_cast<size_t>(&entry - state_.pieces.medium()))) {
+      return;
     } else if (sizeof(Id) == 4 && mostly_non_ascii(p)) {
       add_initial_ids(i);
     } else {
@@ -196,7 +227,7 @@ class PieceBatchEncoder {
   template <class Group>
   PENSTOK_INLINE void add_bytes(uint32_t i, Group& group) {
     const size_t bytes = length(i);
-    if constexpr (kMergesInRings<Id>) {
+    if constexpr (kMergesInWaves<Id>) {
       const bool is_medium = bytes > kShortPiece;
       scratch_.unmerged[is_medium][num_unmerged_[is_medium]++] = i;
     } else {
@@ -229,19 +260,19 @@ class PieceBatchEncoder {
   }
 
 #if PENSTOK_HAS_LANES
-  PENSTOK_INLINE void merge_in_rings() {
-    merge_in_ring<Lanes16>(scratch_.unmerged[0], num_unmerged_[0]);
-    merge_in_ring<Lanes32>(scratch_.unmerged[1], num_unmerged_[1]);
+  PENSTOK_INLINE void merge_in_waves() {
+    merge_in_wave<Lanes16>(scratch_.unmerged[0], num_unmerged_[0]);
+    merge_in_wave<Lanes32>(scratch_.unmerged[1], num_unmerged_[1]);
   }
 
   template <class Lanes>
-  PENSTOK_INLINE void merge_in_ring(const uint32_t* unmerged, size_t num_unmerged) {
-    MergeRing<Lanes> ring(state_.merges);
-    ring.merge(
+  PENSTOK_INLINE void merge_in_wave(const uint32_t* unmerged, size_t num_unmerged) {
+    MergeWave<Lanes> wave(state_.merges);
+    wave.merge(
         unmerged, num_unmerged,
-        [&](uint32_t i, Lanes& ids, Lanes& ranks) __attribute__((always_inline)) {
-          load_lanes(state_.merges.byte_pairs, piece(i), static_cast<unsigned>(length(i)), ids,
-                     ranks);
+        [&](uint32_t i, Id* ids, Id* ranks) __attribute__((always_inline)) {
+          return load_with_sure_merges<Lanes::kLanes>(state_.merges.byte_pairs, piece(i),
+                                                      static_cast<unsigned>(length(i)), ids, ranks);
         },
         [&](uint32_t i, const Id* ids, unsigned count) __attribute__((always_inline)) {
           keep(i, ids, count);
@@ -347,6 +378,7 @@ class PieceBatchEncoder {
   uint32_t num_cold_ = 0;
   uint32_t num_unmerged_[2] = {};
   unsigned num_overflows_ = 0;
+  unsigned num_repeats_ = 0;
 };
 
 }  // namespace penstok::kernel::PENSTOK_ISA

@@ -1,5 +1,6 @@
 #include "bpe/state.hpp"
 
+#include <algorithm>
 #include <vector>
 
 #include "bpe/merge_heap.hpp"
@@ -32,7 +33,27 @@ MergeTables<Id>::MergeTables(const Vocabulary& vocabulary)
   for (unsigned left = 0; left < 256; ++left) {
     for (unsigned right = 0; right < 256; ++right) {
       const auto rank = static_cast<Id>(pairs.find(byte_ids[left], byte_ids[right]));
-      byte_pairs[right << 8 | left] = {rank, static_cast<Id>(byte_ids[left])};
+      BytePair<Id>& pair = byte_pairs[right << 8 | left];
+      pair.rank = rank;
+      pair.left_id = static_cast<Id>(byte_ids[left]);
+    }
+  }
+  find_lowest_across(vocabulary);
+}
+
+template <class Id>
+void MergeTables<Id>::find_lowest_across(const Vocabulary& vocabulary) {
+  if constexpr (sizeof(Id) == 2) {
+    std::vector<uint8_t> first_bytes(vocabulary.max_id() + 1), last_bytes(vocabulary.max_id() + 1);
+    for (const Token& token : vocabulary.tokens()) {
+      first_bytes[token.id] = static_cast<uint8_t>(token.bytes.front());
+      last_bytes[token.id] = static_cast<uint8_t>(token.bytes.back());
+    }
+    for (BytePair<Id>& pair : byte_pairs) pair.lowest_across = kNoId<Id>;
+    for (const Merge& merge : vocabulary.merges()) {
+      Id& lowest =
+          byte_pairs[first_bytes[merge.right] << 8 | last_bytes[merge.left]].lowest_across;
+      lowest = std::min(lowest, static_cast<Id>(merge.merged));
     }
   }
 }
@@ -61,6 +82,7 @@ void State<Id>::fill_characters() {
       const unsigned count = merge_plain(merges, bytes, length, ids);
       CharacterIds<Id>& entry = to[spaces * kCharacters + code_point];
       for (unsigned i = 0; i < 4; ++i) entry.ids[i] = i < count ? ids[i] : kNoId<Id>;
+      if (spaces == 0) entry.ids[3] = static_cast<Id>(count);
     }
   }
 }

@@ -29,6 +29,14 @@ struct BytePair {
   Id rank;
   Id left_id;
 };
+template <>
+struct alignas(8) BytePair<uint16_t> {
+  uint16_t rank;
+  uint16_t left_id;
+  // The lowest rank of all merges of a part that ends with the first byte and one that begins with
+  // the second: no merge across the border between them has a lower one (sure_merges.hpp).
+  uint16_t lowest_across;
+};
 
 // The tables that merging uses.
 template <class Id>
@@ -52,9 +60,13 @@ struct MergeTables {
   PairTable<Id> pairs;
   Buffer falling;                  // a bit for every id
   BytePair<Id> byte_pairs[65536];  // [right << 8 | left]: two bytes of text, read as a number
+
+ private:
+  void find_lowest_across(const Vocabulary& vocabulary);
 };
 
-// The ids of single characters, alone and after a space; unused ones are kNoId.
+// The ids of single characters, alone and after a space; unused ones are kNoId. The fourth one of
+// characters alone is the count of the others.
 template <class Id>
 struct CharacterIds {
   Id ids[4];
@@ -83,9 +95,15 @@ struct Border {
   uint32_t cold_piece;    // its number among the pieces that are not in the hot table
 };
 
+// A piece that was missed before in its batch.
+struct Repeat {
+  uint32_t piece, first;
+};
+
 template <class Id>
 struct alignas(64) Scratch {
   static constexpr unsigned kOverflow = 32;  // ids of a piece of up to 31 bytes
+  static constexpr unsigned kFirstMisses = 512;
   static constexpr unsigned kHotStep = 16;   // hot ids are copied in steps of that many
 
   uint32_t starts[kBatchCapacity];
@@ -99,6 +117,8 @@ struct alignas(64) Scratch {
   alignas(64) Id overflow[kBatchCapacity][kOverflow];
   uint32_t lines[kBatchCapacity];
   uint32_t misses[kBatchCapacity];
+  uint16_t first_misses[kFirstMisses];  // by line: the first miss and 1, or 0
+  Repeat repeats[kBatchCapacity];
   uint32_t unmerged[2][kBatchCapacity];  // of up to 16 bytes, of more
 };
 

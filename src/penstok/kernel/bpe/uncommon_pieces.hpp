@@ -55,20 +55,40 @@ PENSTOK_INLINE Id* put_character(Id* out, const CharacterIds<Id>& character) {
   }
 }
 
+// A character of two or three bytes, which has at most three ids: the fourth is their count.
+template <class Id>
+PENSTOK_INLINE Id* put_lone_character(Id* out, const CharacterIds<Id>& character) {
+  if constexpr (sizeof(Id) == 2) {
+    const uint64_t ids = load64(character.ids);
+    std::memcpy(out, &ids, sizeof ids);
+    return out + (ids >> 48);
+  } else {
+    std::memcpy(out, character.ids, sizeof character.ids);
+    return out + character.ids[3];
+  }
+}
+
 // Writes characters of `kLength` bytes from p on as long as a free junction follows each. Text in
 // one script stays in this loop.
 template <unsigned kLength, class Id>
 PENSTOK_INLINE const uint8_t* put_characters(const State<Id>& state, const uint8_t* p,
                                              const uint8_t* begin, const uint8_t* end, Id*& out) {
   const CharacterIds<Id>* characters = state.characters();
+  const auto put = [&] {
+    const uint32_t code_point = kLength == 2 ? code_point2(p) : code_point3(p);
+    out = put_lone_character(out, characters[code_point]);
+    p += kLength;
+  };
   for (;;) {
-    const uint8_t* after = p + kLength;
-    if (after > end || (after != end && state.junctions.may_span(after, begin, end))) return p;
-    out = put_character(out, characters[kLength == 2 ? code_point2(p) : code_point3(p)]);
-    p = after;
+    const uint8_t* after = p + kLength;  // never past the end: a piece consists of whole characters
+    if (after == end) break;
+    if (state.junctions.may_span(after, begin, end)) return p;
+    put();
     const bool same_length = kLength == 2 ? *p >= 0xC2 && *p < 0xE0 : (*p & 0xF0) == 0xE0;
-    if (p == end || !same_length) return p;
+    if (!same_length) return p;
   }
+  put();
+  return p;
 }
 
 template <class Id>

@@ -8,6 +8,8 @@
 #include "bytes.hpp"
 #include "simd/byte_masks.hpp"
 #include "simd/half_byte_tables.hpp"
+#include "simd/letter_pages.hpp"
+#include "simd/sure_merges.hpp"
 #include "simd/x86_steps.hpp"
 #include "text/unicode_classes.hpp"
 
@@ -118,7 +120,7 @@ PENSTOK_INLINE unsigned find_way(const PieceKey* keys, const PieceKey& key) {
   return kWayOfHalves >> (2 * equal) & 3;
 }
 
-// ---- 16 or 32 numbers of 16 bits in registers, for merging (merge_ring.hpp) ----
+// ---- 16 or 32 numbers of 16 bits in registers, for merging (merge_wave.hpp) ----
 
 struct LaneMasks {
   alignas(32) uint16_t from[34][32];  // row i: all lanes at or after i
@@ -147,14 +149,15 @@ PENSTOK_INLINE __m256i ones() {
 PENSTOK_INLINE __m256i row256(const uint16_t* row) {
   return _mm256_load_si256(reinterpret_cast<const __m256i*>(row));
 }
+// Takes b in the lanes of a row of kLaneMasks, a in the others.
+PENSTOK_INLINE __m256i blend(__m256i a, __m256i b, const uint16_t* row) {
+  __m256i mask = row256(row);
+  asm("" : "+x"(mask));  // GCC 12 would compare a mask in memory with 0 first
+  return _mm256_blendv_epi8(a, b, mask);
+}
 // Every lane takes the value of the one after it, the last one takes the first of `next`.
 PENSTOK_INLINE __m256i shift_lanes(__m256i v, __m256i next) {
   return _mm256_alignr_epi8(_mm256_permute2x128_si256(v, next, 0x21), v, 2);
-}
-
-// Lanes below n keep their value, the others become ones.
-PENSTOK_INLINE __m256i keep_below(__m256i v, unsigned n) {
-  return _mm256_or_si256(v, row256(kLaneMasks.from[n]));
 }
 
 struct Lanes16 {
@@ -180,16 +183,15 @@ struct Lanes16 {
     const auto unused = static_cast<uint32_t>(_mm256_movemask_epi8(_mm256_cmpeq_epi16(v, ones())));
     return 16 - count_bits(unused) / 2;
   }
-  PENSTOK_INLINE void set(unsigned lane, unsigned value) { blend(value, lane + 1); }
-  PENSTOK_INLINE void set_before(unsigned lane, unsigned value) { blend(value, lane); }
+  PENSTOK_INLINE void set(unsigned lane, unsigned value) { set_row(lane + 1, value); }
+  PENSTOK_INLINE void set_before(unsigned lane, unsigned value) { set_row(lane, value); }
   PENSTOK_INLINE void drop(unsigned lane) {
-    v = _mm256_blendv_epi8(v, shift_lanes(v, ones()), row256(kLaneMasks.from[lane]));
+    v = blend(v, shift_lanes(v, ones()), kLaneMasks.from[lane]);
   }
 
  private:
-  PENSTOK_INLINE void blend(unsigned value, unsigned row) {
-    const __m256i all = _mm256_set1_epi16(static_cast<short>(value));
-    v = _mm256_blendv_epi8(v, all, row256(kLaneMasks.only[row]));
+  PENSTOK_INLINE void set_row(unsigned row, unsigned value) {
+    v = blend(v, _mm256_set1_epi16(static_cast<short>(value)), kLaneMasks.only[row]);
   }
 };
 
@@ -218,61 +220,38 @@ struct Lanes32 {
             static_cast<unsigned>(_tzcnt_u64(mask)) / 2};
   }
   PENSTOK_INLINE unsigned count() const { return Lanes16{low}.count() + Lanes16{high}.count(); }
-  PENSTOK_INLINE void set(unsigned lane, unsigned value) { blend(value, lane + 1); }
-  PENSTOK_INLINE void set_before(unsigned lane, unsigned value) { blend(value, lane); }
+  PENSTOK_INLINE void set(unsigned lane, unsigned value) { set_row(lane + 1, value); }
+  PENSTOK_INLINE void set_before(unsigned lane, unsigned value) { set_row(lane, value); }
   PENSTOK_INLINE void drop(unsigned lane) {
-    low = _mm256_blendv_epi8(low, shift_lanes(low, high), row256(kLaneMasks.from[lane]));
-    high = _mm256_blendv_epi8(high, shift_lanes(high, ones()), row256(kLaneMasks.from[lane] + 16));
+    low = blend(low, shift_lanes(low, high), kLaneMasks.from[lane]);
+    high = blend(high, shift_lanes(high, ones()), kLaneMasks.from[lane] + 16);
   }
 
  private:
-  PENSTOK_INLINE void blend(unsigned value, unsigned row) {
+  PENSTOK_INLINE void set_row(unsigned row, unsigned value) {
     const __m256i all = _mm256_set1_epi16(static_cast<short>(value));
-    low = _mm256_blendv_epi8(low, all, row256(kLaneMasks.only[row]));
-    high = _mm256_blendv_epi8(high, all, row256(kLaneMasks.only[row] + 16));
+    low = blend(low, all, kLaneMasks.only[row]);
+    high = blend(high, all, kLaneMasks.only[row] + 16);
   }
 };
-
-// Eight pairs of neighbouring bytes from p on, as (left id, rank) in 32 bits each.
-PENSTOK_INLINE __m256i load_pairs(const BytePair<uint16_t>* pairs, const uint8_t* p) {
-  // Single loads, because the gather instruction is 2 % slower on web text (Zen 3).
-  const auto pair = [&](unsigned i) {
-    uint16_t bytes;
-    std::memcpy(&bytes, p + i, sizeof bytes);
-    int both;
-    std::memcpy(&both, &pairs[bytes], sizeof both);
-    return both;
-  };
-  return _mm256_setr_epi32(pair(0), pair(1), pair(2), pair(3), pair(4), pair(5), pair(6), pair(7));
-}
 
 // Ids of the bytes of a piece, and ranks of its pairs of neighbours: lane i of `ranks` belongs to
 // bytes i and i + 1. Reads as many bytes as there are lanes and one more.
 PENSTOK_INLINE void load_lanes(const BytePair<uint16_t>* pairs, const uint8_t* p, unsigned length,
                                Lanes16& ids, Lanes16& ranks) {
-  const __m256i first = load_pairs(pairs, p), second = load_pairs(pairs, p + 8);
-  const __m256i low = _mm256_set1_epi32(0xFFFF);
-  const auto pack = [](__m256i a, __m256i b) {
-    return _mm256_permute4x64_epi64(_mm256_packus_epi32(a, b), 0xD8);
-  };
-  const __m256i rank = pack(_mm256_and_si256(first, low), _mm256_and_si256(second, low));
-  const __m256i id = pack(_mm256_srli_epi32(first, 16), _mm256_srli_epi32(second, 16));
-  ids.v = keep_below(id, length);
-  ranks.v = keep_below(rank, length == 0 ? 0 : length - 1);
+  BytePairLanes lanes(pairs, p);
+  lanes.end_after(length);
+  ids.v = lanes.id;
+  ranks.v = lanes.rank;
 }
 
 PENSTOK_INLINE void load_lanes(const BytePair<uint16_t>* pairs, const uint8_t* p, unsigned length,
                                Lanes32& ids, Lanes32& ranks) {
-  const unsigned first = length < 16 ? length : 16;
-  Lanes16 id, rank;
-  load_lanes(pairs, p, 16, id, rank);
-  ids.low = keep_below(id.v, first);
-  // The pair of bytes 15 and 16 is in lane 15, which the call above left out.
-  rank.set(15, pairs[p[16] << 8 | p[15]].rank);
-  ranks.low = length > 16 ? rank.v : keep_below(rank.v, length == 0 ? 0 : length - 1);
-  load_lanes(pairs, p + 16, length - first, id, rank);
-  ids.high = id.v;
-  ranks.high = rank.v;
+  BytePairLanes low(pairs, p), high(pairs, p + 16);
+  low.end_after(length);
+  high.end_after(length > 16 ? length - 16 : 0);
+  ids = {low.id, high.id};
+  ranks = {low.rank, high.rank};
 }
 
 }  // namespace penstok::kernel::PENSTOK_ISA

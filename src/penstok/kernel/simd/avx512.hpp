@@ -11,6 +11,8 @@
 #include "bpe/state.hpp"
 #include "bytes.hpp"
 #include "simd/byte_masks.hpp"
+#include "simd/letter_pages.hpp"
+#include "simd/sure_merges.hpp"
 #include "simd/x86_steps.hpp"
 #include "text/unicode_classes.hpp"
 
@@ -90,6 +92,11 @@ PENSTOK_INLINE void find_lead_kinds(const Bytes64& text, HighMasks& masks) {
   masks.mixed = of_kind(kLeadMixed);
 }
 
+PENSTOK_INLINE ThirdMasks look_up_third(const LetterPage& page, const Bytes64& third) {
+  const __m512i kind = _mm512_permutexvar_epi8(third.v, _mm512_load_si512(page.whole));
+  return {_mm512_test_epi8_mask(kind, bytes512(1)), _mm512_test_epi8_mask(kind, bytes512(2))};
+}
+
 struct Counting {
   alignas(64) uint8_t value[64];
 };
@@ -127,7 +134,7 @@ PENSTOK_INLINE unsigned find_way(const PieceKey* keys, const PieceKey& key) {
   return kWayOfHalves >> (2 * equal) & 3;
 }
 
-// ---- 16 or 32 numbers of 16 bits in registers, for merging (merge_ring.hpp) ----
+// ---- 16 or 32 numbers of 16 bits in registers, for merging (merge_wave.hpp) ----
 
 struct Lowest {
   unsigned value;  // 0xFFFF if every lane has it
@@ -206,7 +213,7 @@ PENSTOK_INLINE __m512i gather_pairs(const BytePair<uint16_t>* pairs, const uint8
   const __m512i left = _mm512_cvtepu8_epi32(load128(p));
   const __m512i right = _mm512_cvtepu8_epi32(load128(p + 1));
   const __m512i index = _mm512_or_si512(_mm512_slli_epi32(right, 8), left);
-  return _mm512_i32gather_epi32(index, pairs, 4);
+  return _mm512_i32gather_epi32(index, pairs, sizeof *pairs);
 }
 PENSTOK_INLINE __m256i ids_of(__m512i pairs) {
   return _mm512_cvtepi32_epi16(_mm512_srli_epi32(pairs, 16));

@@ -25,6 +25,11 @@ PENSTOK_INLINE void find_lead_kinds(const Bytes64& text, HighMasks& masks) {
   masks.mixed = kind.any<0xF0>();
 }
 
+PENSTOK_INLINE ThirdMasks look_up_third(const LetterPage& page, const Bytes64& third) {
+  const Bytes64 kind = look_up(page.halves, third);
+  return {kind.any<0x0F>(), kind.any<0xF0>()};
+}
+
 }  // namespace penstok::kernel::PENSTOK_ISA
 
 #include "simd/classify_high.hpp"

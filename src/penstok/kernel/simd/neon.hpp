@@ -8,6 +8,7 @@
 
 #include "simd/byte_masks.hpp"
 #include "simd/half_byte_tables.hpp"
+#include "simd/letter_pages.hpp"
 #include "simd/plain_steps.hpp"
 
 namespace penstok::kernel::PENSTOK_ISA {

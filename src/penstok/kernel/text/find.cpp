@@ -43,6 +43,36 @@ size_t find_all(const uint8_t* text, size_t start, size_t end, const uint8_t* wa
   return found;
 }
 
+template <class Id>
+size_t find_ids(const Id* ids, size_t count, Id wanted, uint32_t* out, size_t capacity) {
+  constexpr size_t kStep = 64;
+  size_t found = 0, at = 0;
+  for (; at + kStep <= count; at += kStep) {
+    // A loop without branches, which compilers turn into vector instructions.
+    uint8_t equal[kStep];
+    uint8_t any = 0;
+    for (size_t i = 0; i < kStep; ++i) {
+      equal[i] = ids[at + i] == wanted;
+      any |= equal[i];
+    }
+    if (!any) continue;
+    for (size_t word = 0; word < kStep; word += 8) {
+      for (uint64_t left = load64(equal + word); left != 0; left &= left - 1) {
+        if (found == capacity) return found;
+        out[found++] = static_cast<uint32_t>(at + word + lowest_bit(left) / 8);
+      }
+    }
+  }
+  for (; at < count && found < capacity; ++at) {
+    out[found] = static_cast<uint32_t>(at);
+    found += ids[at] == wanted;
+  }
+  return found;
+}
+
+template size_t find_ids(const uint16_t*, size_t, uint16_t, uint32_t*, size_t);
+template size_t find_ids(const uint32_t*, size_t, uint32_t, uint32_t*, size_t);
+
 FoundDocuments find_documents(const uint8_t* text, size_t start, size_t end,
                               const DocumentRules& rules, int64_t* starts, int64_t* ends,
                               int64_t* heads, size_t capacity) {

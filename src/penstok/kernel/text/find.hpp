@@ -1,4 +1,4 @@
-// Finds a string in a text, and the documents between two of them.
+// Finds a string in a text, the documents between two of them, and an id among ids.
 #pragma once
 
 #include "bytes.hpp"
@@ -10,6 +10,11 @@ namespace penstok::kernel {
 // rarest byte is rare), five times as fast as numpy.
 size_t find_all(const uint8_t* text, size_t start, size_t end, const uint8_t* wanted,
                 size_t wanted_bytes, int64_t* out, size_t capacity);
+
+// Writes the offsets of an id among `count` ids to `out` until it is full, and returns their number.
+// Runs at memory speed where the id is rare, as the one that ends documents is.
+template <class Id>
+size_t find_ids(const Id* ids, size_t count, Id wanted, uint32_t* out, size_t capacity);
 
 // How text between separators becomes documents.
 struct DocumentRules {

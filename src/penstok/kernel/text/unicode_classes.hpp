@@ -20,7 +20,7 @@ namespace unicode_tables {
 #include "text/unicode_classes.inc"
 }
 
-PENSTOK_INLINE unsigned class_of(uint32_t code_point) {  // code_point < 0x110000
+PENSTOK_INLINE constexpr unsigned class_of(uint32_t code_point) {  // code_point < 0x110000
   const unsigned page = unicode_tables::kUnicodePage[code_point >> 8];
   return unicode_tables::kUnicodeClass[page * 256 + (code_point & 255)];
 }
