@@ -8,7 +8,7 @@ DEMO   := demo
 PROCESSES ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(PROCESSES) --dist worksteal
 
-.PHONY: demo wheel wheels test test-all test-rest check bench bench-quick bench-page simulate soak clean
+.PHONY: demo wheel wheels test test-all test-rest test-formats check bench bench-quick bench-page simulate soak clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/python examples/demo.py $(DEMO)
@@ -28,11 +28,17 @@ test: check
 
 # Every test, and more examples for the laws.
 test-all: check
+	$(MAKE) test-formats FAMILIES="shared olmo"
 	PENSTOK_TEST_THOROUGH=1 $(PYTEST)
 
 # What `test` leaves out of `test-all`.
 test-rest: $(VENV)/.installed-dev
+	$(MAKE) test-formats FAMILIES="shared olmo"
 	PENSTOK_TEST_THOROUGH=1 $(PYTEST) -m "thorough or sampled or hypothesis"
+
+# Output formats, opened by their owners' own readers; FAMILIES="shared mosaicml olmo" or some of them.
+test-formats: $(VENV)/.installed-dev
+	$(BIN)/python tools/format_readers.py $(FAMILIES)
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -73,7 +79,7 @@ soak: $(VENV)/.installed-dev $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/run.py --section memory --gb 8
 
 clean:
-	rm -rf $(VENV) $(DEMO) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-formats $(DEMO) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -28,6 +28,8 @@ IN_MEMORY = "gigatoken, not written"
 BARE = "bare loop"
 TWO_BARE = "bare loop, two copies"
 STEADY = "penstok -j 1, start-up apart"
+NO_INDEX = "penstok -j 1, no index"
+COPY = "cp"
 
 # As a user starts it.
 PENSTOK = str(Path(sys.prefix) / "bin" / "penstok")
@@ -90,6 +92,19 @@ def bare_loop(text: Text, num_copies: int = 1, *, is_self_timed: bool = False) -
     ]
     name = BARE if num_copies == 1 else TWO_BARE
     return Command(name, text.name, commands, text.num_bytes, 2, is_self_timed=is_self_timed)
+
+
+def convert(output: Path, kind: str, text: str, num_bytes: int) -> Command:
+    """Write another format of a finished output; the size is that of its tokens."""
+    command = [PENSTOK, "convert", str(output), "--format", kind, "-o", f"OUTPUT/{kind}", "--json"]
+    return Command(f"convert to {kind}", text, [command], num_bytes)
+
+
+def copy(output: Path, text: str, num_bytes: int) -> Command:
+    """Copy the token files, of uint16, and sync them: the least that a conversion does."""
+    report = f'{{"tokens": {num_bytes // 2}}}'
+    script = f"cp --reflink=never \"$0\"/*.bin OUTPUT && sync -f OUTPUT && echo '{report}'"
+    return Command(COPY, text, [["sh", "-c", script, str(output)]], num_bytes)
 
 
 def small_command(*words: str, name: str = "") -> Command:

@@ -80,6 +80,19 @@ def write_head(text: Text, name: str, num_bytes: int, folder: Path) -> Text:
     return _write_text(name, documents[:-1] or [head.decode(errors="ignore").encode()], folder)
 
 
+def write_lines(text: Text, name: str, line_bytes: int, folder: Path) -> Text:
+    """Write the words of a text as lines of about `line_bytes` each, every line a document."""
+    path, num_lines, line = folder / f"{name}.txt", 0, b""
+    with path.open("wb") as file:
+        for word in text.path.read_bytes().replace(EOT, b" ").split():
+            line += word + b" "
+            if len(line) >= line_bytes:
+                file.write(line[:-1] + b"\n")
+                num_lines, line = num_lines + 1, b""
+        _flush(file)
+        return Text(name, path, file.tell(), num_lines)
+
+
 def write_hard(folder: Path) -> list[Text]:
     """Write texts that no table of words helps with, and that the pattern hardly divides."""
     return [_write_text(name, documents, folder) for name, documents in _hard_texts().items()]

@@ -31,6 +31,7 @@ TITLES = {
     "start-up": "Start-up: small commands, and whole commands from 1 kB to 1 GB",
     "totals": "Whole commands on two cores, start-up included",
     "formats": "Other formats of the same documents, one worker",
+    "outputs": "The document index, and conversions to other formats",
     "tokenizers": "Other tokenizers in memory",
     "unspaced": "Text without blanks, one document each",
     "marks": "Marks",

@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING
 
 from contenders import (
     BARE,
+    COPY,
     FASTOKENS,
     GIGATOKEN,
     IN_MEMORY,
     KERNEL,
     KERNEL_AVX2,
+    NO_INDEX,
     PENSTOK,
     PLAIN,
     PORTABLE,
@@ -30,6 +32,8 @@ from contenders import (
     TOKENIZERS,
     TWO_BARE,
     bare_loop,
+    convert,
+    copy,
     engine,
     gigatoken_script,
     plain_script,
@@ -46,6 +50,7 @@ from corpora import (
     write_format,
     write_hard,
     write_head,
+    write_lines,
     write_long,
     write_unspaced,
 )
@@ -89,6 +94,7 @@ _WHOLE_MARKS = {"web": 1.2}
 _SCALING_MARK = 0.95
 _FORMAT_MARKS = {JSONL: 0.65, PARQUET: 0.6, JSONL_ZST: 0.45, JSONL_GZ: 0.4}
 _STREAM_WORKERS_MARK = 1.5
+_INDEX_MARK, _LINES_INDEX_MARK = 1.02, 1.1
 _MEMORY_MARK_MIB = 1024.0
 _FLAT_MARK = 1.05
 _SMALL = "1 kB"
@@ -324,6 +330,35 @@ def run_formats(bench: Bench) -> None:
     bench.add("wall: two workers against one", stream.name, ratio, _STREAM_WORKERS_MARK)
 
 
+def run_outputs(bench: Bench) -> None:
+    """Measure what the document index costs, and how fast tokens are written in other formats."""
+    text = bench.texts[0]
+    lines = write_lines(text, f"{text.name}, lines of 100 bytes", 100, bench.folder)
+    flags = {text.name: (), lines.name: ("--docs-by", "line")}
+    for each, mark in ((text, _INDEX_MARK), (lines, _LINES_INDEX_MARK)):
+        without = tokenize(each, 1, *flags[each.name], "--document-index", "none", name=NO_INDEX)
+        contenders = [tokenize(each, 1, *flags[each.name]), without]
+        samples = bench.take("outputs", contenders, max_seconds=30)
+        ratio = time_ratio(samples[ONE, each.name], samples[NO_INDEX, each.name], "CPU")
+        bench.limit("CPU: document index against none", each.name, "x", ratio, mark)
+    _run_conversions(bench)
+
+
+def _run_conversions(bench: Bench) -> None:
+    """Compare conversions of the tokens of all texts with a copy of them."""
+    output, name = bench.folder / "converted", "tokens of all texts"
+    paths = [text.path for text in bench.texts]
+    subprocess.run([PENSTOK, "tokenize", *paths, "-o", output, "-q"], check=True)
+    num_bytes = sum(path.stat().st_size for path in output.glob("*.bin"))
+    contenders = [
+        *(convert(output, kind, name, num_bytes) for kind in ("megatron", "llmc", "mds")),
+        copy(output, name, num_bytes),
+    ]
+    samples = bench.take("outputs", contenders, max_seconds=40)
+    for each in contenders[:-1]:
+        _add_speed(bench, samples, each.name, COPY, name, None, "wall")
+
+
 def run_unspaced(bench: Bench) -> None:
     """Measure text without blanks, one document each; cuts that had to be forced are named."""
     for text in write_unspaced(bench.folder):
@@ -356,12 +391,13 @@ SECTIONS: dict[str, Callable[[Bench], None]] = {
     "start-up": run_start_up,
     "totals": run_totals,
     "formats": run_formats,
+    "outputs": run_outputs,
     "tokenizers": run_tokenizers,
     "unspaced": run_unspaced,
     "memory": run_memory,
 }
 # The others need vocabularies or a lot of disk.
-DEFAULT_SECTIONS = ("engines", "steady", "start-up", "totals", "formats")
+DEFAULT_SECTIONS = ("engines", "steady", "start-up", "totals", "formats", "outputs")
 QUICK_SECTIONS = ("engines", "steady", "start-up")
 
 

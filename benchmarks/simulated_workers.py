@@ -92,7 +92,11 @@ def simulate_tasks(folder: Path, made_up: MadeUpJob, kill_after: float | None) -
     kill_at = None if kill_after is None else round(num_tasks * kill_after)
     # An output given as a string is divided into tasks; one that is not a URL is a folder.
     settings = JobSettings(
-        inputs=("s3://made-up/crawl/",), output=str(folder), task_bytes=made_up.task_bytes
+        inputs=("s3://made-up/crawl/",),
+        output=str(folder),
+        task_bytes=made_up.task_bytes,
+        # Workers write it, and these are made up.
+        document_index="none",
     )
     phases, clusters = Phases(), list[SimulatedCluster]()
 
@@ -108,7 +112,7 @@ def simulate_tasks(folder: Path, made_up: MadeUpJob, kill_after: float | None) -
 def simulate_machine(folder: Path, made_up: MadeUpJob, kill_after: float | None) -> dict[str, Any]:
     """Run a job on one machine, or kill it after a share of its units; return what it took."""
     kill_at = None if kill_after is None else round(made_up.num_units * kill_after)
-    settings = JobSettings(inputs=("s3://made-up/crawl/",), output=folder)
+    settings = JobSettings(inputs=("s3://made-up/crawl/",), output=folder, document_index="none")
     made: list[SimulatedWorkers] = []
 
     def make_workers(spec: WorkerSpec, **options: Any) -> SimulatedWorkers:
@@ -202,8 +206,9 @@ class SimulatedWorkers(Resource):
     def expect(self, last: Unit | None) -> None:
         """Do nothing: no input is a stream."""
 
-    def check(self, samples: list[Unit]) -> tuple[int, int]:
+    def check(self, samples: list[Unit], *, is_beside: bool) -> tuple[int, int]:
         """Estimate one token: sparse files take no room."""
+        del is_beside
         return sum(unit.source.num_bytes for unit in samples), 1
 
     def find_open_split(self, unit: Unit, unit_bytes: int) -> Split:

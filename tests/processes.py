@@ -91,6 +91,12 @@ def workers_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
     return children_of(process.pid)
 
 
+def token_files(output: Path) -> dict[str, bytes]:
+    """Return the token files of a job, without what is beside them."""
+    return {path.name: path.read_bytes() for path in sorted(output.glob("*.bin"))}
+
+
 def contents(output: Path) -> dict[str, bytes]:
     """Return all that a job made which depends on inputs and settings alone."""
-    return {path.name: path.read_bytes() for path in sorted(output.glob("*.bin"))}
+    paths = [*output.glob("*.bin"), *output.glob("*_documents.npy")]
+    return {path.name: path.read_bytes() for path in sorted(paths)}

@@ -12,6 +12,7 @@ from support import ROOT
 
 import penstok
 from penstok import errors
+from penstok.conversion.settings import ConvertSettings
 from penstok.data.settings import ShowSettings
 from penstok.jobs.definition import Setting, settings_of
 from penstok.jobs.settings import JobSettings
@@ -85,6 +86,7 @@ def without(settings: tuple[Setting, ...], *names: str) -> tuple[Setting, ...]:
     return tuple(each for each in settings if each.name not in names)
 
 
+CONVERT = settings_of(ConvertSettings)
 TRAINING = (*INPUT_SETTINGS, *settings_of(TrainingSettings))
 OUTPUT = (("output", PATH_TYPE, "", OUT),)
 JOB_KEYWORDS = without(JOB, "inputs", "output")
@@ -183,6 +185,26 @@ FUNCTIONS = (
         has_progress=False,
     ),
     Function(
+        "find",
+        "Return the documents of a finished output that came from an input, as an iterator.",
+        "The output must have been made with `provenance=True`.",
+        (
+            *OUTPUT,
+            ("pattern", "str", "", "Name of an input as the manifest has it, or a glob pattern."),
+        ),
+        (),
+        "Iterator[FoundDocument]",
+        "_find(output, pattern)",
+        """
+        >>> manifest = penstok.tokenize("corpus/*.txt", "traced", provenance=True)
+        >>> next(penstok.find("traced", "corpus/*.txt")).origin.where
+        'corpus/a.txt, byte 0'
+        """,
+        raises="UsageError: If the output has no such input, or does not say where documents are "
+        "from.",
+        has_progress=False,
+    ),
+    Function(
         "verify",
         "Check a finished output for damage; see `report.is_whole` and `report.findings`.",
         "",
@@ -195,6 +217,22 @@ FUNCTIONS = (
         True
         """,
         raises="DamageError: If there is no finished job.",
+    ),
+    Function(
+        "convert",
+        "Write other formats of a finished output, or import files of another program.",
+        "The same call again continues a conversion that was interrupted, and does nothing if it "
+        "is finished.",
+        positional(*by_name(CONVERT, "inputs")),
+        without(CONVERT, "inputs"),
+        "Manifest",
+        "_convert(values)",
+        """
+        >>> penstok.convert("tokens", format="megatron").formats[0].files[0].path
+        'train.idx'
+        """,
+        raises="DamageError: If there is no finished job, or it has no document index.",
+        has_progress=False,
     ),
     Function(
         "train_tokenizer",

@@ -31,7 +31,7 @@ def worker_spec(
         rules=job.text_rules(make_plan(job).rule, "", "uint16"),
         on_error=job.on_error,
         block_bytes=job.block_bytes,
-        layout=Layout(str(job.output), 2, job.shard_tokens),
+        layout=Layout(str(job.output), 2, job.shard_tokens, has_origins=job.provenance),
         share=share,
         give_back=give_back,
         sink=sink,

@@ -23,6 +23,7 @@ from penstok.engines.base import Engine
 from penstok.inputs.feed import Feed, make_feed
 from penstok.jobs.plan import Plan, make_plan
 from penstok.jobs.settings import JobSettings
+from penstok.output.layout import Layout
 from penstok.output.offsets import Offsets
 from penstok.output.store.folder import FolderStore
 from penstok.readers.formats import open_scanner
@@ -137,6 +138,24 @@ def run_units(
     inputs: list[Path], output: Path, **settings: Any
 ) -> tuple[dict[str, list[int]], Counts]:
     """Run a job's units one after the other in this process; return the ids and the counts."""
+
+    def read(layout: Layout, offsets: Offsets) -> tuple[dict[str, list[int]], Counts]:
+        ids: dict[str, list[int]] = {}
+        for split in SPLITS:
+            shards = range(layout.num_shards(split, offsets.tokens[split]))
+            paths = [layout.partial_path(split, shard) for shard in shards]
+            data = b"".join(path.read_bytes() for path in paths if path.exists())
+            ids[split] = np.frombuffer(data, np.uint16).tolist()
+            assert len(ids[split]) == offsets.tokens[split]
+        return ids, offsets.counts
+
+    return run_units_and(read, inputs, output, **settings)
+
+
+def run_units_and(
+    finish: Callable[[Layout, Offsets], _Value], inputs: list[Path], output: Path, **settings: Any
+) -> _Value:
+    """Run a job's units; return what `finish` makes of the files before they are deleted."""
     job = JobSettings(
         inputs=tuple(map(os.fspath, inputs)), output=output, engine="tiktoken", **settings
     )
@@ -150,24 +169,16 @@ def run_units(
         give_back=False,
     )
     spec = worker_spec(job)
-    layout = spec.layout
     worker = make_worker(replace(spec, ring=None if feed is None else feed.ring.file))
     offsets = Offsets()
-    with FolderStore(layout.folder).lock(), closing(feed) if feed else nullcontext():
+    with FolderStore(spec.layout.folder).lock(), closing(feed) if feed else nullcontext():
         units = plan.iter_units() if feed is None else iter_fed(feed, plan)
         for unit in units:
             worker.write(offsets.grant(unit, worker.encode(unit)))
             if feed is not None:
                 feed.release(unit)
-        ids: dict[str, list[int]] = {}
-        for split in SPLITS:
-            shards = range(layout.num_shards(split, offsets.tokens[split]))
-            paths = [layout.partial_path(split, shard) for shard in shards]
-            data = b"".join(path.read_bytes() for path in paths if path.exists())
-            ids[split] = np.frombuffer(data, np.uint16).tolist()
-            assert len(ids[split]) == offsets.tokens[split]
-    worker._sink.close()  # hundreds of workers in one process
-    return ids, offsets.counts
+        worker._sink.close()  # hundreds of workers in one process
+        return finish(spec.layout, offsets)
 
 
 def hostile_runs(seed: int) -> str:

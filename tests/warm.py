@@ -42,7 +42,7 @@ import psutil
 _HEAD = struct.Struct("<I")
 _MOST_DESCRIPTORS = 64
 # Received descriptors are moved up here, so that none is in the way of the numbers they get.
-_FREE_DESCRIPTOR = 100
+_FREE_DESCRIPTOR = 400
 _SERVER_NAME = "warm-server"
 _PR_SET_CHILD_SUBREAPER = 36  # of linux/prctl.h
 # What the command line and the workers of a job load. A module that has moved is loaded by forks.
@@ -133,7 +133,9 @@ class WarmPopen(subprocess.Popen[Any]):
 
     def _take_status(self, timeout: float | None) -> int | None:
         if self.returncode is None and self._status_file is not None:
-            if not select.select([self._status_file], [], [], timeout)[0]:
+            # `communicate` passes what is left of its timeout, which may be less than nothing.
+            left = None if timeout is None else max(0.0, timeout)
+            if not select.select([self._status_file], [], [], left)[0]:
                 return None
             status = os.read(self._status_file, 64)
             os.close(self._status_file)

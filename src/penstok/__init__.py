@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstok.api import (
+    convert,
+    find,
     finish,
     info,
     open,  # noqa: A004 reads as `penstok.open`
@@ -33,7 +35,9 @@ from penstok.errors import (
 )
 
 if TYPE_CHECKING:
-    from penstok.data.dataset import Dataset
+    from penstok.data.dataset import Dataset, MappedTokens
+    from penstok.data.documents import Documents
+    from penstok.data.origins import FoundDocument, Origin
     from penstok.data.remote_tokens import RemoteTokens
     from penstok.jobs.preview import Preview
     from penstok.jobs.progress import Status
@@ -48,12 +52,16 @@ __all__ = [
     "ConflictError",
     "DamageError",
     "Dataset",
+    "Documents",
     "EngineError",
     "Finding",
+    "FoundDocument",
     "InputError",
     "InterruptedRunError",
     "LockedError",
     "Manifest",
+    "MappedTokens",
+    "Origin",
     "PartOutcome",
     "PenstokError",
     "PenstokWarning",
@@ -65,6 +73,8 @@ __all__ = [
     "UsageError",
     "WriteError",
     "__version__",
+    "convert",
+    "find",
     "finish",
     "info",
     "open",
@@ -78,8 +88,12 @@ __all__ = [
 
 _RECORDS = {
     "Dataset": "penstok.data.dataset",
+    "Documents": "penstok.data.documents",
     "Finding": "penstok.verification.findings",
+    "FoundDocument": "penstok.data.origins",
     "Manifest": "penstok.output.manifest",
+    "MappedTokens": "penstok.data.dataset",
+    "Origin": "penstok.data.origins",
     "PartOutcome": "penstok.jobs.run",
     "Preview": "penstok.jobs.preview",
     "RemoteTokens": "penstok.data.remote_tokens",

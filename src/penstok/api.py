@@ -15,9 +15,10 @@ from penstok.quantities import plural
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from penstok.data.dataset import Dataset
+    from penstok.data.origins import FoundDocument
     from penstok.jobs.preview import Preview
     from penstok.jobs.progress import Progress, Status
     from penstok.jobs.run import Outcome, PartOutcome
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     ShowProgress = bool | Callable[[Status], object]
 
 __all__ = [
+    "convert",
+    "find",
     "finish",
     "info",
     "open",
@@ -76,6 +79,11 @@ def tokenize(
     seed: int = 0,
     shard_tokens: int | str | None = None,
     dtype: Literal["auto", "uint16", "uint32"] = "auto",
+    format: str = "raw",
+    sequence_length: int | str | None = None,
+    columns: str = "input_ids",
+    document_index: Literal["npy", "none"] = "npy",
+    provenance: bool = False,
     overwrite: bool = False,
     workers: int | None = None,
     memory: int | str = "1GiB",
@@ -126,6 +134,16 @@ def tokenize(
         seed: Seed for the train/val split.
         shard_tokens: Tokens per shard, such as 500M (default: one file per split).
         dtype: Type of a token on disk: auto (uint16 if every id fits), uint16 or uint32.
+        format: Formats to write, separated by commas: raw, megatron, llmc, torchtitan, olmo,
+            datatrove, litdata, mds, parquet; raw, which the others are made from, is always
+            written.
+        sequence_length: Tokens per row of the formats litdata, mds and parquet (default: that of
+            the format; parquet: one row per document).
+        columns: Columns of the format parquet: input_ids, attention_mask, labels.
+        document_index: Index of where documents start, beside the tokens: npy (a NumPy file) or
+            none.
+        provenance: Write where each document came from beside the tokens: its input, and its place
+            there.
         overwrite: Delete the output of another job in this folder.
         workers: Worker count (default: all cores, or as many workers as fit in `memory`).
         memory: Memory limit for all processes together; with `executor` ray, per task.
@@ -172,6 +190,11 @@ def tokenize(
         "seed": seed,
         "shard_tokens": shard_tokens,
         "dtype": dtype,
+        "format": format,
+        "sequence_length": sequence_length,
+        "columns": columns,
+        "document_index": document_index,
+        "provenance": provenance,
         "overwrite": overwrite,
         "workers": workers,
         "memory": memory,
@@ -214,6 +237,11 @@ def plan(
     seed: int = 0,
     shard_tokens: int | str | None = None,
     dtype: Literal["auto", "uint16", "uint32"] = "auto",
+    format: str = "raw",
+    sequence_length: int | str | None = None,
+    columns: str = "input_ids",
+    document_index: Literal["npy", "none"] = "npy",
+    provenance: bool = False,
     overwrite: bool = False,
     workers: int | None = None,
     memory: int | str = "1GiB",
@@ -263,6 +291,16 @@ def plan(
         seed: Seed for the train/val split.
         shard_tokens: Tokens per shard, such as 500M (default: one file per split).
         dtype: Type of a token on disk: auto (uint16 if every id fits), uint16 or uint32.
+        format: Formats to write, separated by commas: raw, megatron, llmc, torchtitan, olmo,
+            datatrove, litdata, mds, parquet; raw, which the others are made from, is always
+            written.
+        sequence_length: Tokens per row of the formats litdata, mds and parquet (default: that of
+            the format; parquet: one row per document).
+        columns: Columns of the format parquet: input_ids, attention_mask, labels.
+        document_index: Index of where documents start, beside the tokens: npy (a NumPy file) or
+            none.
+        provenance: Write where each document came from beside the tokens: its input, and its place
+            there.
         overwrite: Delete the output of another job in this folder.
         workers: Worker count (default: all cores, or as many workers as fit in `memory`).
         memory: Memory limit for all processes together; with `executor` ray, per task.
@@ -306,6 +344,11 @@ def plan(
         "seed": seed,
         "shard_tokens": shard_tokens,
         "dtype": dtype,
+        "format": format,
+        "sequence_length": sequence_length,
+        "columns": columns,
+        "document_index": document_index,
+        "provenance": provenance,
         "overwrite": overwrite,
         "workers": workers,
         "memory": memory,
@@ -350,6 +393,11 @@ def tokenize_part(
     seed: int = 0,
     shard_tokens: int | str | None = None,
     dtype: Literal["auto", "uint16", "uint32"] = "auto",
+    format: str = "raw",
+    sequence_length: int | str | None = None,
+    columns: str = "input_ids",
+    document_index: Literal["npy", "none"] = "npy",
+    provenance: bool = False,
     overwrite: bool = False,
     workers: int | None = None,
     memory: int | str = "1GiB",
@@ -402,6 +450,16 @@ def tokenize_part(
         seed: Seed for the train/val split.
         shard_tokens: Tokens per shard, such as 500M (default: one file per split).
         dtype: Type of a token on disk: auto (uint16 if every id fits), uint16 or uint32.
+        format: Formats to write, separated by commas: raw, megatron, llmc, torchtitan, olmo,
+            datatrove, litdata, mds, parquet; raw, which the others are made from, is always
+            written.
+        sequence_length: Tokens per row of the formats litdata, mds and parquet (default: that of
+            the format; parquet: one row per document).
+        columns: Columns of the format parquet: input_ids, attention_mask, labels.
+        document_index: Index of where documents start, beside the tokens: npy (a NumPy file) or
+            none.
+        provenance: Write where each document came from beside the tokens: its input, and its place
+            there.
         overwrite: Delete the output of another job in this folder.
         workers: Worker count (default: all cores, or as many workers as fit in `memory`).
         memory: Memory limit for all processes together; with `executor` ray, per task.
@@ -446,6 +504,11 @@ def tokenize_part(
         "seed": seed,
         "shard_tokens": shard_tokens,
         "dtype": dtype,
+        "format": format,
+        "sequence_length": sequence_length,
+        "columns": columns,
+        "document_index": document_index,
+        "provenance": provenance,
         "overwrite": overwrite,
         "workers": workers,
         "memory": memory,
@@ -496,7 +559,8 @@ def show(
     *,
     split: Literal["train", "val"] = "train",
     at: int = 0,
-    tokens: int = 200,
+    document: int | None = None,
+    tokens: int | None = None,
 ) -> str:
     """Return tokens of a finished output as text.
 
@@ -506,7 +570,8 @@ def show(
         output: A finished output: a folder, or s3://BUCKET/NAME.
         split: Split to read: train or val.
         at: First token to print, counted from 0.
-        tokens: How many tokens to print.
+        document: Print this document of the split, counted from 0.
+        tokens: How many tokens to print at most (default: 200, or the whole document).
 
     Example:
         >>> penstok.show("tokens", at=0, tokens=3)
@@ -515,9 +580,33 @@ def show(
     values = {
         "split": split,
         "at": at,
+        "document": document,
         "tokens": tokens,
     }
     return _show(output, values)
+
+
+def find(
+    output: str | os.PathLike[str],
+    pattern: str,
+) -> Iterator[FoundDocument]:
+    """Return the documents of a finished output that came from an input, as an iterator.
+
+    The output must have been made with `provenance=True`.
+
+    Args:
+        output: A finished output: a folder, or s3://BUCKET/NAME.
+        pattern: Name of an input as the manifest has it, or a glob pattern.
+
+    Raises:
+        UsageError: If the output has no such input, or does not say where documents are from.
+
+    Example:
+        >>> manifest = penstok.tokenize("corpus/*.txt", "traced", provenance=True)
+        >>> next(penstok.find("traced", "corpus/*.txt")).origin.where
+        'corpus/a.txt, byte 0'
+    """
+    return _find(output, pattern)
 
 
 def verify(
@@ -559,6 +648,68 @@ def verify(
         "memory": memory,
     }
     return _verify(output, values, repair, progress)
+
+
+def convert(
+    inputs: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    *,
+    from_: Literal["raw", "megatron", "llmc", "olmo", "datatrove"] | None = None,
+    val: str | Sequence[str] = (),
+    dtype: Literal["uint16", "uint32"] | None = None,
+    tokenizer: str | os.PathLike[str] | None = None,
+    eot: Literal["append", "prepend", "none"] | None = None,
+    eot_token: str | int | None = None,
+    format: str = "raw",
+    output: str | os.PathLike[str] | None = None,
+    sequence_length: int | str | None = None,
+    columns: str = "input_ids",
+    shard_tokens: int | str | None = None,
+) -> Manifest:
+    """Write other formats of a finished output, or import files of another program.
+
+    The same call again continues a conversion that was interrupted, and does nothing if it is
+    finished.
+
+    Args:
+        inputs: A finished output; with `from`, files or folders of another program.
+        from_: Import files that another program wrote: raw, megatron, llmc, olmo, datatrove.
+        val: With `from`: files of the val split; repeat the flag for several.
+        dtype: With `from`: the type of a token in files that do not say it: uint16 or uint32.
+        tokenizer: With `from`: the tokenizer that made the tokens, as for `penstok tokenize`.
+        eot: With `from`: where the end-of-text tokens are: append (after each document), prepend or
+            none (default: as the format has them).
+        eot_token: With `from`: end-of-text token, as text or id (default: the one the tokenizer
+            defines).
+        format: Formats to write, separated by commas, as for `penstok tokenize`.
+        output: Folder to write to (default: beside the tokens; with `from`: required).
+        sequence_length: Tokens per row of the formats litdata, mds and parquet (default: that of
+            the format).
+        columns: Columns of the format parquet: input_ids, attention_mask, labels.
+        shard_tokens: Tokens per file of formats with files of their own (default: that of the
+            format).
+
+    Raises:
+        DamageError: If there is no finished job, or it has no document index.
+
+    Example:
+        >>> penstok.convert("tokens", format="megatron").formats[0].files[0].path
+        'train.idx'
+    """
+    values = {
+        "inputs": inputs,
+        "from_": from_,
+        "val": val,
+        "dtype": dtype,
+        "tokenizer": tokenizer,
+        "eot": eot,
+        "eot_token": eot_token,
+        "format": format,
+        "output": output,
+        "sequence_length": sequence_length,
+        "columns": columns,
+        "shard_tokens": shard_tokens,
+    }
+    return _convert(values)
 
 
 def train_tokenizer(
@@ -732,6 +883,14 @@ def _show(output: Path, values: Mapping[str, Any]) -> str:
     return dataset.decode_stored(dataset.read_shown(settings))
 
 
+def _find(output: Path, pattern: str) -> Iterator[FoundDocument]:
+    """Find the documents that came from an input."""
+    from penstok.data.origins import find_documents
+    from penstok.jobs.definition import TEXT, convert_argument
+
+    return find_documents(_output(output), convert_argument("pattern", TEXT, pattern))
+
+
 def _verify(
     output: Path, values: Mapping[str, Any], repair: object, progress: ShowProgress
 ) -> Report:
@@ -744,6 +903,18 @@ def _verify(
     settings = VerifySettings(output=_output(output), **fields)
     run = repair_output if REPAIR.convert(repair, REPAIR.flag) else verify_output
     return run(settings, _progress(progress, "verifying"))
+
+
+def _convert(values: Mapping[str, Any]) -> Manifest:
+    """Convert an output, or import files."""
+    from penstok.conversion.convert import convert_output
+    from penstok.conversion.imports import import_tokens
+    from penstok.conversion.settings import ConvertSettings
+    from penstok.jobs.progress import SilentProgress
+
+    settings = ConvertSettings(**_fields(ConvertSettings, values))
+    convert_it = convert_output if settings.from_ is None else import_tokens
+    return convert_it(settings, SilentProgress()).manifest
 
 
 def _train_tokenizer(values: Mapping[str, Any], progress: ShowProgress) -> TrainingResult:

@@ -10,11 +10,14 @@ from typing import Literal, TypeAlias
 
 __all__ = [
     "DocsBy",
+    "DocumentIndex",
     "Dtype",
     "EngineChoice",
     "EotPosition",
     "ExecutorChoice",
     "FormatChoice",
+    "FormatName",
+    "ImportName",
     "InputFormat",
     "InvalidUtf8",
     "OnError",
@@ -31,8 +34,23 @@ FormatChoice: TypeAlias = Literal["auto", "text", "jsonl", "csv", "tsv", "parque
 OnError: TypeAlias = Literal["stop", "skip"]
 Priority: TypeAlias = Literal["low", "normal"]
 DocsBy: TypeAlias = Literal["auto", "separator", "line", "file"]
+DocumentIndex: TypeAlias = Literal["npy", "none"]
 Dtype: TypeAlias = Literal["auto", "uint16", "uint32"]
 ExecutorChoice: TypeAlias = Literal["local", "ray"]
+# A test compares these with the registry of output formats.
+FormatName: TypeAlias = Literal[
+    "raw",
+    "megatron",
+    "llmc",
+    "torchtitan",
+    "olmo",
+    "datatrove",
+    "litdata",
+    "mds",
+    "parquet",
+]
+# A test compares these with the formats that can be imported.
+ImportName: TypeAlias = Literal["raw", "megatron", "llmc", "olmo", "datatrove"]
 # A test compares these with the engines' registry.
 EngineChoice: TypeAlias = Literal[
     "auto", "kernel", "fastokens", "tiktoken", "tokenizers", "sentencepiece"

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 from msgspec import to_builtins
 
-from penstok.choices import EotPosition, InputFormat, InvalidUtf8, OnError, Priority, Split
+from penstok.choices import (
+    DocumentIndex,
+    EotPosition,
+    InputFormat,
+    InvalidUtf8,
+    OnError,
+    Priority,
+    Split,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,6 +82,13 @@ TEXT_RULES_VERSION = 2
 # bad records would fill the memory with reasons.
 MAX_LISTED_RECORDS = 1000
 _HASH = re.compile("[0-9a-f]{16}")
+# Left out of records if they have their default.
+_LATER_SETTINGS = {
+    "document_index": "npy",
+    "format": "raw",
+    "sequence_length": None,
+    "columns": "input_ids",
+}
 # Tokens that a unit without text can have: the end of one document, the beginning of another.
 _MAX_TEXTLESS_TOKENS = 3
 # The end of an input whose length is not known yet.
@@ -263,6 +278,11 @@ class TextRules(Struct, frozen=True):
         no_header: The columns of CSV have numbers instead of names.
         val_hash: The hash of the document that goes to val because `val_fraction` gives none; None
             if the fraction decides.
+        document_index: Whether an index of the documents is written beside the tokens.
+        format: The formats that are written, separated by commas, `raw` first.
+        sequence_length: Tokens per row of formats that have rows.
+        columns: The columns of formats that have some, separated by commas.
+        provenance: Whether the origin of each document is written beside the index.
     """
 
     tokenizer: str
@@ -282,6 +302,11 @@ class TextRules(Struct, frozen=True):
     csv_delimiter: str | None = None
     no_header: bool = False
     val_hash: str | None = None
+    document_index: DocumentIndex = "npy"
+    format: str = "raw"
+    sequence_length: int | None = None
+    columns: str = "input_ids"
+    provenance: bool = False
 
     def __post_init__(self) -> None:
         """Reject values out of range; `JobSettings` has reported them to the user before."""
@@ -296,6 +321,7 @@ class TextRules(Struct, frozen=True):
             "task_bytes": self.task_bytes is None or self.task_bytes >= 1,
             "doc_separator": self.docs_by != "separator" or has_separator,
             "val_hash": self.val_hash is None or _HASH.fullmatch(self.val_hash) is not None,
+            "provenance": not self.provenance or self.document_index != "none",
         }
         for name, is_valid in valid.items():
             if not is_valid:
@@ -316,9 +342,12 @@ class TextRules(Struct, frozen=True):
     def to_settings(self) -> dict[str, Any]:
         """Return the settings as the ledger and the manifest record them."""
         settings: dict[str, Any] = to_builtins(self)
-        for name in ("task_bytes", "csv_delimiter", "no_header", "val_hash"):
+        for name in ("task_bytes", "csv_delimiter", "no_header", "val_hash", "provenance"):
             # Left out by default, so that outputs of older versions are still the same job.
             if not settings[name]:
+                del settings[name]
+        for name, default in _LATER_SETTINGS.items():
+            if settings[name] == default:
                 del settings[name]
         return settings
 
@@ -440,6 +469,8 @@ class Block(Struct, frozen=True):
         spans: The pieces are spans of one giant document, and each has its own split.
         before: With `spans`: the span before the first piece; None at the document's start.
         after: With `spans`: the span after the last piece; None at the document's end.
+        positions: Where each piece, or the record that it is from, begins in its input: a byte of
+            the content, or a row number. None unless the job records origins.
     """
 
     text: memoryview
@@ -453,6 +484,7 @@ class Block(Struct, frozen=True):
     spans: bool = False
     before: memoryview | None = None
     after: memoryview | None = None
+    positions: NDArray[np.int64] | None = None
 
     def select(self, chosen: NDArray[np.bool_]) -> Block:
         """Keep the pieces where `chosen` is true."""
@@ -465,6 +497,7 @@ class Block(Struct, frozen=True):
             self.heads[chosen],
             None if self.special is None else self.special[chosen],
             self.origin,
+            positions=None if self.positions is None else self.positions[chosen],
         )
 
 
@@ -558,11 +591,13 @@ class UnitOffsets(Struct, frozen=True):
         unit_idx: The number of the unit.
         carried_split: The split of the document that is open at the unit's start.
         offsets: Per split, the number of tokens before this unit.
+        documents: Per split, the number of documents that begin before this unit.
     """
 
     unit_idx: int
     carried_split: Split
     offsets: dict[Split, int]
+    documents: dict[Split, int]
 
 
 class Segment(Struct, frozen=True):

@@ -34,6 +34,8 @@ FRESH = [
     "journal not on disk:3",
     "journal on disk",
     "journal on disk:2",
+    "one index written",
+    "one index written:2",
     "task on disk",
     "small file written",
     "small file written:2",
@@ -49,6 +51,7 @@ FRESH = [
     "one thing tidied:4",
 ]
 OVERWRITING = [
+    "one index written",
     "task on disk",
     "intent written",
     "one file deleted",
@@ -66,6 +69,8 @@ EXTENDING = [
     "one file taken back:2",
     "one file deleted:2",
     "tokens on disk",
+    "one index written",
+    "one index written:2",
     "intent written",
     "one file published",
 ]
@@ -129,6 +134,134 @@ def test_a_kill_here_costs_nothing(folder: Path, tmp_path: Path, scenario: str, 
     assert exit_code == 3, said
     assert contents(output) == contents(folder / "unbroken")
     assert not (output / ".penstok").exists()
+
+
+# A job that also writes other formats.
+FORMATS = ("--format", "llmc,torchtitan,olmo,megatron,parquet", "--shard-tokens", "100K")
+WITH_FORMATS = [
+    "one format file written",
+    "one format file written:4",
+    "small file written:6",
+    "intent written",
+    "one file published:3",
+    "one file published:14",
+    "manifest written",
+    "one thing tidied",
+    "one thing tidied:3",
+]
+REPLACING_FORMATS = [
+    "one file deleted",
+    "one file deleted:9",
+    "one file deleted:14",
+    "one file published:9",
+    "manifest written",
+]
+EXTENDING_FORMATS = [
+    "reopening begins",
+    "one file deleted:3",
+    "one file taken back:2",
+    "one format file written:3",
+    "one file published:10",
+]
+CONVERTING = [
+    "one format file written",
+    "one format file written:5",
+    "small file written:2",
+    "intent of formats written",
+    "one file published",
+    "one file published:6",
+    "manifest written",
+    "one file deleted:2",
+    "one thing tidied",
+    "one thing tidied:2",
+]
+
+
+def whole(output: Path) -> dict[str, bytes]:
+    """Return all files but the records; no folder is empty, and none is left of the run."""
+    paths = sorted(output.rglob("*"))
+    assert not [path for path in paths if path.is_dir() and not any(path.iterdir())]
+    assert not (output / ".penstok").exists()
+    names = ("manifest.json", "segments.jsonl", "skipped.jsonl")
+    files = [path for path in paths if path.is_file() and path.name not in names]
+    return {str(path.relative_to(output)): path.read_bytes() for path in files}
+
+
+@pytest.fixture(scope="module")
+def formats(folder: Path) -> Path:
+    """The output of an unbroken run with formats, and outputs to convert and to replace."""
+    assert run(*job(folder, folder / "formats", *FORMATS))[0] == 3
+    assert run(*job(folder, folder / "older", "--seed", "7", *FORMATS))[0] == 3
+    flags = ("--val-fraction", "0.1", "--doc-separator", "<|endoftext|>", *FORMATS)
+    assert run("tokenize", folder / "in" / "a.txt", "-o", folder / "first", *flags)[0] == 0
+    assert run(*job(folder, folder / "plain", "--shard-tokens", "100K"))[0] == 3
+    return folder / "formats"
+
+
+FORMAT_CASES = [
+    *((None, fault) for fault in WITH_FORMATS),
+    *(("older", fault) for fault in REPLACING_FORMATS),
+    *(("first", fault) for fault in EXTENDING_FORMATS),
+]
+
+
+@pytest.mark.parametrize(("before", "fault"), FORMAT_CASES)
+def test_a_kill_of_a_job_with_formats_costs_nothing(
+    folder: Path, formats: Path, tmp_path: Path, before: str | None, fault: str
+) -> None:
+    output = tmp_path / "out"
+    if before is not None:
+        shutil.copytree(folder / before, output, copy_function=os.link)
+    untouched = whole(folder / "older")
+    command = job(folder, output, *FORMATS, *(["--overwrite"] if before == "older" else []))
+    exit_code, said = run(*command, fault=fault)
+    assert exit_code == -signal.SIGKILL, said
+    exit_code, said = run(*command)
+    assert exit_code == 3, said
+    assert whole(output) == whole(formats)
+    assert run("verify", output, "--full")[0] == 0
+    # The copy had links to these.
+    assert whole(folder / "older") == untouched
+
+
+@pytest.mark.parametrize("fault", CONVERTING)
+@pytest.mark.parametrize("place", ["beside", "elsewhere"])
+def test_a_kill_of_a_conversion_costs_nothing(
+    folder: Path, formats: Path, tmp_path: Path, place: str, fault: str
+) -> None:
+    source, output = tmp_path / "out", tmp_path / "to"
+    shutil.copytree(folder / "plain", source)
+    command: tuple[str | Path, ...] = ("convert", source, *FORMATS[:2])
+    if place == "beside":
+        # Some formats are there with other options, and are replaced.
+        assert run(*command, "--shard-tokens", "30K")[0] == 0
+    else:
+        command = (*command, "-o", output)
+        if fault == "one file deleted:2":
+            pytest.skip("nothing is replaced")
+    exit_code, said = run(*command, fault=fault)
+    assert exit_code == -signal.SIGKILL, said
+    if place == "beside" and fault.startswith(("one format", "small")):
+        assert run("verify", source, "--full")[0] == 0
+    exit_code, said = run(*command)
+    assert exit_code == 0, said
+    assert whole(output if place == "elsewhere" else source) == whole(formats)
+    assert run("verify", output if place == "elsewhere" else source, "--full")[0] == 0
+
+
+@pytest.mark.parametrize(
+    "fault", ["one format file written", "intent of formats written", "one file published:3"]
+)
+def test_a_kill_of_an_import_costs_nothing(
+    folder: Path, formats: Path, tmp_path: Path, fault: str
+) -> None:
+    flags = ("--from", "megatron", formats, "-t", "gpt2", "--eot", "append", "--format", "olmo")
+    assert run("convert", *flags, "-o", tmp_path / "fresh")[0] == 0
+    output = tmp_path / "out"
+    assert run("convert", *flags, "-o", output, fault=fault)[0] == -signal.SIGKILL
+    exit_code, said = run("convert", *flags, "-o", output)
+    assert exit_code == 0, said
+    assert whole(output) == whole(tmp_path / "fresh")
 
 
 def test_every_fault_point_is_tested() -> None:
@@ -253,8 +386,13 @@ def test_a_run_keeps_its_lock_after_it_has_completed_the_commit_of_another(
     first, both = folder / "in" / "a.txt", [folder / "in" / "a.txt", folder / "in" / "b.txt"]
     killed = run("tokenize", first, "-o", output, *FLAGS, fault="intent written")
     assert killed[0] == -signal.SIGKILL
+    journal = output / ".penstok" / "tasks" / "00000.jsonl"
+    killed_at = journal.stat().st_mtime_ns
     process = start("tokenize", *both, "-o", output, *FLAGS, "-j", "1")
-    wait_for((output / ".penstok" / "tasks" / "00000.jsonl").exists)
+    # Only who holds the lock completes the commit; before that, the other run might take it.
+    wait_for(lambda: not (output / ".penstok" / "intent.json").exists())
+    # The journal of the killed run is there; the one to wait for is that of the reopened job.
+    wait_for(lambda: journal.exists() and journal.stat().st_mtime_ns != killed_at)
     assert (output / ".penstok" / "lock").exists() or process.poll() is not None
     exit_code, said = run("tokenize", *both, "-o", output, *FLAGS)
     assert exit_code in (0, 7), said

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from processes import command_line, start, wait_for, workers_of, write_corpus
+from processes import command_line, run, start, wait_for, workers_of, write_corpus
 
 import penstok as library
 from penstok.output.store.base import journal_name
@@ -176,6 +176,28 @@ def test_a_full_disk_is_said_and_the_job_continues(
     assert not (output / "train.bin").exists()
     assert output.exists() == (blocks == 2048)
     assert finish(corpus, output) == unbroken
+
+
+def test_a_full_disk_during_a_conversion_loses_nothing(corpus: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    finish(corpus, output)
+    before = {path.name: path.read_bytes() for path in output.iterdir()}
+    # The small shards fit below the limit, the one file of torchtitan does not.
+    flags = ("--format", "llmc,torchtitan", "--shard-tokens", "100K")
+    command = command_line("convert", output, *flags)
+    limited = ["sh", "-c", 'ulimit -f 512; exec "$@"', "sh", *command]
+    process = subprocess.Popen(limited, stderr=subprocess.PIPE, text=True)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 8, said
+    assert "raise the limit with `ulimit -f unlimited`" in said
+    assert {path.name: path.read_bytes() for path in output.iterdir() if path.is_file()} == before
+    staged = output / ".penstok" / "formats" / "llmc" / "tokens_train_000000.bin.partial"
+    inode = staged.stat().st_ino
+    assert run("verify", output)[0] == 0
+    assert run("convert", output, *flags)[0] == 0
+    assert (output / "llmc" / "tokens_train_000000.bin").stat().st_ino == inode
+    assert run("verify", output, "--full")[0] == 0
+    assert not (output / ".penstok").exists()
 
 
 def test_an_input_that_grows_is_noticed(corpus: Path, tmp_path: Path) -> None:

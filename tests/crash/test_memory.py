@@ -103,6 +103,21 @@ def test_memory_does_not_grow_with_the_input(tmp_path: Path) -> None:
     assert peaks[1] < peaks[0] * 1.15
 
 
+@pytest.mark.thorough
+@pytest.mark.parametrize("eot", ["append", "none"])
+def test_memory_does_not_grow_with_the_number_of_documents(tmp_path: Path, eot: str) -> None:
+    peaks = []
+    # Both are more than one unit.
+    for num_lines in (10_000_000, 30_000_000):
+        path = tmp_path / f"{num_lines}.txt"
+        path.write_text("x\n" * num_lines)
+        output = tmp_path / f"out{num_lines}"
+        flags = ("--docs-by", "line", "--eot", eot, "-j", "1", "--val-fraction", "0")
+        peaks.append(run(path, output, *flags))
+        assert (output / "train_documents.npy").stat().st_size == 128 + 8 * (num_lines + 1)
+    assert peaks[1] < 1.1 * peaks[0]
+
+
 def run_with_share(path: Path, output: Path, limit_bytes: int) -> tuple[list[FinishedUnit], int]:
     """Run fastokens, whose caches grow, in small units with a share as given."""
     job = JobSettings(

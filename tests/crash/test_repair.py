@@ -217,7 +217,8 @@ def test_findings_as_json_lines(output: Path) -> None:
     lines = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
     *findings, summary = [line for line in lines if line["type"] != "status"]
     assert {line["type"] for line in findings} == {"finding"}
-    assert {line["kind"] for line in findings} == {"manifest", "skipped", "file", "tokens"}
+    kinds = {"manifest", "skipped", "file", "tokens", "index"}
+    assert {line["kind"] for line in findings} == kinds
     assert summary["type"] == "summary"
     assert summary["findings"] == len(findings)
     assert not summary["is_whole"]

@@ -60,7 +60,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert run(*job(folder, folder / "parts", "--part", "1/2"))[0] == 0
     shutil.copytree(folder / "parts", folder / "unbroken")
     assert run("finish", folder / "unbroken")[0] == 3
-    assert len(contents(folder / "unbroken")) == 14
+    assert len(contents(folder / "unbroken")) == 28
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TEST_BY_TASK", "1")
         other = ("--seed", "7", "--task-size", "100K")

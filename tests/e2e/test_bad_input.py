@@ -208,7 +208,7 @@ def test_another_jobs_output_is_a_conflict(penstok: RunPenstok, tmp_path: Path) 
     before = (tmp_path / "tokens" / "train.bin").read_bytes()
     done = penstok("tokenize", "text.txt", "--seed", "7", exit_code=5)
     assert "`--seed` 0 there, 7 here" in done.stderr
-    assert "`--overwrite` to delete 2 files" in done.stderr
+    assert "`--overwrite` to delete 4 files" in done.stderr
     (tmp_path / "text.txt").write_text("some other text")
     done = penstok("tokenize", "text.txt", exit_code=5)
     assert "input `text.txt`: 9 bytes there, 15 here" in done.stderr
@@ -222,7 +222,10 @@ def test_overwriting_shards_leaves_none_behind(penstok: RunPenstok, tmp_path: Pa
     penstok("tokenize", "text.txt", "--shard-tokens", "2")
     penstok("tokenize", "text.txt", "--overwrite")
     names = sorted(path.name for path in (tmp_path / "tokens").iterdir())
-    assert names == ["manifest.json", "segments.jsonl", "train.bin", "val.bin"]
+    assert names == [
+        *("manifest.json", "segments.jsonl"),
+        *("train.bin", "train_documents.npy", "val.bin", "val_documents.npy"),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -135,6 +135,11 @@ def check(output: Path, local: Path) -> Manifest:
     assert found.inputs == expected.inputs
     for split in ("train", "val"):
         assert found.splits[split].documents == expected.splits[split].documents  # type: ignore[index]
+        lengths = [
+            [len(document) for document in penstok.open(folder).documents(split)]  # type: ignore[arg-type]
+            for folder in (output, local)
+        ]
+        assert lengths[0] == lengths[1]
     lists = [folder / "skipped.jsonl" for folder in (output, local)]
     assert lists[0].exists() == lists[1].exists()
     assert not lists[0].exists() or lists[0].read_bytes() == lists[1].read_bytes()

@@ -70,6 +70,10 @@ def job(made: Path, output: str, *flags: str) -> tuple[str | Path, ...]:
     return ("tokenize", made / "in", "-o", output, "--on-error", "skip", *FLAGS, *flags)
 
 
+def is_shard(name: str, split: str) -> bool:
+    return name.startswith(f"{split}_shard_") and name.endswith(".bin")
+
+
 def objects(s3: Any, url: str) -> dict[str, bytes]:
     """Return all that is there, by name."""
     prefix = url.removeprefix(f"s3://{BUCKET}/") + "/"
@@ -93,7 +97,9 @@ def check_same(s3: Any, url: str, made: Path) -> dict[str, Any]:
     """Compare with the ordinary job; return the manifest."""
     found = objects(s3, url)
     for split in ("train", "val"):
-        shards = [found[name] for name in sorted(found) if name.startswith(f"{split}_shard_")]
+        shards = [found[name] for name in sorted(found) if is_shard(name, split)]
+        indexes = [name for name in found if name.startswith(split) and name.endswith(".npy")]
+        assert len(indexes) == len(shards)
         assert b"".join(shards) == (made / "local" / f"{split}.bin").read_bytes()
     assert found["skipped.jsonl"] == (made / "local" / "skipped.jsonl").read_bytes()
     assert not [name for name in found if name.startswith(".penstok/")]
@@ -231,7 +237,7 @@ def test_an_output_inside_its_input_is_no_input(s3: Any, url: str, made: Path) -
     exit_code, said = run(*command)
     assert "nothing to do" in said
     found = objects(s3, f"{url}/tokens")
-    shards = [found[name] for name in sorted(found) if name.startswith("train_shard_")]
+    shards = [found[name] for name in sorted(found) if is_shard(name, "train")]
     assert b"".join(shards) == (made / "local" / "train.bin").read_bytes()
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from processes import contents, run
+from processes import run, token_files
 from remote_servers import HOST, WebServer, faulty_proxy, make_bucket, s3_client, use_s3, web_server
 from row_cases import write_rows
 
@@ -48,7 +48,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def expected(files: Path) -> dict[str, bytes]:
     output = files.parent / "expected"
     assert run("tokenize", files / "a.txt", "-o", output, *FLAGS)[0] == 0
-    return contents(output)
+    return token_files(output)
 
 
 @pytest.fixture(autouse=True)
@@ -106,12 +106,17 @@ def test_a_web_server_gives_the_same_bytes(
     urls = [web.url(name) for name in NAMES]
     exit_code, said = run("tokenize", *urls, "-o", tmp_path / "out", *FLAGS, "-j", "1")
     assert exit_code == 0, said
-    assert contents(tmp_path / "out") == times(4, expected)
+    assert token_files(tmp_path / "out") == times(4, expected)
     assert [each["path"] for each in manifest(tmp_path / "out")["inputs"]] == urls
     made = {path.name for path in (tmp_path / "out").iterdir()}
-    assert made == {"train.bin", "val.bin", "segments.jsonl", "manifest.json", ".penstok"} - (
-        set() if (tmp_path / "out" / ".penstok").exists() else {".penstok"}
-    )
+    indexes = {"train_documents.npy", "val_documents.npy"}
+    assert made - {".penstok"} == {
+        "train.bin",
+        "val.bin",
+        "segments.jsonl",
+        "manifest.json",
+        *indexes,
+    }
     counts = Counter(path for path, _ in web.requests)
     # Info and the head; for text the start for its separator, two samples and the search for a
     # document of val; then the units.
@@ -131,7 +136,7 @@ def test_a_web_server_without_ranges(
     urls = [web.url(name) for name in NAMES]
     exit_code, said = run("tokenize", *urls[:3], "-o", tmp_path / "out", *FLAGS, "-j", "2")
     assert exit_code == 0, said
-    assert contents(tmp_path / "out") == times(3, expected)
+    assert token_files(tmp_path / "out") == times(3, expected)
     exit_code, said = run("tokenize", *urls, "-o", tmp_path / "rows", *FLAGS)
     assert exit_code == 4
     assert "parquet cannot be read from front to back" in said
@@ -145,7 +150,7 @@ def test_s3_gives_the_same_bytes(
     job = ("tokenize", f"s3://{BUCKET}/{argument}", "-o", tmp_path / "out", *FLAGS)
     exit_code, said = run(*job, "-j", "2")
     assert exit_code == 0, said
-    assert contents(tmp_path / "out") == times(4, expected)
+    assert token_files(tmp_path / "out") == times(4, expected)
     if argument == "in":
         exit_code, said = run(*job)
         assert exit_code == 0, said
@@ -162,7 +167,7 @@ def test_a_remote_job_is_verified_and_repaired(
     for position in (100_000, 1_000_000, 1_500_000, 2_000_000):
         flip(output / "train.bin", position)
     assert run("verify", output, "--repair")[0] == 0
-    assert contents(output) == times(4, expected)
+    assert token_files(output) == times(4, expected)
     ledger = output / "segments.jsonl"
     whole = ledger.read_bytes()
     ledger.unlink()
@@ -188,7 +193,7 @@ def test_jobs_survive_broken_connections(
         exit_code, said = run("tokenize", *urls, "-o", tmp_path / "out", *FLAGS, "-j", "2")
         assert exit_code == 0, said
         assert proxy.num_cuts == 0
-    assert contents(tmp_path / "out") == times(4, expected)
+    assert token_files(tmp_path / "out") == times(4, expected)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -200,7 +205,7 @@ def test_a_killed_run_continues(
     assert run(*job, fault="journal line torn:2")[0] == -signal.SIGKILL
     exit_code, said = run(*job)
     assert exit_code == 0, said
-    assert contents(tmp_path / "out") == expected
+    assert token_files(tmp_path / "out") == expected
     assert manifest(tmp_path / "out")["run"]["units_kept"] > 0
 
 
@@ -274,7 +279,7 @@ def test_a_missing_input_can_be_skipped(
     urls = [web.url(name) for name in ("none.txt", "a.txt", "none.parquet")]
     exit_code, said = run("tokenize", *urls, "-o", tmp_path / "out", "--on-error", "skip", *FLAGS)
     assert exit_code == 3, said
-    assert contents(tmp_path / "out") == expected
+    assert token_files(tmp_path / "out") == expected
     listed = (tmp_path / "out" / "skipped.jsonl").read_text().splitlines()
     assert [json.loads(line)["path"] for line in listed] == [urls[0], urls[2]]
 
@@ -314,7 +319,7 @@ def test_local_and_remote_inputs_mix(
     assert run(*job, fault="journal on disk:5")[0] == -signal.SIGKILL
     exit_code, said = run(*job)
     assert exit_code == 0, said
-    assert contents(tmp_path / "out") == times(4, expected)
+    assert token_files(tmp_path / "out") == times(4, expected)
 
 
 def test_a_limit_holds_for_remote_inputs(web: WebServer, files: Path, tmp_path: Path) -> None:
@@ -323,7 +328,7 @@ def test_a_limit_holds_for_remote_inputs(web: WebServer, files: Path, tmp_path: 
     paths = [files / name for name in ("a.txt", "d.parquet")]
     assert run("tokenize", *urls, "-o", tmp_path / "a", *FLAGS, *limit)[0] == 0
     assert run("tokenize", *paths, "-o", tmp_path / "b", *FLAGS, *limit)[0] == 0
-    assert contents(tmp_path / "a") == contents(tmp_path / "b")
+    assert token_files(tmp_path / "a") == token_files(tmp_path / "b")
 
 
 def test_archives_on_a_web_server_give_the_same_bytes(
@@ -339,7 +344,7 @@ def test_archives_on_a_web_server_give_the_same_bytes(
         output = tmp_path / f"{name}-{has_ranges}"
         exit_code, said = run("tokenize", web.url(name), "-o", output, *FLAGS, "-j", "2")
         assert exit_code == 0, said
-        assert contents(output) == times(3, expected)
+        assert token_files(output) == times(3, expected)
         exit_code, said = run("verify", output, "--full")
         assert exit_code == 0, said
 

@@ -72,6 +72,34 @@ def test_a_damaged_unit_of_an_earlier_run_is_done_again(inputs: Path, tmp_path: 
     assert contents(output) == unbroken
 
 
+@pytest.mark.parametrize("flags", [(), ("--docs-by", "file"), ("--eot", "prepend")])
+def test_a_unit_with_a_damaged_end_costs_the_next_its_index_nothing(
+    inputs: Path, tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    unbroken = finished(inputs, tmp_path / "unbroken", *flags)
+    output = tmp_path / "out"
+    interrupted(inputs, output, *flags)
+    journal = (output / ".penstok" / "tasks" / "00000.jsonl").read_text().splitlines()
+    segments = [json.loads(line)["segments"] for line in journal if line.startswith('{"unit":')]
+    _, _, start, count, _ = segments[0][0]
+    partial = output / ".penstok" / "tasks" / "00000" / "train.bin.partial"
+    data = bytearray(partial.read_bytes())
+    data[2 * (start + count) - 2 : 2 * (start + count)] = b"\0\0"
+    partial.write_bytes(data)
+    assert finished(inputs, output, *flags) == unbroken
+
+
+def test_a_missing_shard_costs_only_its_own_units(inputs: Path, tmp_path: Path) -> None:
+    flags = ("--shard-tokens", "500")
+    unbroken = finished(inputs, tmp_path / "unbroken", *flags)
+    output = tmp_path / "out"
+    interrupted(inputs, output, *flags)
+    shards = sorted((output / ".penstok" / "tasks" / "00000").glob("train_shard_*.bin.partial"))
+    shards[0].unlink()
+    assert finished(inputs, output, *flags) == unbroken
+    assert json.loads((output / "manifest.json").read_text())["run"]["resumed"]
+
+
 def test_missing_tokens_are_made_again(inputs: Path, tmp_path: Path) -> None:
     unbroken = finished(inputs, tmp_path / "unbroken")
     output = tmp_path / "out"

@@ -19,7 +19,7 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from processes import contents, run, start, wait_for, workers_of
+from processes import run, start, token_files, wait_for, workers_of
 from row_cases import write_rows
 
 import penstok
@@ -69,7 +69,7 @@ def expected(folder: Path, documents: list[str]) -> dict[str, bytes]:
     text = folder / "expected.txt"
     text.write_text(SEPARATOR.join(documents))
     assert run("tokenize", text, "-o", folder / "expected", *FLAGS)[0] == 0
-    return contents(folder / "expected")
+    return token_files(folder / "expected")
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +135,7 @@ def test_every_way_to_write_rows_gives_the_same_bytes(
         *("tokenize", variants[0].parent, "-o", tmp_path / "out", *FLAGS, "-j", str(workers))
     )
     assert exit_code == 0, said
-    found = contents(tmp_path / "out")
+    found = token_files(tmp_path / "out")
     assert found == {name: data * len(variants) for name, data in expected.items()}
     inputs = manifest(tmp_path / "out")["inputs"]
     assert [Path(each["path"]) for each in inputs] == variants
@@ -161,8 +161,8 @@ def test_a_column_inside_a_struct_and_bytes_that_are_no_text(
     rows = (tmp_path / "a.parquet", tmp_path / "b.feather", "--text-key", "meta.text")
     exit_code, said = run("tokenize", *rows, "-o", tmp_path / "rows", *FLAGS)
     assert exit_code == 0, said
-    once = contents(tmp_path / "text")
-    assert contents(tmp_path / "rows") == {name: data * 2 for name, data in once.items()}
+    once = token_files(tmp_path / "text")
+    assert token_files(tmp_path / "rows") == {name: data * 2 for name, data in once.items()}
     repaired = [manifest(tmp_path / name)["counts"]["invalid_utf8"] for name in ("text", "rows")]
     assert repaired[1] == 2 * repaired[0] > 0
 
@@ -178,7 +178,7 @@ def test_a_killed_run_goes_on_in_the_middle(
     assert run(*job, fault="tokens on disk:1")[0] == -signal.SIGKILL
     exit_code, said = run(*job, "-j", "3")
     assert exit_code == 0, said
-    assert contents(tmp_path / "out") == expected
+    assert token_files(tmp_path / "out") == expected
     assert manifest(tmp_path / "out")["run"]["units_kept"] > 0
 
 
@@ -192,7 +192,7 @@ def test_a_worker_that_dies_is_replaced(
         worker.kill()
     _, said = process.communicate(timeout=120)
     assert process.returncode == 0, said
-    assert contents(tmp_path / "out") == expected
+    assert token_files(tmp_path / "out") == expected
     assert manifest(tmp_path / "out")["run"]["workers_replaced"]
 
 
@@ -205,7 +205,7 @@ def test_damaged_tokens_are_reencoded(
     exit_code, said = run(*job)
     assert exit_code == 0, said
     assert "damaged" in said
-    assert contents(tmp_path / "out") == expected
+    assert token_files(tmp_path / "out") == expected
 
     flip(tmp_path / "out" / "train.bin", 300_000)
     exit_code, said = run("verify", tmp_path / "out", "--full")
@@ -213,7 +213,7 @@ def test_damaged_tokens_are_reencoded(
     assert f"from {parquet}, rows " in said
     exit_code, said = run("verify", tmp_path / "out", "--repair")
     assert exit_code == 0, said
-    assert contents(tmp_path / "out") == expected
+    assert token_files(tmp_path / "out") == expected
 
 
 @pytest.mark.parametrize("lost", ["the job", "an input", "a unit", "all"])
@@ -230,7 +230,7 @@ def test_a_damaged_ledger_is_repaired(finished: Path, tmp_path: Path, lost: str)
     exit_code, said = run("verify", output, "--repair")
     assert exit_code == 0, said
     assert ledger.read_bytes() == whole
-    assert contents(output) == contents(finished)
+    assert token_files(output) == token_files(finished)
 
 
 def test_a_ledger_is_not_repaired_from_other_rows(
@@ -270,8 +270,8 @@ def test_a_limit_takes_a_part_of_the_rows(
     assert run(*job, "-o", tmp_path / "a", "-j", "1")[0] == 0
     assert run(*job, "-o", tmp_path / "b", fault="journal on disk:2")[0] == -signal.SIGKILL
     assert run(*job, "-o", tmp_path / "b", "-j", "3")[0] == 0
-    found = contents(tmp_path / "a")
-    assert contents(tmp_path / "b") == found
+    found = token_files(tmp_path / "a")
+    assert token_files(tmp_path / "b") == found
     assert all(data.startswith(found[name]) for name, data in expected.items())
     assert 0.4 < len(found["train.bin"]) / len(expected["train.bin"]) < 0.6
     assert run("verify", tmp_path / "b", "--full", "--source")[0] == 0
@@ -288,7 +288,7 @@ def test_inputs_are_added_behind(
         inputs.append(path)
         exit_code, said = run("tokenize", *inputs, *output)
         assert exit_code == 0, said
-        assert contents(tmp_path / "out") == {n: data * count for n, data in expected.items()}
+        assert token_files(tmp_path / "out") == {n: data * count for n, data in expected.items()}
     exit_code, said = run("tokenize", tmp_path / "b.arrow", *output)
     assert exit_code == 5
     assert run("verify", tmp_path / "out", "--full", "--source")[0] == 0
@@ -378,7 +378,7 @@ def test_files_without_rows(
     job = ("tokenize", empty, parquet, last, "-o", tmp_path / "out", *FLAGS)
     exit_code, said = run(*job)
     assert exit_code == 0, said
-    assert contents(tmp_path / "out") == expected
+    assert token_files(tmp_path / "out") == expected
     exit_code, said = run("verify", tmp_path / "out", "--full", "--source")
     assert exit_code == 0, said
     assert run(*job)[0] == 0
@@ -439,7 +439,7 @@ def test_text_rows_and_streams_mix(
     assert run(*job, "-j", "2", fault="journal on disk:4")[0] == -signal.SIGKILL
     exit_code, said = run(*job, "-j", "2")
     assert exit_code == 0, said
-    assert contents(tmp_path / "out") == {name: data * 4 for name, data in expected.items()}
+    assert token_files(tmp_path / "out") == {name: data * 4 for name, data in expected.items()}
 
 
 def run_and_watch(*arguments: str | Path) -> tuple[int, str, int]:

@@ -46,7 +46,9 @@ def test_a_text_becomes_train_and_val(penstok: RunPenstok, corpus: Path, tmp_pat
         "manifest.json",
         "segments.jsonl",
         "train.bin",
+        "train_documents.npy",
         "val.bin",
+        "val_documents.npy",
     ]
 
 

@@ -236,8 +236,9 @@ def test_a_sentencepiece_model_goes_through(tmp_path: Path) -> None:
     output = penstok.open(tmp_path / "out")
     assert output.manifest.run["engine"] == "sentencepiece"
     lines = [line for text in example_texts() for line in text.split("\n") if line]
-    expected = [i for line in lines for i in (1, *library.EncodeAsIds(line), 2)]
-    assert output.train.tolist() == expected
+    documents = [[1, *library.EncodeAsIds(line), 2] for line in lines]
+    assert output.train.tolist() == [i for document in documents for i in document]
+    assert [document.tolist() for document in output.train.documents] == documents
     shown = run("show", "out", "--tokens", 30, folder=tmp_path).stdout
     assert shown.startswith("<s> " + lines[0][:6])
     # Without one of the flag's own the model says nothing of what begins a text.

@@ -13,7 +13,10 @@ import penstok
 FILES = Path(__file__).parent / "files"
 
 
-@pytest.mark.parametrize("name", ["train.bin", "val.bin", "manifest.json"])
+NAMES = ("train.bin", "train_documents.npy", "val.bin", "val_documents.npy", "manifest.json")
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_the_shipped_corpus_gives_the_same_bytes(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

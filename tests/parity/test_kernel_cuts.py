@@ -14,6 +14,7 @@ from support import EXAMPLES, HOSTILE_CHARACTERS, rounds
 from vocabularies import train, write_json
 
 from penstok import _kernel
+from penstok.engines.kernel import KernelEngine
 from penstok.tokenizers import load_tokenizer
 from penstok.tokenizers.cuts import ByteLevelCuts, _free_junctions
 from penstok.types import Block
@@ -62,6 +63,18 @@ def test_every_cut_of_hostile_documents() -> None:
 @given(st.text(st.sampled_from(HOSTILE_CHARACTERS), max_size=80), st.randoms())
 def test_every_cut_of_hostile_characters(text: str, rng: random.Random) -> None:
     check_every_cut(text.encode(), rng)
+
+
+def test_cuts_take_the_free_junctions_of_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer = load_tokenizer("gpt2")
+    pairs = "".join(a + b for a in HOSTILE_CHARACTERS for b in HOSTILE_CHARACTERS)
+    text = np.frombuffer(pairs.encode(), np.uint8)
+    monkeypatch.setattr("penstok.tokenizers.cuts._last_table", [])
+    expected = ByteLevelCuts(tokenizer).mask(text)
+    monkeypatch.setattr("penstok.tokenizers.cuts._last_table", [])
+    KernelEngine(tokenizer, "append")
+    monkeypatch.setattr("penstok.tokenizers.cuts._free_junctions", None)
+    np.testing.assert_array_equal(ByteLevelCuts(tokenizer).mask(text), expected)
 
 
 @pytest.mark.parametrize("size", [None, 4000])

@@ -35,7 +35,10 @@ def uses() -> None:
     assert_type(penstok.show("tokens", split="val"), str)
     assert_type(penstok.__version__, str)
     tokens = penstok.open("tokens")
-    assert_type(tokens.train, NDArray[np.unsignedinteger[Any]] | penstok.RemoteTokens)
+    assert_type(tokens.train, penstok.MappedTokens | penstok.RemoteTokens)
+    assert_type(tokens.train.document(17), NDArray[np.unsignedinteger[Any]])
+    assert_type(tokens.documents("val"), penstok.Documents)
+    assert_type(tokens.documents("val")[:2], list[NDArray[np.unsignedinteger[Any]]])
     assert_type(tokens.decode([1, 2, 3]), str)
 
     def show(status: penstok.Status) -> None:

@@ -67,7 +67,9 @@ def finished(idx: int) -> FinishedUnit:
     unit = Unit(idx, 0, SOURCE, 10 * idx, 10 * idx + 10, SOURCE.num_bytes)
     nothing: dict[Split, int] = {"train": 0, "val": 0}
     encoded = EncodedUnit(idx, Counts(), nothing, nothing, 0, False, None, False)
-    return FinishedUnit(unit, encoded, UnitOffsets(idx, "train", nothing), WrittenUnit(idx, ()))
+    return FinishedUnit(
+        unit, encoded, UnitOffsets(idx, "train", nothing, nothing), WrittenUnit(idx, ())
+    )
 
 
 def open_journal(folder: Path) -> Journal:

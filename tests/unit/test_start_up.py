@@ -8,12 +8,18 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 import penstok
 from penstok.executors import children
+from penstok.tokenizers import cuts, load_tokenizer
 from penstok.worker.memory import own_bytes
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 # What takes long to import, or is needed for a part of the inputs, outputs and engines only.
 COSTLY = (
@@ -70,12 +76,41 @@ def test_a_command_loads_what_it_needs(tmp_path: Path, command: str, loaded: set
 
 def test_a_short_text_needs_no_cut_rule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(ranks: dict[bytes, int]) -> None:
-        raise AssertionError("it takes 20 ms")
+        raise AssertionError("it takes 30 ms")
 
     (tmp_path / "in.txt").write_text("a few words")
     monkeypatch.setattr("penstok.tokenizers.cuts._free_junctions", fail)
     preview = penstok.plan(str(tmp_path / "in.txt"), tmp_path / "out")
     assert preview.estimate is not None
+
+
+def test_english_text_needs_no_table_of_free_junctions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[object] = []
+    monkeypatch.setattr("penstok.tokenizers.cuts._free_junctions", calls.append)
+    (tmp_path / "in.txt").write_text("one long document, caf\u00e9 included " * 150_000)
+    manifest = penstok.tokenize(str(tmp_path / "in.txt"), tmp_path / "out", workers=1)
+    assert manifest.counts["tokens"] > 500_000
+    assert calls == []
+
+
+def test_the_table_of_free_junctions_is_made_once_for_the_same_ranks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tokenizer = load_tokenizer("gpt2")
+    monkeypatch.setattr(cuts, "_last_table", [])
+    make, calls = cuts._free_junctions, list[object]()
+
+    def count(ranks: dict[bytes, int]) -> NDArray[np.bool_]:
+        calls.append(ranks)
+        return make(ranks)
+
+    monkeypatch.setattr(cuts, "_free_junctions", count)
+    text = np.frombuffer("\u4f60\u597d".encode(), np.uint8)
+    first, second = (cuts.find_cuts(tokenizer, 1 << 20).mask(text) for _ in range(2))
+    assert len(calls) == 1
+    assert np.array_equal(first, second)
 
 
 START = """

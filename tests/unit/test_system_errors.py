@@ -315,7 +315,8 @@ def test_leftovers_of_an_interrupted_overwrite_are_named_and_deleted(
     done = invoke("tokenize", "in.txt", *flags)
     assert "interrupted run with `--overwrite` were deleted" in done.stderr
     assert sorted(path.name for path in Path("out").iterdir()) == [
-        *("manifest.json", "segments.jsonl", "train.bin", "val.bin")
+        *("manifest.json", "segments.jsonl", "train.bin", "train_documents.npy"),
+        *("val.bin", "val_documents.npy"),
     ]
     assert "note" not in invoke("info", "out").stdout
 

@@ -68,6 +68,12 @@ COMMANDS = (
         _codes(0, 1, 2, 6, 8, 130, 141, _4="output cannot be read"),
     ),
     CommandRow(
+        "find",
+        "penstok.cli.find",
+        "List the documents of an output that came from an input.",
+        _codes(0, 1, 2, 6, 8, 130, 141, _4="output cannot be read"),
+    ),
+    CommandRow(
         "verify",
         "penstok.cli.verify",
         "Check an output for damage, and repair it.",
@@ -76,6 +82,16 @@ COMMANDS = (
             _0="no damage found",
             _4="an input or the output cannot be read",
             _5="an input changed, or the folder holds another unfinished job",
+        ),
+    ),
+    CommandRow(
+        "convert",
+        "penstok.cli.convert",
+        "Write other formats of an output, or import files of another program.",
+        _codes(
+            *(0, 1, 2, 5, 7, 8, 130),
+            _4="a file of another program cannot be read, or is damaged",
+            _6="the output is damaged, or there is no finished job",
         ),
     ),
     CommandRow(

@@ -49,7 +49,7 @@ class Flag(click.Option):
 
     def __init__(self, setting: Setting) -> None:
         is_switch = setting.kind is SWITCH
-        default = setting.default
+        default = None if setting.default == () else setting.default
         text = setting.text
         if setting.kind is ESCAPED:
             text = rf"{text} \n, \t, \r and \\ are escapes."
@@ -61,9 +61,9 @@ class Flag(click.Option):
             **({"is_flag": True} if is_switch else {"type": _Value(setting)}),
             metavar=setting.metavar or None,
             help=text,
-            default=[default] if setting.kind is TEXTS else default,
+            default=[default] if setting.kind is TEXTS and default is not None else default,
             multiple=setting.kind is TEXTS,
-            envvar="PENSTOK_" + setting.name.upper(),
+            envvar="PENSTOK_" + setting.name.rstrip("_").upper(),
             is_eager=setting.name in ("json", *_CALLBACKS),
             callback=_CALLBACKS.get(setting.name),
             expose_value=setting.name not in _CALLBACKS,

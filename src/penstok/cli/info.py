@@ -48,7 +48,12 @@ def run(*, output: str, as_json: bool) -> int:
 
 
 def _lines(dataset: Dataset) -> list[str]:
-    from penstok.cli.job_summary import bytes_per_token, input_sizes, tokenizer_line
+    from penstok.cli.job_summary import (
+        bytes_per_token,
+        describe_format,
+        input_sizes,
+        tokenizer_line,
+    )
     from penstok.quantities import format_bytes
     from penstok.types import SPLITS
 
@@ -57,10 +62,15 @@ def _lines(dataset: Dataset) -> list[str]:
     lines = [
         f"{dataset.folder}/: {plural(counts['tokens'], 'token')} in "
         f"{plural(counts['documents'], 'document')} from {plural(len(manifest.inputs), 'input')}",
-        f"  inputs  {input_sizes(manifest)}",
+        f"  inputs  {input_sizes(manifest)}"
+        if manifest.lineage is None or manifest.lineage.kind == "converted"
+        else f"  imported from {plural(len(manifest.inputs), 'file')} of another program",
         f"  tokenizer  {tokenizer_line(tokenizer, manifest.settings['eot'])}, {manifest.dtype}",
         f"  engine  {manifest.run.get('engine', 'unknown')}",
     ]
+    if manifest.lineage is not None and manifest.lineage.kind == "converted":
+        lines.append(f"  converted from {manifest.lineage.sources[0]}")
+    lines += [f"  format {describe_format(record)}" for record in manifest.formats]
     if counts.get("text_bytes"):
         lines.append(f"  {bytes_per_token(counts)}")
     for split in SPLITS:
@@ -69,8 +79,9 @@ def _lines(dataset: Dataset) -> list[str]:
         lines.append(
             f"  {split:5}  {plural(record.tokens, 'token')}, "
             f"{plural(record.documents, 'document')}, {size} in {plural(len(record.files), 'file')}"
+            + (", with a document index" if record.indexes else "")
         )
-        if record.tokens:
+        if record.files and record.tokens:
             lines += [
                 f"    first  {_shown(dataset, split, 0)}",
                 f"    last   {_shown(dataset, split, max(record.tokens - _SHOWN_TOKENS, 0))}",

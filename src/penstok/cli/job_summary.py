@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 
     from penstok.jobs.run import Outcome, PartOutcome
     from penstok.jobs.settings import JobSettings
-    from penstok.output.manifest import Manifest
+    from penstok.output.manifest import FormatRecord, Manifest
     from penstok.types import EotPosition, Split, TokenizerRecord
 
 __all__ = [
     "bytes_per_token",
+    "describe_format",
     "document_rule",
     "finished_json",
     "finished_lines",
@@ -68,6 +69,7 @@ def summary_lines(outcome: Outcome, settings: JobSettings) -> list[str]:
         f"  documents: {document_rule(manifest.settings, _formats(manifest))}",
         *_divided(manifest),
         *_encodings(manifest),
+        *(f"  format {describe_format(record)}" for record in manifest.formats),
         *(f"  {note}" for note in _notes(manifest)),
         *skipped,
         *(
@@ -114,6 +116,7 @@ def finished_lines(manifest: Manifest, output: str, *, is_new: bool) -> list[str
         *_node_lines(run),
         f"  tokenizer: {tokenizer_line(manifest.tokenizer, manifest.settings['eot'])}",
         *_divided(manifest),
+        *(f"  format {describe_format(record)}" for record in manifest.formats),
         *(f"  {note}" for note in _notes(manifest)),
         *skipped_lines(
             "  skipped:", {each.path: each.reason for each in manifest.inputs if each.reason}
@@ -131,6 +134,7 @@ def finished_json(manifest: Manifest, output: str, *, is_new: bool) -> dict[str,
         "is_new": is_new,
         "tokenizer": to_builtins(manifest.tokenizer),
         "splits": {split: to_builtins(manifest.splits[split]) for split in SPLITS},
+        "formats": to_builtins(manifest.formats),
         "counts": manifest.counts,
         "run": manifest.run,
         "warnings": find_warnings(manifest),
@@ -267,6 +271,22 @@ def _node_lines(run: dict[str, Any]) -> list[str]:
     if run.get("tasks_retried"):
         lines.append(f"  {plural(run['tasks_retried'], 'task')} retried")
     return lines
+
+
+def describe_format(record: FormatRecord) -> str:
+    """Say how many files a format has, how large they are, and what is not in them."""
+    links = [file for file in record.files if file.same_as is not None]
+    num_bytes = sum(file.bytes for file in record.files if file.same_as is None)
+    text = f"{record.name}: {plural(len(record.files), 'file')}, {format_bytes(num_bytes)}"
+    if links:
+        text += f" and {plural(len(links), 'link')} to the tokens"
+    if record.dropped_tokens:
+        text += (
+            f"; {plural(record.dropped_tokens, 'token')} at the end fill no row and are left out"
+        )
+    if record.split_documents:
+        text += f"; {plural(record.split_documents, 'document')} divided into several rows"
+    return text
 
 
 def _formats(manifest: Manifest) -> set[str | None]:

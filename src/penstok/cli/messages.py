@@ -38,9 +38,9 @@ _STOP_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 _EXIT_READER_GONE = 141
 
 
-def print_data(text: str) -> None:
+def print_data(text: str, *, ends_line: bool = True) -> None:
     """Print on standard output."""
-    click.echo(text)
+    click.echo(text, nl=ends_line)
 
 
 def say(message: str, *, is_quiet: bool = False) -> None:

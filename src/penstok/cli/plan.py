@@ -96,7 +96,7 @@ def _lines(preview: Preview) -> list[str]:
         ),
         *_estimate(preview),
         f"tokenizer:  {tokenizer_line(preview.tokenizer, settings['eot'])}",
-        f"output:     {preview.output}/, {preview.dtype}, "
+        f"output:     {preview.output}/, {preview.dtype}{_formats(settings)}, "
         f"val fraction {settings['val_fraction']}{_free_disk(preview)}",
         f"memory:     {format_bytes(preview.memory_bytes)} in total, "
         f"{format_bytes(preview.worker_bytes)} for each of {preview.num_workers} x "
@@ -105,6 +105,12 @@ def _lines(preview: Preview) -> list[str]:
         *(f"warning:    {warning}" for warning in preview.warnings),
         *(f"hint:       {hint}" for hint in preview.hints),
     ]
+
+
+def _formats(settings: dict[str, Any]) -> str:
+    """List the formats, unless it is only the one that is always written."""
+    names = str(settings.get("format", "raw")).split(",")
+    return "" if names == ["raw"] else f", formats {', '.join(names)}"
 
 
 def _free_disk(preview: Preview) -> str:

@@ -53,7 +53,8 @@ class PlainProgress(SilentProgress):
         self._next = every_seconds
 
     def update(self, status: Status) -> None:
-        """Write a line if it is time."""
+        """Write a line if it is time; a new stage starts its clock again."""
+        self._next = min(self._next, status.elapsed_seconds + self._every)
         if status.elapsed_seconds >= self._next:
             self._next = status.elapsed_seconds + self._every
             print(time.strftime("[%H:%M]"), status.line(), file=self._stream, flush=True)
@@ -68,7 +69,8 @@ class JsonProgress(SilentProgress):
         self._next = 0.0
 
     def update(self, status: Status) -> None:
-        """Write a line if it is time."""
+        """Write a line if it is time; a new stage starts its clock again."""
+        self._next = min(self._next, status.elapsed_seconds + self._every)
         if status.elapsed_seconds >= self._next:
             self._next = status.elapsed_seconds + self._every
             line = {"type": "status", **to_builtins(status)}

@@ -107,13 +107,15 @@ def _lines(report: Report, *, full: bool, source: bool) -> list[str]:
     if source:
         lines.append(f"  {_compared(report)}")
     lines += [f"  note: {note}" for note in report.notes]
-    if not full:
+    if not full and report.num_units:
         lines.append(f"next: to check every token, run penstok verify {quoted_name} --full")
     return lines
 
 
 def _checked(report: Report, *, full: bool) -> str:
     size = format_bytes(report.bytes_read)
+    if not report.num_units:
+        return f"checked the sizes and checksums of all files ({size})"
     if full:
         return f"checked checksums, ids and end-of-text ids of every token ({size})"
     return (
@@ -141,6 +143,8 @@ def _damage(report: Report, quoted_name: str) -> list[str]:
         return [*lines, f"  next:  {escape(repair_step(report.folder))}"]
     if report.is_repairable and not report.repaired_findings:
         return [*lines, f"  next:  penstok verify {quoted_name} --repair"]
+    if report.next_step:
+        return [*lines, f"  next:  {escape(report.next_step)}"]
     again = f"penstok tokenize INPUT... -o {quoted_name} --overwrite"
     return [*lines, f"  next:  this cannot be repaired; tokenize again: {again}"]
 

@@ -1,41 +1,74 @@
 """Read the tokens of a finished job back, without loading them into memory.
 
 It checks the sizes of files, not their contents (`verification` does), and writes nothing. Files
-are memory-mapped, objects in S3 are read in ranges by `remote_tokens`; `api`, `info` and `show`
-use it.
+are memory-mapped, objects in S3 are read in ranges by `remote_tokens`; `documents` finds documents
+in both. `api`, `info` and `show` use it.
 """
 
 from __future__ import annotations
 
+from codecs import getincrementaldecoder
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from penstok.data.documents import Documents, HasDocuments
 from penstok.data.remote_tokens import RemoteTokens
 from penstok.errors import DamageError, InputError, UsageError, quoted, read_error
 from penstok.jobs.definition import INTEGER, convert_argument
+from penstok.output.documents import ENTRY_BYTES
+from penstok.output.formats.base import TokenSource
 from penstok.output.layout import MANIFEST, SEGMENTS
 from penstok.output.ledger.reader import LedgerReader
-from penstok.output.manifest import Manifest
+from penstok.output.manifest import FileRecord, Manifest
 from penstok.quantities import plural
 from penstok.storage.object_paths import ObjectPath, output_path, repair_step
 from penstok.types import SPLITS
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
+    from penstok.data.documents import RangeReader
     from penstok.data.settings import ShowSettings
-    from penstok.output.manifest import FileRecord
+    from penstok.errors import PenstokError
     from penstok.storage.object_paths import OutputPath
     from penstok.tokenizers import Tokenizer
     from penstok.types import Split
 
-__all__ = ["Dataset", "Tokens", "open_dataset"]
+__all__ = ["Dataset", "MappedTokens", "Tokens", "open_dataset"]
 
-Tokens: TypeAlias = NDArray[np.unsignedinteger[Any]] | RemoteTokens
+# Tokens of a document that are decoded and printed at a time.
+_SHOWN_TOKENS = 1 << 16
+
+
+class MappedTokens(HasDocuments, np.memmap[Any, np.dtype[np.unsignedinteger[Any]]]):
+    """The read-only memory map of a token file, which knows the documents of its split.
+
+    It is a `numpy.memmap`; a slice of it is a plain one.
+    """
+
+    # For type checkers, these are those of an array.
+    if not TYPE_CHECKING:
+
+        def __getitem__(self, key: Any) -> Any:
+            """Index it as any array."""
+            found = super().__getitem__(key)
+            return found.view(np.memmap) if isinstance(found, MappedTokens) else found
+
+        def __array_wrap__(self, array: Any, *_: Any) -> Any:
+            """Return results of arithmetic as plain arrays and numbers, as a memory map does."""
+            if array is self:
+                return array
+            plain = array.view(np.ndarray)
+            return plain if plain.ndim else plain[()]
+
+
+Tokens: TypeAlias = MappedTokens | RemoteTokens
 
 
 class Dataset:
@@ -49,12 +82,13 @@ class Dataset:
         self.folder = folder
         self.manifest = manifest
         self._remote: dict[str, RemoteTokens] = {}
+        self._documents: dict[Split, Documents] = {}
         self._tokenizer: Tokenizer | None = None
         self.dtype: np.dtype[Any] = np.dtype(manifest.dtype).newbyteorder("<")
 
     @property
     def train(self) -> Tokens:
-        """The tokens of the train split."""
+        """The tokens of the train split; `train.document(17)` are those of one document."""
         return self._whole("train")
 
     @property
@@ -69,6 +103,18 @@ class Dataset:
             UsageError: If there is no such split.
         """
         return [self._open(file) for file in self._files(split)]
+
+    def documents(self, split: Split) -> Documents:
+        """Return the documents of a split; one that crosses shards is joined.
+
+        Raises:
+            DamageError: If the output has no document index, or a damaged one.
+            UsageError: If there is no such split, or the index was left out.
+        """
+        files = self._files(split)
+        if split not in self._documents:
+            self._documents[split] = self._open_documents(split, files)
+        return self._documents[split]
 
     def read(self, split: Split, start: int, num_tokens: int) -> NDArray[np.unsignedinteger[Any]]:
         """Copy tokens from `start` on, across shards; fewer at the end of the split.
@@ -91,7 +137,9 @@ class Dataset:
         return np.concatenate([np.empty(0, self.dtype), *pieces])
 
     def read_shown(self, settings: ShowSettings) -> NDArray[np.unsignedinteger[Any]]:
-        """Copy the tokens that `penstok show` would print."""
+        """Return the tokens that `penstok show` would print."""
+        if settings.document is not None:
+            return self._read_document(settings, settings.document)
         total = self.manifest.splits[settings.split].tokens
         if settings.at >= total:
             raise UsageError(
@@ -99,7 +147,34 @@ class Dataset:
                 where=f"--at {settings.at}",
                 next_step=f"pass `--at` from 0 to {max(total - 1, 0)}, or another `--split`",
             )
-        return self.read(settings.split, settings.at, settings.tokens)
+        return self.read(settings.split, settings.at, settings.num_tokens or 0)
+
+    def _read_document(
+        self, settings: ShowSettings, number: int
+    ) -> NDArray[np.unsignedinteger[Any]]:
+        documents = self.documents(settings.split)
+        if number >= len(documents):
+            raise UsageError(
+                f"the {settings.split} split has only {plural(len(documents), 'document')}",
+                where=f"--document {number}",
+                next_step=f"pass `--document` from 0 to {len(documents) - 1}, or another `--split`"
+                if documents
+                else "pass another `--split`",
+            )
+        return documents[number][: settings.num_tokens]
+
+    def iter_decoded(self, ids: NDArray[np.unsignedinteger[Any]]) -> Iterator[str]:
+        """Yield the text of tokens of this output in pieces: a document can be long.
+
+        Raises:
+            DamageError: If the tokenizer has no such ids.
+            UsageError: If the tokenizer cannot be loaded any more.
+        """
+        tokenizer, decoder = self._load_tokenizer(), getincrementaldecoder("utf-8")("replace")
+        for start in range(0, len(ids), _SHOWN_TOKENS):
+            found = tokenizer.decode_bytes(ids[start : start + _SHOWN_TOKENS].tolist())
+            yield decoder.decode(found)
+        yield decoder.decode(b"", final=True)
 
     def decode(self, ids: Iterable[int] | RemoteTokens) -> str:
         """Return the text of ids, with the tokenizer of the job.
@@ -173,16 +248,56 @@ class Dataset:
                 where=str(self.folder),
                 next_step=f'use `.shards("{split}")`, or `.read("{split}", start, num_tokens)`',
             )
-        return self._open(files[0])
+        tokens = self._open(files[0])
+        tokens._open_documents = partial(self.documents, split)
+        return tokens
+
+    def _open_documents(self, split: Split, files: list[FileRecord]) -> Documents:
+        is_left_out = self.manifest.settings.get("document_index") == "none"
+        if is_left_out or len(self.manifest.splits[split].indexes_of("documents")) != len(files):
+            raise self._no_index(is_left_out=is_left_out)
+        source = TokenSource.from_manifest(self.manifest, lambda name: self.folder / name)
+        return Documents(split, source.splits[split].files, self._open_pair)
+
+    def _open_pair(self, split: Split, idx: int) -> tuple[RangeReader, RangeReader]:
+        """Open a token file and its index."""
+        record = self.manifest.splits[split]
+        index, entry = record.indexes_of("documents")[idx], np.dtype("<u8")
+        path = self.folder / index.path
+        file = FileRecord(index.path, index.bytes, index.bytes // ENTRY_BYTES, index.digest)
+        tokens = self._open(record.files[idx])
+        if isinstance(path, ObjectPath):
+            return tokens, self._open_remote(path, file, entry)
+        # Plain arrays are quicker to slice.
+        return np.asarray(tokens), np.asarray(self._map(path, file, entry))
+
+    def _no_index(self, *, is_left_out: bool) -> PenstokError:
+        again = "run the command that made it again, with `--overwrite`"
+        if is_left_out:
+            return UsageError(
+                "this output was made without a document index",
+                where=str(self.folder / MANIFEST),
+                next_step=f"{again} and without `--document-index none`",
+            )
+        can_find = self.manifest.settings.get("eot") != "none"
+        return DamageError(
+            "this output has no document index; an older version made it",
+            where=str(self.folder / MANIFEST),
+            next_step=repair_step(self.folder) if can_find else again,
+        )
 
     def _open(self, file: FileRecord) -> Tokens:
         if isinstance(self.folder, ObjectPath):
             if file.path not in self._remote:
-                self._remote[file.path] = self._open_remote(self.folder / file.path, file)
+                self._remote[file.path] = self._open_remote(
+                    self.folder / file.path, file, self.dtype
+                )
             return self._remote[file.path]
-        return self._map(self.folder / file.path, file)
+        return self._map(self.folder / file.path, file, self.dtype).view(MappedTokens)
 
-    def _open_remote(self, path: ObjectPath, file: FileRecord) -> RemoteTokens:
+    def _open_remote(
+        self, path: ObjectPath, file: FileRecord, dtype: np.dtype[Any]
+    ) -> RemoteTokens:
         """Get an object's size and version, once; all later reads are of that version."""
         try:
             info = path.get_info()
@@ -190,9 +305,9 @@ class Dataset:
             raise _missing(path) from error
         if info.num_bytes != file.bytes:
             raise _wrong_size(path, info.num_bytes, file)
-        return RemoteTokens(path, self.dtype, info)
+        return RemoteTokens(path, dtype, info)
 
-    def _map(self, path: Path, file: FileRecord) -> NDArray[np.unsignedinteger[Any]]:
+    def _map(self, path: Path, file: FileRecord, dtype: np.dtype[Any]) -> NDArray[Any]:
         try:
             size = path.stat().st_size
         except FileNotFoundError as error:
@@ -203,11 +318,11 @@ class Dataset:
             raise _wrong_size(path, size, file)
         if file.tokens == 0:
             # An empty file cannot be mapped.
-            empty = np.empty(0, self.dtype)
+            empty = np.empty(0, dtype)
             empty.flags.writeable = False
             return empty
         try:
-            return np.memmap(path, self.dtype, "r")
+            return np.memmap(path, dtype, "r")
         except OSError as error:
             raise read_error(error, str(path)) from error
 

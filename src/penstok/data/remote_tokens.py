@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from penstok.data.documents import HasDocuments
 from penstok.storage import RemoteFile
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ __all__ = ["RemoteTokens"]
 _ITER_TOKENS = 1 << 19
 
 
-class RemoteTokens:
+class RemoteTokens(HasDocuments):
     """Read-only tokens of an object, in the version it had when it was opened.
 
     Use slices: `tokens[start:end]` is an array in memory, read by one request. It can be used by

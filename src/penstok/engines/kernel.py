@@ -16,6 +16,7 @@ from penstok.engines.base import SplitIds, cannot_encode, most_tokens
 from penstok.errors import EngineError, UsageError
 from penstok.kernel import KernelUnavailableError, load_kernel
 from penstok.tokenizers import ByteLevel
+from penstok.tokenizers.cuts import keep_junctions
 from penstok.tokenizers.vocabulary import CL100K_PATTERN, GPT2_PATTERN, QWEN2_PATTERN
 from penstok.types import Block
 
@@ -117,6 +118,7 @@ class KernelEngine:
         self._dtype = np.dtype(np.uint16 if is_narrow else np.uint32)
         self._out = np.empty(0, np.dtype(f"u{self._encoder.id_bytes}"))
         _check_stored_ids(self, ranks, pattern)
+        keep_junctions(ranks, self._encoder.is_free_junction)
 
     @staticmethod
     def find_obstacle(tokenizer: Tokenizer) -> UsageError | None:

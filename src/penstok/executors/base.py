@@ -36,7 +36,7 @@ class Runner(Protocol):
     """Runs tasks one after the other, in its own worker processes."""
 
     def check(self, check: Any) -> tuple[int, int]:
-        """Compare the engine with the reference; return the bytes and tokens of the samples."""
+        """Compare the engine with the reference, or begin to; return what the samples have."""
         ...
 
     def run(
@@ -91,6 +91,8 @@ class TaskExecutor(AbstractContextManager[Any], Protocol):
 
     def check(self, check: Any, sources: list[Source]) -> tuple[int, int]:
         """Check that every machine can run tasks and that the engine is exact.
+
+        The comparison of engines may go on while the first units are encoded.
 
         Args:
             check: Samples for `Runner.check`.

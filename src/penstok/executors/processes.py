@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from penstok.output.layout import Layout
     from penstok.output.offsets import AssignsOffsets
     from penstok.types import FinishedUnit, Priority, Split, Unit
-    from penstok.worker.worker import WorkerSpec
+    from penstok.worker.worker import ComparedText, Sample, WorkerSpec
 
 __all__ = ["ProcessExecutor"]
 
@@ -39,9 +39,13 @@ _TICK_SECONDS = 0.2
 
 
 class _Process(Struct, eq=False):
-    """A worker process, and its batches: being encoded, waiting for offsets, being written."""
+    """A worker process, and its batches: being encoded, waiting for offsets, being written.
+
+    One of them first compares the engine with the reference on some texts.
+    """
 
     child: Child
+    comparing: list[ComparedText] | None = None
     encoding: Batch | None = None
     waiting: list[Batch] = field(default_factory=list)
     writing: deque[Batch] = field(default_factory=deque)
@@ -52,7 +56,8 @@ class _Process(Struct, eq=False):
         return [*self.writing, *self.waiting, *encoding]
 
     def has_room(self) -> bool:
-        return self.encoding is None and len(self.waiting) < _MAX_WAITING_BATCHES
+        is_idle = self.encoding is None and self.comparing is None
+        return is_idle and len(self.waiting) < _MAX_WAITING_BATCHES
 
 
 class ProcessExecutor(Resource):
@@ -97,6 +102,7 @@ class ProcessExecutor(Resource):
         self._priority = priority
         self._advice = advice or _other_ways(spec)
         self._processes: list[_Process] = []
+        self._num_failed_comparisons = 0
         self.num_replaced: int = 0
 
     def close(self) -> None:
@@ -121,21 +127,32 @@ class ProcessExecutor(Resource):
         """Return the process ids of the workers."""
         return [process.child.pid for process in self._processes]
 
-    def check(self, samples: list[Unit]) -> tuple[int, int]:
-        """Let one worker compare the engine with the reference.
+    def check(self, samples: list[Unit], *, is_beside: bool) -> tuple[int, int]:
+        """Let one worker encode samples, then compare the engine with the reference on them.
+
+        If `is_beside`, the other workers can encode units during the comparison, and `run` returns
+        no unit before it has passed. Otherwise it has passed when this returns.
 
         Returns the stored bytes of input and the number of tokens of the samples.
         """
         files = [unit for unit in samples if not unit.source.is_stream]
-        seen = list(zip(files, self._check_units(files), strict=True))
+        seen = list(zip(files, self._encode_samples(files), strict=True))
         # Sampling a stream means decoding it from its start: one is enough.
         for unit in [unit for unit in samples if unit.source.is_stream][:1]:
             filled = None if self._feed is None else self._feed.fill_sample(unit)
             if self._feed is not None and filled is not None:
-                seen += zip([filled], self._check_units([filled]), strict=True)
+                seen += zip([filled], self._encode_samples([filled]), strict=True)
                 self._feed.release(filled)
-        num_bytes = sum(unit.stored_bytes(text_bytes) for unit, (text_bytes, _) in seen)
-        return num_bytes, sum(tokens for _, (_, tokens) in seen)
+        self._compare(self._processes[0], [text for _, sample in seen for text in sample.texts])
+        if not is_beside:
+            self.finish_check()
+        num_bytes = sum(unit.stored_bytes(sample.input_bytes) for unit, sample in seen)
+        return num_bytes, sum(sample.num_tokens for _, sample in seen)
+
+    def finish_check(self) -> None:
+        """Wait until the comparison with the reference has passed, if one is running."""
+        while (process := self._find_comparing()) is not None:
+            self._receive_comparison(process)
 
     def write_to(self, layout: Layout) -> None:
         """Let the workers write to other files from now on; no unit may be in progress."""
@@ -148,10 +165,32 @@ class ProcessExecutor(Resource):
         split: Split = self._ask("open", (unit, unit_bytes))
         return split
 
-    def _check_units(self, samples: list[Unit]) -> list[tuple[int, int]]:
-        """Return the bytes of text and the number of tokens of each sample."""
-        seen: list[tuple[int, int]] = self._ask("check", samples)
-        return seen
+    def _encode_samples(self, units: list[Unit]) -> list[Sample]:
+        samples: list[Sample] = self._ask("sample", units)
+        return samples
+
+    def _compare(self, process: _Process, texts: list[ComparedText]) -> None:
+        process.comparing = texts
+        self._send(process, "compare", texts)
+
+    def _find_comparing(self) -> _Process | None:
+        found = (process for process in self._processes if process.comparing is not None)
+        return next(found, None)
+
+    def _receive_comparison(self, process: _Process) -> None:
+        """Take the answer of the worker that compares; if it has died, a new one repeats it."""
+        texts, process.comparing = process.comparing or [], None
+        try:
+            kind, answer = process.child.pipe.recv()
+        except (EOFError, OSError):
+            failure = _cause_of_death(process)
+            self._num_failed_comparisons += 1
+            if self._num_failed_comparisons >= _MAX_FAILURES:
+                raise self._died_twice(failure) from None
+            self._compare(self._restart(process), texts)
+            return
+        if kind == "error":
+            raise answer
 
     def _ask(self, kind: str, payload: Any) -> Any:
         """Send a request to one worker and wait for its answer; no unit may be in progress."""
@@ -170,7 +209,10 @@ class ProcessExecutor(Resource):
             if answered == "error":
                 raise answer
             return answer
-        raise EngineError(
+        raise self._died_twice(failure)
+
+    def _died_twice(self, failure: str) -> EngineError:
+        return EngineError(
             f"a worker died twice during startup: {failure}",
             where=f"engine `{self._spec.engine}`",
             next_step=self._advice,
@@ -179,7 +221,10 @@ class ProcessExecutor(Resource):
     def run(
         self, units: Iterable[Unit], offsets: AssignsOffsets, on_tick: Callable[[], None]
     ) -> Iterator[FinishedUnit]:
-        """Encode and write all units; yield finished units in unit queue.
+        """Encode and write all units; yield finished units in unit order.
+
+        None is yielded before the comparison with the reference has passed: what is not yielded is
+        not in the journal, so no later run takes it for good.
 
         Args:
             units: In output order; with a feed, its thread iterates over them.
@@ -190,22 +235,34 @@ class ProcessExecutor(Resource):
         queue = BatchQueue(iter_batches(filled, self._batch_bytes), offsets)
         while True:
             self._send_batches(queue)
-            if queue.is_exhausted and not any(process.batches() for process in self._processes):
+            is_comparing = self._find_comparing() is not None
+            is_idle = not any(process.batches() for process in self._processes)
+            if queue.is_exhausted and is_idle and not is_comparing:
                 return
             for process in self._ready(queue):
-                self._receive(process, queue)
+                if process.comparing is None:
+                    self._receive(process, queue)
+                else:
+                    self._receive_comparison(process)
             self._send_offsets(queue)
             on_tick()
+            if self._find_comparing() is not None:
+                continue
             for finished in queue.take_done():
                 if self._feed is not None:
                     self._feed.release(finished.unit)
                 yield finished
 
     def _send_batches(self, queue: BatchQueue) -> None:
-        """Send every worker that has room a batch; start workers while batches are left."""
+        """Send every worker that has room a batch; start workers while batches are left.
+
+        None is started for the units of a small job, which the worker that compares can do next.
+        """
         for process in self._processes:
             if process.has_room() and (batch := queue.next_batch()) is not None:
                 self._encode(process, batch)
+        if self._find_comparing() is not None:
+            return
         while len(self._processes) < self._num_workers and (batch := queue.next_batch()):
             self._encode(self._add_process(), batch)
 
@@ -269,10 +326,12 @@ class ProcessExecutor(Resource):
         queue.take_back(batches)
         self._restart(process)
 
-    def _restart(self, process: _Process) -> None:
+    def _restart(self, process: _Process) -> _Process:
         process.child.stop()
-        self._processes[self._processes.index(process)] = self._start()
+        place = self._processes.index(process)
+        self._processes[place] = self._start()
         self.num_replaced += 1
+        return self._processes[place]
 
     def _start(self) -> _Process:
         ring = None if self._feed is None else self._feed.ring.file

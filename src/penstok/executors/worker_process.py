@@ -93,7 +93,9 @@ def _answer(worker: Worker, kind: str, payload: Any) -> Any:
         return worker.write_to(payload)
     if kind == "open":
         return worker.find_open_split(*payload)
-    return worker.check(payload)
+    if kind == "sample":
+        return worker.sample(payload)
+    return worker.compare(payload)
 
 
 def _bug(error: Exception, payload: object) -> EngineError:

@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import contextlib
 from itertools import islice
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstok.errors import ConflictError, LockedError
+from penstok.errors import ConflictError, DamageError, LockedError
 from penstok.faults import fault_point
-from penstok.jobs.conflicts import JobFile, read_job_file
+from penstok.jobs.conflicts import JOB, JobFile, read_job_file
+from penstok.jobs.formats import FormatRequest, find_requests, refuse_taken, stage_formats
 from penstok.jobs.plan import nothing_found
 from penstok.jobs.resume import drop_lost_tasks, iter_journals, iter_task_files
-from penstok.output.layout import MANIFEST, SEGMENTS, SKIPPED, WORK, Layout, is_final_name
+from penstok.output.documents import DocumentFinder, check_index, iter_entries
+from penstok.output.formats.base import TokenSource
+from penstok.output.layout import MANIFEST, SEGMENTS, SKIPPED, Layout, is_final_name
 from penstok.output.ledger.journal import NodeTotals, choose_journals
 from penstok.output.ledger.lines import (
     INPUT_START,
@@ -33,7 +37,9 @@ from penstok.output.ledger.lines import (
 from penstok.output.ledger.reader import list_skipped, list_skipped_inputs
 from penstok.output.manifest import Manifest, RunRecord, TaskFacts, make_manifest
 from penstok.output.offsets import Offsets
+from penstok.output.segments import SegmentReader
 from penstok.output.store.base import (
+    FINISHED,
     INTENT,
     PARTS,
     REPAIRING,
@@ -47,14 +53,21 @@ from penstok.types import SPLITS, Struct, field, replace
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from numpy.typing import NDArray
+
+    from penstok.jobs.progress import Progress
+    from penstok.output.documents import IndexRecord
     from penstok.output.ledger.journal import FinishedJournal, TaskRecord
-    from penstok.output.manifest import KnowsDigests
+    from penstok.output.manifest import FormatRecord, KnowsDigests
     from penstok.output.store.base import OutputStore
+    from penstok.storage.object_paths import OutputPath
     from penstok.types import Source, Split
 
 __all__ = [
     "JobTotals",
+    "commit_formats",
     "commit_job",
+    "find_reopened_formats",
     "reopen_job",
     "restore_finished",
     "roll_forward",
@@ -66,8 +79,7 @@ _HAS_SKIPPED = b'"skipped":['
 _COPIED_LINES = 4096
 # The location of a resumable task's files until they are published.
 _RESUMABLE = {"folder": journal_name(0, None).removesuffix(".jsonl")}
-# Where the records of a finished job are while inputs are added to it.
-_FINISHED = {"folder": f"{WORK}/finished"}
+_FINISHED = {"folder": FINISHED}
 
 
 class _Intent(Struct, frozen=True):
@@ -77,7 +89,9 @@ class _Intent(Struct, frozen=True):
         manifest: The text of the manifest to publish; empty when reopening a job.
         staged: The complete files, other than shards, that wait for their final names.
         older: The files of an older output, to delete before anything is published; empty once
-            they are deleted. From then on a file under a final name is one that was published.
+            they are deleted. From then on a file under a final name is one that was published. If
+            only formats are published, these are files that no format has any more, and are
+            deleted after the manifest is written.
         reopen: The shards to unpublish, so that inputs can be added to them.
     """
 
@@ -101,12 +115,16 @@ class JobTotals(Struct):
     starts: dict[Split, list[int]] = field(default_factory=lambda: {each: [] for each in SPLITS})
     digests: dict[tuple[Split, int], str] = field(default_factory=dict)
     sources: list[Source] = field(default_factory=list)
+    indexes: dict[Split, list[IndexRecord]] = field(
+        default_factory=lambda: {each: [] for each in SPLITS}
+    )
 
     def add(self, record: TaskRecord) -> None:
         """Add the next task."""
         for split in SPLITS:
             self.starts[split].append(self.offsets.tokens[split])
             self.digests[split, record.task] = record.digests.get(split, "")
+            self.indexes[split] += [index.record for index in record.indexes.get(split, [])]
         self.offsets.add_task(record.totals)
         self.num_tasks += 1
         self.num_units += record.num_units
@@ -144,6 +162,7 @@ def commit_job(
     overwrite: bool,
     sources: list[Source] | None = None,
     digests: KnowsDigests | None = None,
+    progress: Progress | None = None,
 ) -> Manifest:
     """Publish a job: its ledger, its shards under their final names, then the manifest.
 
@@ -157,6 +176,7 @@ def commit_job(
         overwrite: Whether files that no job wrote may be deleted.
         sources: The inputs, if they are in memory already; else they are read from the journals.
         digests: The digests of the files, if one task wrote all of them.
+        progress: Shows how far other formats are written.
 
     Raises:
         LostShardError: If tokens are missing; the next run repeats what was lost.
@@ -188,15 +208,81 @@ def commit_job(
         digests=digests or totals,
         ending=endings[0],
         starts=totals.starts if job.is_by_task else None,
+        indexes=totals.indexes,
     )
+    if requests := find_requests(job.job.settings, find_reopened_formats(store), store.name):
+        source = TokenSource.from_manifest(manifest, _locate(store, job, manifest))
+        formats, files = stage_formats(store, manifest, source, requests, progress=progress)
+        manifest = replace(manifest, formats=formats)
+        staged += files
     if manifest.has_skipped():
         skipped = _iter_skipped(open_journals(), job, totals.sources)
         staged.append(store.stage_lines(SKIPPED, skipped))
-    intent = _Intent(manifest.to_json(), staged, _find_older(store, manifest, overwrite=overwrite))
+    older = _find_older(store, manifest, overwrite=overwrite)
+    refuse_taken(store, manifest.formats, {*older})
+    intent = _Intent(manifest.to_json(), staged, older)
     store.write(INTENT, msgspec.json.encode(intent))
     fault_point("intent written")
     _publish(store, job, intent, manifest)
     return manifest
+
+
+def _locate(store: OutputStore, job: JobFile, manifest: Manifest) -> Callable[[str], OutputPath]:
+    """Return where the tokens and indexes of a job are that is not published yet."""
+    locations = {name: location for name, location, _ in _iter_shards(store, job, manifest)}
+    return lambda name: store.locate(name, locations.get(name))
+
+
+def find_reopened_formats(store: OutputStore) -> list[FormatRecord]:
+    """Return the formats of the finished job to which inputs were added."""
+    text = store.read(_finished_name(MANIFEST))
+    if text is None:
+        return []
+    return Manifest.from_json(text.decode(), store.path / MANIFEST).formats
+
+
+def commit_formats(
+    store: OutputStore, manifest: Manifest, staged: list[StagedFile], older: Iterable[str] = ()
+) -> None:
+    """Publish files that were made from the tokens of a finished job, then its new manifest.
+
+    Args:
+        store: The output.
+        manifest: The new manifest.
+        staged: The files.
+        older: The files of formats that are replaced; those that are not overwritten are deleted.
+    """
+    names = {name for name, _, _ in staged}
+    intent = _Intent(manifest.to_json(), staged, [name for name in older if name not in names])
+    # Of a job that was only begun: with it, the intent would be taken for that of its commit.
+    store.delete([JOB])
+    store.write(INTENT, msgspec.json.encode(intent))
+    fault_point("intent of formats written")
+    _publish_formats(store, intent)
+
+
+def _publish_formats(store: OutputStore, intent: _Intent) -> None:
+    # Even if the manifest is the same: a file may have been repaired.
+    store.publish(intent.staged)
+    store.write(MANIFEST, intent.manifest.encode())
+    fault_point("manifest written")
+    store.delete(intent.older)
+    store.tidy()
+
+
+def _withdraw_formats(store: OutputStore, intent: _Intent) -> None:
+    """Cancel a commit of formats whose staged files were lost: they are written again."""
+    text, names = store.read(MANIFEST), {name for name, _, _ in intent.staged}
+    if text is not None:
+        before = Manifest.from_json(text.decode(), store.path / MANIFEST)
+        # Some of their files may be replaced by new ones already.
+        lost = [each for each in before.formats if names & {file.path for file in each.files}]
+        if lost:
+            kept = [record for record in before.formats if record not in lost]
+            store.write(MANIFEST, replace(before, formats=kept).to_json().encode())
+        names |= {file.path for record in lost for file in record.files}
+        names -= {*before.files(), SEGMENTS, SKIPPED}
+    store.delete([*sorted(names), INTENT])
 
 
 def roll_forward(store: OutputStore) -> Manifest | None:
@@ -213,8 +299,12 @@ def roll_forward(store: OutputStore) -> Manifest | None:
         return None
     manifest = Manifest.from_json(intent.manifest, store.path / INTENT)
     if job is None:
-        # The run was killed while it deleted the work folder.
-        store.tidy()
+        # Formats were being added to a finished job, or work files were being deleted.
+        try:
+            _publish_formats(store, intent)
+        except LostShardError:
+            _withdraw_formats(store, intent)
+            return None
         return manifest
     try:
         _publish(store, job, intent, manifest)
@@ -231,22 +321,63 @@ def reopen_job(store: OutputStore, manifest: Manifest) -> None:
     Raises:
         ConflictError: If a file under the name of an output is not from that job.
     """
-    own = {*manifest.files(), SEGMENTS, SKIPPED, MANIFEST}
+    own = {*manifest.files(), *manifest.format_files(), SEGMENTS, SKIPPED, MANIFEST}
     for name in store.iter_names(""):
         if is_final_name(name) and name not in own:
             raise _foreign_file(store, name)
     # Tokens that an unfinished run left are not those of the finished job.
     store.drop_tasks()
+    _restore_spools(store, manifest)
     journal, lines = store.open_journal(0, None), _without_last(store.iter_lines(SEGMENTS))
     while batch := list(islice(lines, _COPIED_LINES)):
         journal.append(b"".join(batch))
     journal.close()
     store.write(_finished_name(MANIFEST), store.read(MANIFEST) or b"")
     fault_point("ledger copied")
-    intent = _Intent(reopen=manifest.files())
+    # Files of other formats are made again at the end; links would grow with the tokens.
+    intent = _Intent(reopen=manifest.files(), older=manifest.format_files())
     store.write(INTENT, msgspec.json.encode(intent))
     fault_point("reopening begins")
     _reopen(store, intent)
+
+
+def _restore_spools(store: OutputStore, manifest: Manifest) -> None:
+    """Give the workers of a reopened job the lists of documents to continue.
+
+    That of their starts is made from the tokens if an index is damaged, or was not written by an
+    older version.
+
+    Raises:
+        DamageError: If that is not possible, because there are no end-of-text ids, or if the
+            origins are damaged.
+    """
+    layout = Layout.of_manifest(store.name, manifest)
+    files = store.begin_task(layout, 0, None)
+    if not layout.has_index:
+        return
+    for split in SPLITS if layout.has_origins else ():
+        files.restore_spool(split, "origins", _iter_origins(store, manifest, split))
+    try:
+        source = TokenSource.from_manifest(manifest, lambda name: Path(store.name, name))
+        for split in SPLITS:
+            for index in manifest.splits[split].indexes_of("documents"):
+                check_index(Path(store.name, index.path), index)
+            files.restore_spool(split, "documents", source.splits[split].iter_starts())
+    except DamageError:
+        if manifest.settings["eot"] == "none":
+            raise
+        finder = DocumentFinder(manifest.tokenizer.eot_id, manifest.settings["eot"])
+        reader = SegmentReader(layout.finished_path, layout.token_bytes)
+        for split in SPLITS:
+            pieces = reader.iter_files(layout, split, manifest.splits[split].tokens)
+            files.restore_spool(split, "documents", finder.iter_starts(pieces))
+        reader.close()
+
+
+def _iter_origins(store: OutputStore, manifest: Manifest, split: Split) -> Iterator[NDArray[Any]]:
+    for index in manifest.splits[split].indexes_of("origins"):
+        check_index(store.path / index.path, index)
+        yield from iter_entries(store.path / index.path, "origins")
 
 
 def restore_finished(store: OutputStore) -> None:
@@ -262,13 +393,21 @@ def restore_finished(store: OutputStore) -> None:
     if _count_units(store, journal_name(0, None)) > _count_units(store, ledger):
         return
     manifest = Manifest.from_json(text.decode(), store.path / MANIFEST)
+    if job.job.settings != manifest.settings:
+        return
     files = store.begin_task(Layout.of_job(store.name, job.job), 0, None)
     files.seal({split: manifest.splits[split].tokens for split in SPLITS})
     sizes = {
         name: sum(map(len, store.iter_lines(_finished_name(name)))) for name in (SEGMENTS, SKIPPED)
     }
-    staged = [(name, _FINISHED, size) for name, size in sizes.items() if size]
-    intent = _Intent(text.decode(), staged)
+    staged: list[StagedFile] = [(name, _FINISHED, size) for name, size in sizes.items() if size]
+    if manifest.formats:
+        # They were deleted when the job was reopened.
+        requests = [FormatRequest.from_record(each, store.name) for each in manifest.formats]
+        source = TokenSource.from_manifest(manifest, _locate(store, job, manifest))
+        formats, more = stage_formats(store, manifest, source, requests)
+        manifest, staged = replace(manifest, formats=formats), staged + more
+    intent = _Intent(manifest.to_json(), staged)
     store.write(INTENT, msgspec.json.encode(intent))
     _publish(store, job, intent, manifest)
 
@@ -291,6 +430,10 @@ def tidy_finished(store: OutputStore, manifest: Manifest) -> bool:
         return False
     # If another run holds the lock, it deletes them itself; parts of a job run without it.
     with contextlib.suppress(LockedError), store.lock():
+        if store.read(INTENT) is not None:
+            # Files were being published: of formats that a conversion adds, for example.
+            roll_forward(store)
+            return False
         job = read_job_file(store)
         is_other = job is not None and not job.has_made(manifest)
         has_parts = any(True for _ in store.iter_names(PARTS))
@@ -313,6 +456,8 @@ def _publish(store: OutputStore, job: JobFile, intent: _Intent, manifest: Manife
             store.publish(intent.staged)
         except LostShardError:
             _withdraw(store, job, manifest)
+            # What was staged is staged again.
+            store.delete([*(name for name, _, _ in intent.staged), INTENT])
             raise
         store.write(MANIFEST, text)
         fault_point("manifest written")
@@ -322,8 +467,8 @@ def _publish(store: OutputStore, job: JobFile, intent: _Intent, manifest: Manife
 def _iter_shards(store: OutputStore, job: JobFile, manifest: Manifest) -> Iterator[StagedFile]:
     if not job.is_by_task:
         for split in SPLITS:
-            for file in manifest.splits[split].files:
-                yield file.path, _RESUMABLE, file.bytes
+            for name, num_bytes in manifest.splits[split].iter_sizes():
+                yield name, _RESUMABLE, num_bytes
         return
     layout = Layout.of_job(store.name, job.job)
     chosen = choose_journals(store.iter_names(TASKS))
@@ -337,12 +482,12 @@ def _withdraw(store: OutputStore, job: JobFile, manifest: Manifest) -> None:
         drop_lost_tasks(store, layout, choose_journals(store.iter_names(TASKS)), job.digest)
     else:
         store.unpublish(manifest.files(), _RESUMABLE)
-    store.delete([INTENT])
 
 
 def _reopen(store: OutputStore, intent: _Intent) -> None:
     store.delete([MANIFEST])
     fault_point("manifest withdrawn")
+    store.delete(intent.older)
     store.unpublish(intent.reopen, _RESUMABLE)
     store.unpublish([SEGMENTS, SKIPPED], _FINISHED)
     store.delete([INTENT])
@@ -364,7 +509,10 @@ def _find_older(store: OutputStore, manifest: Manifest, *, overwrite: bool) -> l
     """
     names = [name for name in store.iter_names("") if is_final_name(name)]
     if MANIFEST in names:
-        return sorted(names, key=lambda name: name != MANIFEST)
+        with contextlib.suppress(DamageError):
+            text = store.read(MANIFEST) or b""
+            names += Manifest.from_json(text.decode(errors="replace"), store.path).format_files()
+        return sorted(dict.fromkeys(names), key=lambda name: name != MANIFEST)
     # Without a manifest, own names are those of shards that were published before a retry.
     own = {*manifest.files(), SEGMENTS, SKIPPED}
     foreign = [name for name in names if name not in own]

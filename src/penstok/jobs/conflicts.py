@@ -254,16 +254,37 @@ def find_finished(
         differing = differing or _val_difference(manifest.settings, job.settings)
     if not differing:
         return None
-    num_bytes = sum(file.bytes for split in SPLITS for file in manifest.splits[split].files)
+    sizes = [num_bytes for _, num_bytes in manifest.iter_sizes()]
+    next_step = _start_over(
+        f"to delete {plural(len(sizes), 'file')} ({plural(sum(sizes), 'byte')}) and start again",
+        is_part=is_part,
+    )
+    if added := _find_convert(store.name, manifest, job):
+        next_step = f"run `{added}`, which keeps the tokens; or {next_step}"
     raise ConflictError(
         f"the output was made by another job ({'; '.join(differing)})",
         where=str(folder / MANIFEST),
-        next_step=_start_over(
-            f"to delete {plural(len(manifest.files()), 'file')} ({plural(num_bytes, 'byte')}) and "
-            "start again",
-            is_part=is_part,
-        ),
+        next_step=next_step,
     )
+
+
+def _find_convert(output: str, manifest: Manifest, job: JobRecord) -> str | None:
+    """Return the command that adds the formats of a job, if it differs in nothing else."""
+    names = ("format", "sequence_length", "columns")
+    old, new = (
+        {name: value for name, value in each.settings.items() if name not in names}
+        for each in (manifest, job)
+    )
+    wanted = [name for name in str(job.settings.get("format", "raw")).split(",") if name != "raw"]
+    if is_url(output) or old != new or not wanted:
+        return None
+    values = {**job.settings, "format": ",".join(wanted)}
+    flags = [
+        f"--{name.replace('_', '-')} {quoted(str(values[name]))}"
+        for name in names
+        if values.get(name) is not None
+    ]
+    return f"penstok convert {quoted(output)} {' '.join(flags)}"
 
 
 def claim_output(

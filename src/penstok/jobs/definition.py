@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import Field, field, fields
+from keyword import iskeyword
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -215,6 +216,8 @@ def define(
     words = names.split()
     flags = tuple(word for word in words if word.startswith("-"))
     name = flags[-1].removeprefix("--").replace("-", "_")
+    # `--from` is `from_` in Python.
+    name += "_" * iskeyword(name)
     metavar = words[-1] if words[-1] not in flags else ""
     return Setting(
         name, field or name, group, flags, metavar, text, kind, default, choices, in_python

@@ -14,6 +14,7 @@ from penstok.executors.processes import ProcessExecutor
 from penstok.inputs.feed import make_feed
 from penstok.jobs.conflicts import refuse_own_input
 from penstok.jobs.few_documents import find_val_hash
+from penstok.jobs.formats import refuse_formats
 from penstok.jobs.memory import divide_memory
 from penstok.jobs.plan import input_needs, make_plan
 from penstok.jobs.tasks import choose_task_bytes
@@ -23,7 +24,7 @@ from penstok.output.store.base import UPLOAD_BYTES
 from penstok.readers.formats import open_scanner
 from penstok.storage import REMOTE_BYTES
 from penstok.tokenizers import load_tokenizer
-from penstok.types import JobRecord, MemoryNeeds, Struct, TokenizerRecord, replace
+from penstok.types import JobRecord, MemoryNeeds, Struct, replace
 from penstok.worker.memory import MemoryShare, total_bytes
 from penstok.worker.worker import WorkerSpec
 
@@ -126,6 +127,7 @@ def prepare(settings: JobSettings) -> Job:
     if settings.is_by_task and rules.task_bytes is None:
         rules = replace(rules, task_bytes=choose_task_bytes(plan))
     record = _make_record(plan, tokenizer, rules)
+    refuse_formats(rules, record.tokenizer, str(settings.output))
     layout = Layout.of_job(settings.output, record)
     workers = choose_workers(
         tokenizer,
@@ -233,6 +235,9 @@ def make_processes(
 def _needs_beside(settings: JobSettings, plan: Plan) -> list[MemoryNeeds]:
     """Return what inputs and output take beside the engine: in the parent, and for each worker."""
     needs = input_needs(plan.sources, plan.unit_bytes)
+    if settings.provenance:
+        # Four bytes per document, and with its separator the shortest has two.
+        needs.append(MemoryNeeds(worker_bytes=2 * plan.unit_bytes))
     if not settings.is_by_task:
         return needs
     # Every task has its own feed and upload buffer.
@@ -245,15 +250,7 @@ def _needs_beside(settings: JobSettings, plan: Plan) -> list[MemoryNeeds]:
 def _make_record(plan: Plan, tokenizer: Tokenizer, rules: TextRules) -> JobRecord:
     return JobRecord(
         penstok=own_version(),
-        tokenizer=TokenizerRecord(
-            tokenizer.name,
-            tokenizer.vocab_size,
-            tokenizer.eot_id,
-            tokenizer.fingerprint,
-            tokenizer.bos_id,
-            tokenizer.find_name(tokenizer.eot_id),
-            tokenizer.find_name(tokenizer.bos_id),
-        ),
+        tokenizer=tokenizer.record,
         dtype=rules.dtype,
         unit_bytes=plan.unit_bytes,
         settings=rules.to_settings(),

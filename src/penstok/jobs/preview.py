@@ -17,6 +17,7 @@ from penstok.engines.alternatives import (
     has_short_tokens,
 )
 from penstok.inputs.feed import make_feed
+from penstok.jobs.formats import count_copied_bytes, find_requests
 from penstok.jobs.job import prepare
 from penstok.jobs.tasks import divide_tasks
 from penstok.jobs.warnings import way_to_val
@@ -260,7 +261,8 @@ def _add_to_sample(worker: Worker, unit: Unit, before: Sample) -> Sample:
     start = time.perf_counter()
     encoded = worker.encode(unit)
     seconds = time.perf_counter() - start
-    worker.write(UnitOffsets(unit.index, "train", dict.fromkeys(SPLITS, 0)))
+    zeros = dict.fromkeys(SPLITS, 0)
+    worker.write(UnitOffsets(unit.index, "train", zeros, zeros))
     return Sample(
         before.stored_bytes + unit.stored_bytes(encoded.counts.input_bytes),
         before.seconds + seconds,
@@ -281,7 +283,8 @@ def _estimate(job: Job, sample: Sample) -> Estimate | None:
     return Estimate(
         documents=documents,
         tokens=tokens,
-        output_bytes=tokens * job.layout.token_bytes,
+        output_bytes=tokens * job.layout.token_bytes
+        + count_copied_bytes(find_requests(job.record.settings), job.rules.dtype, tokens),
         seconds=tokens / max(sample.ids_per_second, 1e-6) / job.num_workers,
         text_bytes=round(sample.counts.text_bytes * times),
     )

@@ -80,7 +80,10 @@ class Status(Struct, frozen=True, kw_only=True):
         left = max(self.total_bytes - self.done_bytes, 0) / rate if rate else None
         is_known = self.total_bytes > 0
         units = f"{self.num_units_done}/{self.num_units} units"
-        if self.num_units is None:
+        if self.num_units == 0:
+            # What copies tokens has none.
+            units = ""
+        elif self.num_units is None:
             units = plural(self.num_units_done, "unit")
         is_here = self.nodes_alive is None
         is_one_task = self.num_tasks == 1 and is_here
@@ -130,7 +133,7 @@ class SilentProgress:
 
 
 class Meter:
-    """Counts the progress of `verify`: what it reads, re-encodes and repairs."""
+    """Counts the progress of `verify` and `convert`: what they read, re-encode and write."""
 
     def __init__(self, progress: Progress, total_bytes: int, num_units: int) -> None:
         self.done_bytes = 0

@@ -9,25 +9,29 @@ from __future__ import annotations
 from collections import deque
 from itertools import islice
 from queue import SimpleQueue
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstok.errors import ConflictError
+from penstok.output.documents import DocumentFinder, has_origins, has_starts
 from penstok.output.ledger.journal import FinishedJournal, choose_journals
 from penstok.output.ledger.reader import Digests, LedgerReader, Start
 from penstok.output.offsets import Offsets
-from penstok.output.segments import SegmentReader
+from penstok.output.segments import SegmentReader, SegmentWriter
 from penstok.output.store.base import TASKS
 from penstok.quantities import plural
-from penstok.types import SPLITS, Struct, field
+from penstok.types import SPLITS, Segment, Struct, field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from concurrent.futures import Future
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from penstok.output.layout import Layout
     from penstok.output.store.base import OutputStore, StagedFile
     from penstok.storage.object_paths import OutputPath
-    from penstok.types import FinishedUnit, Split, Unit
+    from penstok.types import EotPosition, FinishedUnit, JobRecord, Split, Unit
 
 __all__ = [
     "ResumeState",
@@ -80,14 +84,23 @@ class ResumeState(Struct, frozen=True):
 
 
 def read_finished_units(
-    journal: OutputPath,
-    path_of: Callable[[Split, int], OutputPath],
-    token_bytes: int,
-    num_threads: int,
+    journal: OutputPath, layout: Layout, num_threads: int, *, is_finished: bool = False
 ) -> ResumeState:
-    """Read a journal or ledger, and verify the checksums of its units."""
+    """Read a journal or ledger, and verify the checksums of its units.
+
+    The workers' list of documents has no checksum. It is written again from the tokens if they say
+    where documents start; otherwise units whose list is missing are repeated.
+
+    Args:
+        journal: The file to read.
+        layout: Where the tokens are.
+        num_threads: How many units to read at a time.
+        is_finished: The files have their final names; then there is no list of documents.
+    """
     reader = LedgerReader(journal)
-    damaged = _find_damaged(reader.iter_units(), path_of, token_bytes, num_threads)
+    spool = None if is_finished or not layout.has_index else _Spool(layout, reader.job)
+    path_of = layout.finished_path if is_finished else layout.partial_path
+    damaged = _find_damaged(reader.iter_units(), path_of, layout.token_bytes, num_threads, spool)
     if len(damaged) > _MAX_DAMAGED:
         reader = LedgerReader(journal)
         for _ in islice(reader.iter_units(), damaged[0].unit.index):
@@ -111,6 +124,7 @@ def _find_damaged(
     path_of: Callable[[Split, int], OutputPath],
     token_bytes: int,
     num_threads: int,
+    spool: _Spool | None,
 ) -> list[FinishedUnit]:
     """Read the tokens of units back; return the units with a checksum mismatch."""
     readers: SimpleQueue[SegmentReader] = SimpleQueue()
@@ -120,7 +134,9 @@ def _find_damaged(
     def is_intact(finished: FinishedUnit) -> bool:
         reader = readers.get()
         try:
-            return all(map(reader.is_intact, finished.written.segments))
+            return all(map(reader.is_intact, finished.written.segments)) and (
+                spool is None or spool.is_restored(finished, reader)
+            )
         finally:
             readers.put(reader)
 
@@ -136,6 +152,57 @@ def _find_damaged(
     while not readers.empty():
         readers.get().close()
     return damaged
+
+
+class _Spool:
+    """The list of documents that the workers of an earlier run wrote; threads can share it."""
+
+    def __init__(self, layout: Layout, job: JobRecord) -> None:
+        self._layout = layout
+        self._eot: EotPosition = job.settings["eot"]
+        self._eot_id = job.tokenizer.eot_id
+        # The passages of a giant document go on from unit to unit. Of one that does, each id that
+        # ends a document is followed by one that begins; otherwise there is one more beginning.
+        self._has_spans = job.settings["docs_by"] == "file" and self._eot == "append"
+
+    def is_restored(self, finished: FinishedUnit, reader: SegmentReader) -> bool:
+        """Write the documents of an intact unit again; without end-of-text ids, check them."""
+        encoded, assigned = finished.encoded, finished.offsets
+        for split in SPLITS:
+            offset, count = assigned.offsets[split], encoded.tokens[split]
+            if split == assigned.carried_split:
+                offset += encoded.carried_tokens
+            before, num_documents = assigned.documents[split], encoded.documents[split]
+            if self._layout.has_origins and not has_origins(
+                self._layout.spool_path(split, "origins"),
+                before,
+                num_documents,
+                finished.unit.source_idx,
+                finished.unit.start,
+            ):
+                return False
+            if self._eot == "none":
+                path = self._layout.spool_path(split, "documents")
+                if not has_starts(path, before, num_documents, offset, offset + count):
+                    return False
+                continue
+            finder, writer = DocumentFinder(self._eot_id, self._eot), SegmentWriter(self._layout)
+            continues = self._has_spans and num_documents == sum(
+                len(found)
+                for piece in self._iter_tokens(split, offset, count - 1, reader)
+                for found in finder.iter_ids(piece)
+            )
+            pieces = self._iter_tokens(split, offset, count, reader)
+            starts = finder.iter_first_starts(pieces, offset, num_documents, continues=continues)
+            writer.write_entries(split, "documents", before, starts)
+            writer.close()
+        return True
+
+    def _iter_tokens(
+        self, split: Split, offset: int, count: int, reader: SegmentReader
+    ) -> Iterator[NDArray[np.unsignedinteger[Any]]]:
+        for shard, inside, num_tokens in self._layout.iter_shard_ranges(split, offset, count):
+            yield from reader.iter_tokens(Segment(split, shard, inside, num_tokens, ""))
 
 
 def iter_journals(
@@ -177,12 +244,14 @@ def iter_journals(
 
 
 def iter_task_files(layout: Layout, journals: Iterable[FinishedJournal]) -> Iterator[StagedFile]:
-    """Yield the shards of tasks as (final name, location, size in bytes)."""
+    """Yield the shards of tasks and their indexes as (final name, location, size in bytes)."""
     for journal in journals:
         record = journal.record
         for split in SPLITS:
             num_bytes = record.totals.tokens[split] * layout.token_bytes
             yield layout.file_name(split, record.task), record.shards[split], num_bytes
+            for index in record.indexes.get(split, []):
+                yield index.record.path, index.location, index.record.bytes
 
 
 def drop_lost_tasks(store: OutputStore, layout: Layout, chosen: dict[int, str], job: str) -> None:

@@ -21,6 +21,7 @@ from penstok.inputs.streams import STANDARD_INPUT
 from penstok.jobs.commit import (
     JobTotals,
     commit_job,
+    find_reopened_formats,
     reopen_job,
     restore_finished,
     roll_forward,
@@ -38,6 +39,7 @@ from penstok.jobs.conflicts import (
     refuse_lost_lock,
     refuse_missing_tasks,
 )
+from penstok.jobs.formats import count_copied_bytes, find_requests, refuse_foreign
 from penstok.jobs.job import prepare
 from penstok.jobs.progress import Watch
 from penstok.jobs.resume import (
@@ -61,6 +63,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from penstok.executors.base import TaskExecutor
+    from penstok.jobs.formats import FormatRequest
     from penstok.jobs.job import Job
     from penstok.jobs.plan import Plan
     from penstok.jobs.progress import Progress
@@ -147,6 +150,7 @@ def run_job(settings: JobSettings, progress: Progress) -> Outcome:
     finished = None if settings.overwrite else find_finished(store, job.record, job.plan)
     if finished is not None:
         had_leftovers = tidy_finished(store, finished)
+        finished = find_manifest(store) or finished
         return _outcome(job, finished, is_new=False, hints=[_LEFTOVERS] if had_leftovers else [])
 
     with store.lock() as lock:
@@ -177,6 +181,7 @@ def run_job(settings: JobSettings, progress: Progress) -> Outcome:
             overwrite=settings.overwrite,
             sources=job.plan.sources,
             digests=None if run.resume is None else run.resume.digests,
+            progress=progress,
         )
     hints = [*_hints(job, run), *_advise(job, store, manifest)]
     return _outcome(job, manifest, is_new=True, hints=hints)
@@ -305,6 +310,7 @@ def _run_tasks(
     plan, extended = job.plan, _find_extended(store, job)
     record = job.record if extended is None else LedgerReader(store.path / SEGMENTS).job
     job_file = JobFile.of_plan(record, plan, len(divide_tasks(plan, job.rules.task_bytes)))
+    formats = _find_formats(store, job)
     job_file = claim_output(
         store, job_file, plan, overwrite=job.settings.overwrite, is_alone=lock is not None
     )
@@ -328,10 +334,14 @@ def _run_tasks(
     if todo:
         works = (TaskWork(task, plan_of_task(plan, task), resume) for task in todo)
         with progress, executor:
-            checked = executor.check(_make_check(plan, is_one=resume is not None), plan.sources)
+            # Before a finished output is reopened, and where there are many tasks, it must pass.
+            is_beside = resume is not None and extended is None
+            check = _make_check(plan, is_one=resume is not None, is_beside=is_beside)
+            checked = executor.check(check, plan.sources)
             tokens = plan.estimate_tokens(*checked)
             reused = [] if extended is None else extended.files()
-            store.check_room(tokens * job.layout.token_bytes, reused)
+            copied = count_copied_bytes(formats, job.rules.dtype, tokens)
+            store.check_room(tokens * job.layout.token_bytes + copied, reused)
             job.layout.check_shards(tokens)
             if extended is not None:
                 reopen_job(store, extended)
@@ -342,11 +352,25 @@ def _run_tasks(
     return _Run(job_file, tasks, done, resume, watch, executor, last)
 
 
-def _make_check(plan: Plan, *, is_one: bool) -> Check:
+def _find_formats(store: OutputStore, job: Job) -> list[FormatRequest]:
+    """Return the formats that the commit will write; refuse files that are in their place."""
+    older = find_reopened_formats(store)
+    with contextlib.suppress(DamageError):
+        finished = find_manifest(store)
+        older = older if finished is None else finished.formats
+    own = {file.path for record in older for file in record.files}
+    requests = find_requests(
+        job.record.settings, [] if job.settings.overwrite else older, store.name
+    )
+    refuse_foreign(store, requests, own, is_finished=False)
+    return requests
+
+
+def _make_check(plan: Plan, *, is_one: bool, is_beside: bool) -> Check:
     """Choose samples; with many tasks, send only the inputs of the samples to other machines."""
     samples = plan.samples()
     if is_one:
-        return Check(samples, plan)
+        return Check(samples, plan, is_beside)
     return Check(
         samples, replace(plan, sources=[unit.source for unit in samples], skipped={}, ignored={})
     )
@@ -364,13 +388,13 @@ def _find_resume_state(store: OutputStore, job: Job, *, is_extended: bool) -> Re
     layout, num_threads = job.layout, job.num_workers
     if is_extended:
         path = store.path / SEGMENTS
-        return read_finished_units(path, layout.finished_path, layout.token_bytes, num_threads)
+        return read_finished_units(path, layout, num_threads, is_finished=True)
     path = store.path / journal_name(0, None)
     if not path.exists():
         return ResumeState()
     layout = replace(layout, work=journal_name(0, None).removesuffix(".jsonl"))
     try:
-        return read_finished_units(path, layout.partial_path, layout.token_bytes, num_threads)
+        return read_finished_units(path, layout, num_threads)
     except DamageError:
         # Its first line is damaged: nothing after it can be trusted.
         return ResumeState(problem="its first line is damaged")

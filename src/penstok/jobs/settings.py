@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from penstok.choices import (
     DocsBy,
+    DocumentIndex,
     Dtype,
     EngineChoice,
     EotPosition,
     ExecutorChoice,
     FormatChoice,
+    FormatName,
     InvalidUtf8,
     OnError,
     PatternName,
@@ -47,10 +49,12 @@ if TYPE_CHECKING:
 __all__ = [
     "DEFAULT_BLOCK_BYTES",
     "DEFAULT_UNIT_BYTES",
+    "FORMATS",
     "INPUTS",
     "PATTERNS",
     "JobSettings",
     "check_choices",
+    "parse_formats",
     "parse_output",
 ]
 
@@ -83,6 +87,28 @@ def _parse_part(text: str, flag: str) -> tuple[int, int]:
     return int(words[0]), int(words[1])
 
 
+def parse_formats(text: str, flag: str) -> str:
+    """Check a list of formats; return it without repetitions, `raw` first.
+
+    Raises:
+        UsageError: If one is not known.
+    """
+    known, names = get_args(FormatName), [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in known:
+            from difflib import get_close_matches
+
+            meant = get_close_matches(name, known, 1)
+            what = f"unknown format `{name}`" + (f"; did you mean `{meant[0]}`?" if meant else "")
+            raise UsageError(
+                f"{what}; known: {', '.join(known)}",
+                where=flag,
+                next_step=f"pass `{flag} {meant[0] if meant else 'raw,megatron'}`",
+            )
+    return ",".join(dict.fromkeys(["raw", *names]))
+
+
+FORMATS = Kind("formats such as `raw,megatron`", "str", (str,), parse_formats, is_parsed=True)
 _OUTPUT = Kind(*PATH[:3], parse_output, is_parsed=True)
 _PART = Kind("a part such as `3/16`", "str", (str,), _parse_part, is_parsed=True)
 
@@ -256,6 +282,41 @@ class JobSettings:
         default="auto",
         choices=get_args(Dtype),
     )
+    format: str = setting(
+        "Output",
+        "--format LIST",
+        f"Formats to write, separated by commas: {', '.join(get_args(FormatName))}; raw, which the "
+        "others are made from, is always written.",
+        kind=FORMATS,
+        default="raw",
+    )
+    sequence_length: int | None = setting(
+        "Output",
+        "--sequence-length COUNT",
+        "Tokens per row of the formats litdata, mds and parquet (default: that of the format; "
+        "parquet: one row per document).",
+        kind=COUNT,
+    )
+    columns: str = setting(
+        "Output",
+        "--columns LIST",
+        "Columns of the format parquet: input_ids, attention_mask, labels.",
+        default="input_ids",
+    )
+    document_index: DocumentIndex = setting(
+        "Output",
+        "--document-index KIND",
+        "Index of where documents start, beside the tokens: npy (a NumPy file) or none.",
+        default="npy",
+        choices=get_args(DocumentIndex),
+    )
+    provenance: bool = setting(
+        "Output",
+        "--provenance",
+        "Write where each document came from beside the tokens: its input, and its place there.",
+        kind=SWITCH,
+        default=False,
+    )
     overwrite: bool = setting(
         "Output",
         "--overwrite",
@@ -346,10 +407,12 @@ class JobSettings:
         _check_positive(
             self,
             *("shard_tokens", "workers", "limit_bytes", "task_bytes", "unit_bytes", "block_bytes"),
+            "sequence_length",
         )
         self._check_tasks()
         self._check_separator()
         self._check_csv()
+        self._check_provenance()
         if not self.text_key:
             raise UsageError(
                 "the text key is empty",
@@ -436,6 +499,14 @@ class JobSettings:
                 next_step=f"pass 1 to {MAX_SEPARATOR_BYTES} bytes, or `--docs-by file`",
             )
 
+    def _check_provenance(self) -> None:
+        if self.provenance and self.document_index == "none":
+            raise UsageError(
+                "origins are listed in the order of the document index, and there is none",
+                where="--provenance, --document-index none",
+                next_step="leave out `--document-index none`, or `--provenance`",
+            )
+
     def _check_csv(self) -> None:
         delimiter = self.csv_delimiter
         if delimiter is not None and (
@@ -484,6 +555,11 @@ class JobSettings:
             task_bytes=self.task_bytes,
             csv_delimiter=self.csv_delimiter,
             no_header=self.no_header,
+            document_index=self.document_index,
+            format=self.format,
+            sequence_length=self.sequence_length,
+            columns=self.columns,
+            provenance=self.provenance,
         )
 
 

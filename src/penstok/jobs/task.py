@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 
 from penstok.jobs.job import make_processes
 from penstok.jobs.resume import ResumeState
+from penstok.output.documents import DocumentFinder, SpoolError
 from penstok.output.ledger.journal import Journal, TaskRecord, new_attempt
 from penstok.output.ledger.lines import InputLines, format_job, format_task
 from penstok.output.ledger.reader import Start
 from penstok.output.offsets import Offsets, RecordedOffsets
+from penstok.output.segments import SegmentReader
 from penstok.output.store import open_store
 from penstok.readers.formats import FORMATS
 from penstok.resources import Resource
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from penstok.executors.processes import ProcessExecutor
     from penstok.jobs.plan import Plan
     from penstok.jobs.tasks import Task
+    from penstok.output.documents import StagedIndex
     from penstok.output.store.base import TaskFiles
     from penstok.types import FinishedUnit, JobRecord, Priority, Split, Unit
     from penstok.worker.worker import WorkerSpec
@@ -89,10 +92,17 @@ class TaskWork(Struct, frozen=True):
 
 
 class Check(Struct, frozen=True):
-    """Samples of the user's text on which an engine is compared with the reference."""
+    """Samples of the user's text on which an engine is compared with the reference.
+
+    Attributes:
+        samples: Small units.
+        plan: The plan they are from.
+        is_beside: Whether units may be encoded meanwhile; none is journaled before it has passed.
+    """
 
     samples: list[Unit]
     plan: Plan
+    is_beside: bool = False
 
 
 class TaskRunner(Resource):
@@ -120,7 +130,7 @@ class TaskRunner(Resource):
 
     def check(self, check: Check) -> tuple[int, int]:
         """Compare the engine with the reference; return the bytes and tokens of the samples."""
-        return self._prepare(check.plan).check(check.samples)
+        return self._prepare(check.plan).check(check.samples, is_beside=check.is_beside)
 
     def run(
         self,
@@ -170,6 +180,7 @@ class TaskRunner(Resource):
                 # A short task has no other sample with its workers in it.
                 next_sample = 0.0
                 tick()
+                indexes = self._seal_indexes(files, journal.tokens, state.offsets.documents)
                 shards = files.seal(journal.tokens)
                 is_split = self._spec.worker.layout.is_by_task
                 digests = {split: journal.digests.of(split, work.number) for split in SPLITS}
@@ -181,6 +192,7 @@ class TaskRunner(Resource):
                     num_units=journal.num_units,
                     digests=digests if is_split else {},
                     shards=shards,
+                    indexes=indexes,
                     engine=self._spec.worker.engine,
                     node=self._node,
                     seconds=round(time.monotonic() - started, 3),
@@ -195,6 +207,24 @@ class TaskRunner(Resource):
                 files.discard()
             raise
         return record
+
+    def _seal_indexes(
+        self, files: TaskFiles, tokens: dict[Split, int], documents: dict[Split, int]
+    ) -> dict[Split, list[StagedIndex]]:
+        """Write the indexes; find the starts of documents in the tokens if those were lost."""
+        try:
+            return files.seal_indexes(tokens, documents)
+        except SpoolError:
+            eot, eot_id = self._spec.worker.rules.eot, self._spec.job.tokenizer.eot_id
+            if eot == "none":
+                raise
+        finder = DocumentFinder(eot_id, eot)
+        reader = SegmentReader(files.layout.partial_path, files.layout.token_bytes)
+        for split in SPLITS:
+            pieces = reader.iter_files(files.layout, split, tokens[split])
+            files.restore_spool(split, "documents", finder.iter_starts(pieces))
+        reader.close()
+        return files.seal_indexes(tokens, documents)
 
     def _open_journal(
         self, work: TaskWork, attempt: str | None, files: TaskFiles, state: ResumeState
@@ -220,6 +250,8 @@ class TaskRunner(Resource):
         is_fed = plan.has_streams or self._has_feed
         if self._executor is not None and (not is_fed or plan is self._plan):
             return self._executor
+        if self._executor is not None:
+            self._executor.finish_check()
         self.close()
         self._plan = plan
         self._num_replaced = 0

@@ -18,6 +18,8 @@ from penstok.types import SPLITS, Struct, replace
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from penstok.output.documents import IndexKind
+    from penstok.output.manifest import Manifest
     from penstok.storage.object_paths import OutputPath
     from penstok.types import JobRecord, Split
 
@@ -25,6 +27,7 @@ __all__ = [
     "JOB",
     "MANIFEST",
     "MAX_SHARDS",
+    "RECORDS",
     "SEGMENTS",
     "SKIPPED",
     "WORK",
@@ -37,9 +40,11 @@ JOB = "job.jsonl"
 MANIFEST = "manifest.json"
 SEGMENTS = "segments.jsonl"
 SKIPPED = "skipped.jsonl"
+RECORDS = (MANIFEST, SEGMENTS, SKIPPED)
 WORK = ".penstok"
 _OWN_NAME = re.compile(
-    r"(train|val)(_shard_\d{5,})?\.bin|manifest\.json|segments\.jsonl|skipped\.jsonl"
+    r"(train|val)(_shard_\d{5,})?(\.bin|\.idx|_documents\.npy|_origins\.npy)"
+    r"|manifest\.json|segments\.jsonl|skipped\.jsonl"
 )
 # With more shards, their names would no longer sort in order.
 MAX_SHARDS = 100_000
@@ -70,6 +75,8 @@ class Layout(Struct, frozen=True):
         work: The folder in which files are written until the job is done.
         piece_bytes: Files are written in pieces of this size, each a separate file that is removed
             once it is full and uploaded; None for undivided files.
+        has_index: Whether a document index is written for each file.
+        has_origins: Whether the origins of its documents are written, too.
     """
 
     folder: str
@@ -79,6 +86,8 @@ class Layout(Struct, frozen=True):
     first_shard: int = 0
     work: str = WORK
     piece_bytes: int | None = None
+    has_index: bool = True
+    has_origins: bool = False
 
     @classmethod
     def of_job(
@@ -100,7 +109,26 @@ class Layout(Struct, frozen=True):
                 raise ValueError(f"invalid shard or task size {size!r}")
         if task_bytes is not None and starts is None:
             starts = {split: [] for split in SPLITS}
-        return cls(str(folder), int(job.dtype[4:]) // 8, shard_tokens, starts)
+        return cls(
+            str(folder),
+            int(job.dtype[4:]) // 8,
+            shard_tokens,
+            starts,
+            has_index=job.settings.get("document_index") != "none",
+            has_origins=bool(job.settings.get("provenance")),
+        )
+
+    @classmethod
+    def of_manifest(cls, folder: OutputPath | str, manifest: Manifest) -> Layout:
+        """Return the layout of a finished job's output."""
+        return cls(
+            str(folder),
+            int(manifest.dtype[4:]) // 8,
+            manifest.settings.get("shard_tokens"),
+            manifest.shard_starts(),
+            has_index=manifest.settings.get("document_index") != "none",
+            has_origins=bool(manifest.settings.get("provenance")),
+        )
 
     def of_task(self, number: int, folder: str, work: str, piece_bytes: int | None) -> Layout:
         """Return the layout for one task: everything goes to the shard with the task's number."""
@@ -122,6 +150,17 @@ class Layout(Struct, frozen=True):
         """Return a file's final name."""
         is_one = self.shard_tokens is None and self.starts is None
         return f"{split}.bin" if is_one else f"{split}_shard_{shard:05}.bin"
+
+    @property
+    def index_kinds(self) -> tuple[IndexKind, ...]:
+        """The indexes that are written beside each file."""
+        if not self.has_index:
+            return ()
+        return ("documents", "origins") if self.has_origins else ("documents",)
+
+    def spool_path(self, split: Split, kind: IndexKind) -> Path:
+        """Return where workers write an entry per document while the job runs."""
+        return Path(self.folder, self.work, f"{split}_{kind}.spool")
 
     def partial_path(self, split: Split, shard: int) -> Path:
         """Return the path of a file while the job runs, for an output in a folder."""

@@ -20,7 +20,8 @@ import xxhash
 from msgspec import to_builtins
 
 from penstok.errors import DamageError, is_refused, quoted, read_error
-from penstok.output.layout import JOB, MANIFEST, SEGMENTS, WORK, Layout
+from penstok.output.documents import IndexKind, IndexRecord  # noqa: TC001 msgspec reads annotations
+from penstok.output.layout import JOB, MANIFEST, SEGMENTS, WORK, Layout, is_final_name
 from penstok.storage.object_paths import repair_step
 from penstok.types import (
     SPLITS,
@@ -35,7 +36,7 @@ from penstok.types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from penstok.output.ledger.journal import NodeTotals
     from penstok.output.ledger.lines import Ending
@@ -46,7 +47,10 @@ if TYPE_CHECKING:
 __all__ = [
     "FileRecord",
     "ForeignManifestError",
+    "FormatFileRecord",
+    "FormatRecord",
     "InputRecord",
+    "Lineage",
     "Manifest",
     "NewerManifestError",
     "RunRecord",
@@ -62,6 +66,7 @@ _FORMAT, _VERSION = "penstok", 1
 # Earlier versions did not count these.
 _LATER_COUNTS = {"text_bytes"}
 _START_CHARS = 256
+_FORMAT_NAME = re.compile("[a-z][a-z0-9_-]{0,63}")
 _START = re.compile(rb'\s*\{\s*"format"\s*:\s*"penstok"')
 
 
@@ -91,11 +96,71 @@ class FileRecord(Struct, frozen=True):
 
 
 class SplitRecord(Struct, frozen=True):
-    """One split, with its files in order."""
+    """One split, with its files in order, and the indexes beside them."""
 
     documents: int
     tokens: int
     files: list[FileRecord]
+    indexes: list[IndexRecord] = field(default_factory=list)
+
+    def indexes_of(self, kind: IndexKind) -> list[IndexRecord]:
+        """Return the indexes of one kind, in the order of the files."""
+        return [index for index in self.indexes if index.kind == kind]
+
+    def iter_sizes(self) -> Iterator[tuple[str, int]]:
+        """Yield the name and the size of every file: those with tokens, then their indexes."""
+        yield from ((file.path, file.bytes) for file in self.files)
+        yield from ((index.path, index.bytes) for index in self.indexes)
+
+
+class FormatFileRecord(Struct, frozen=True):
+    """One file of another format.
+
+    Attributes:
+        path: Its name in the output folder, with slashes.
+        bytes: Its size.
+        tokens: How many tokens it holds; 0 for an index.
+        digest: The xxh3_128 of its content; empty if it is a link.
+        same_as: The token file that it is a link to.
+    """
+
+    path: str
+    bytes: int
+    tokens: int
+    digest: str
+    same_as: str | None = None
+
+
+class FormatRecord(Struct, frozen=True):
+    """The files of another format.
+
+    Attributes:
+        name: Its name.
+        options: How it was written.
+        files: Its files.
+        dropped_tokens: How many tokens are in no file, because the format has no place for them.
+        split_documents: How many documents are in several rows, because the format limits rows.
+    """
+
+    name: str
+    options: dict[str, Any]
+    files: list[FormatFileRecord]
+    dropped_tokens: int = 0
+    split_documents: int = 0
+
+
+class Lineage(Struct, frozen=True):
+    """What an output was made from, if not from text.
+
+    Attributes:
+        kind: `converted`, from an output of Penstok, or `imported`, from files of another program.
+        sources: The output, or the files.
+        digest: A digest of what was read.
+    """
+
+    kind: Literal["converted", "imported"]
+    sources: list[str]
+    digest: str
 
 
 class InputRecord(Struct, frozen=True):
@@ -205,11 +270,16 @@ class Manifest(Struct, frozen=True):
     counts: dict[str, int]
     settings: dict[str, Any]
     run: dict[str, Any]
+    formats: list[FormatRecord] = field(default_factory=list)
+    lineage: Lineage | None = None
 
     def to_json(self) -> str:
         """Format it as JSON, with one input per line."""
         content = {"format": _FORMAT, "version": _VERSION, **to_builtins(replace(self, inputs=[]))}
         content["tokenizer"] = self.tokenizer.to_dict()
+        for name in ("formats", "lineage"):
+            if not content[name]:
+                del content[name]
         inputs = ",\n    ".join(record.to_json() for record in self.inputs)
         text = json.dumps(content, indent=2)
         return text.replace('"inputs": []', f'"inputs": [\n    {inputs}\n  ]', 1) + "\n"
@@ -235,9 +305,14 @@ class Manifest(Struct, frozen=True):
             if version != _VERSION:
                 raise _damage("its version is missing or not valid", text, path)
             manifest = msgspec.convert(content, cls)
+            names = [*manifest.files(), *manifest.format_files()]
             if any(Path(name).name != name or name == ".." for name in manifest.files()):
                 raise _damage("it lists files outside its folder", text, path)
-            if not all(name.isprintable() for name in manifest.files()):
+            if not all(map(_is_format_file, manifest.format_files())):
+                raise _damage("it lists files outside its folder", text, path)
+            if problem := _find_problem(manifest):
+                raise _damage(problem, text, path)
+            if not all(name.isprintable() for name in names):
                 raise _damage("it lists names that no output file has", text, path)
             msgspec.convert(content["settings"], _NeededSettings)
             missing = set(Counts.__struct_fields__) - _LATER_COUNTS - manifest.counts.keys()
@@ -300,8 +375,19 @@ class Manifest(Struct, frozen=True):
         return bool(self.counts["skipped_records"]) or any(each.reason for each in self.inputs)
 
     def files(self) -> list[str]:
-        """Return the names of all output files."""
-        return [file.path for split in SPLITS for file in self.splits[split].files]
+        """Return the names of all files with tokens, and of their indexes."""
+        return [name for split in SPLITS for name, _ in self.splits[split].iter_sizes()]
+
+    def iter_sizes(self) -> Iterator[tuple[str, int]]:
+        """Yield the name and the size of every file, also of other formats."""
+        for split in SPLITS:
+            yield from self.splits[split].iter_sizes()
+        for record in self.formats:
+            yield from ((file.path, file.bytes) for file in record.files)
+
+    def format_files(self) -> list[str]:
+        """Return the names of all files of other formats."""
+        return [file.path for each in self.formats for file in each.files]
 
 
 def make_manifest(
@@ -312,6 +398,7 @@ def make_manifest(
     digests: KnowsDigests,
     ending: Ending,
     starts: Mapping[Split, Sequence[int]] | None = None,
+    indexes: Mapping[Split, list[IndexRecord]] | None = None,
 ) -> Manifest:
     """Create the manifest of a job whose tokens are all written, from a run or from its ledger.
 
@@ -322,6 +409,7 @@ def make_manifest(
         digests: The digests of the files.
         ending: How the job ran.
         starts: Where the shards of each split start, if each task wrote its own.
+        indexes: The indexes of each split; the ledger does not have them.
     """
     layout = Layout.of_job(Path(), job, starts)
     splits = {}
@@ -336,7 +424,9 @@ def make_manifest(
             )
             for shard, num_tokens in layout.iter_shards(split, total)
         ]
-        splits[split] = SplitRecord(offsets.documents[split], total, files)
+        splits[split] = SplitRecord(
+            offsets.documents[split], total, files, [] if indexes is None else indexes[split]
+        )
     counts = to_builtins(offsets.counts)
     if not counts["text_bytes"]:
         del counts["text_bytes"]
@@ -358,6 +448,35 @@ def make_manifest(
         settings=job.settings,
         run=ending.run,
     )
+
+
+def _is_format_file(name: str) -> bool:
+    """Return whether a name is that of a file below the output folder, and not one of its own."""
+    parts = name.split("/")
+    is_inside = not {"", ".", ".."} & set(parts) and parts[0] != WORK
+    return is_inside and (name.endswith(".idx") or not is_final_name(name))
+
+
+def _find_problem(manifest: Manifest) -> str:
+    """Return what no conversion could have recorded; nothing if all could be."""
+    names = manifest.format_files()
+    if len({*names}) < len(names) or len({each.name for each in manifest.formats}) < len(
+        manifest.formats
+    ):
+        return "it lists a format, or a file of one, twice"
+    for record in manifest.formats:
+        if not _FORMAT_NAME.fullmatch(record.name):
+            return "it lists a format whose name is not valid"
+        numbers = [record.dropped_tokens, record.split_documents]
+        numbers += [number for file in record.files for number in (file.bytes, file.tokens)]
+        if min(numbers) < 0 or max(numbers) >= 1 << 63:
+            return f"it lists impossible sizes of the format `{record.name}`"
+        links = {file.same_as for file in record.files} - {None}
+        if links - {file.path for split in SPLITS for file in manifest.splits[split].files}:
+            return f"files of the format `{record.name}` are links to no token file"
+    if manifest.lineage is not None and not manifest.lineage.sources:
+        return "it does not say what the output was made from"
+    return ""
 
 
 def is_manifest(head: bytes) -> bool:

@@ -83,7 +83,7 @@ class Offsets:
 
     def next_grant(self, unit_idx: int) -> UnitOffsets:
         """Return where the next unit's tokens go, without counting them."""
-        return UnitOffsets(unit_idx, self._open_split, dict(self.tokens))
+        return UnitOffsets(unit_idx, self._open_split, dict(self.tokens), dict(self.documents))
 
     def grant(self, unit: Unit, encoded: EncodedUnit) -> UnitOffsets:
         """Assign the offsets after all earlier units, and add the unit to the totals."""

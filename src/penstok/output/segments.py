@@ -24,15 +24,17 @@ from penstok.errors import (
     read_error,
 )
 from penstok.faults import fault_point
+from penstok.output.documents import ENTRY_TYPES
 from penstok.storage.object_paths import ObjectPath, OpenObjects, repair_step
 from penstok.types import Segment, Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from numpy.typing import NDArray
 
+    from penstok.output.documents import IndexKind
     from penstok.output.layout import Layout
     from penstok.storage.object_paths import OutputPath
     from penstok.types import Split
@@ -93,6 +95,12 @@ class SegmentSink(Protocol):
         """Take tokens at an offset of their split."""
         ...
 
+    def write_entries(
+        self, split: Split, kind: IndexKind, num_before: int, entries: Iterable[NDArray[Any]]
+    ) -> None:
+        """Take the entries of an index for documents after `num_before` ones of their split."""
+        ...
+
     def close(self) -> None:
         """Close the files."""
         ...
@@ -134,11 +142,28 @@ class SegmentWriter:
             tokens = tokens[count:]
         return segments
 
+    def write_entries(
+        self, split: Split, kind: IndexKind, num_before: int, entries: Iterable[NDArray[Any]]
+    ) -> None:
+        """Write entries into the spool of their kind."""
+        if kind not in self._layout.index_kinds:
+            return
+        path = self._layout.spool_path(split, kind)
+        position = num_before * ENTRY_TYPES[kind].itemsize
+        with write_errors(path):
+            for piece in entries:
+                data = piece.view(np.uint8).data
+                self._write_whole(path, data, position)
+                position += len(data)
+
     def close(self) -> None:
         """Close the files."""
         self._files.close()
 
     def _write_at(self, path: Path, data: memoryview, position: int) -> None:
+        self._write_whole(path, data, position)
+
+    def _write_whole(self, path: Path, data: memoryview, position: int) -> None:
         file = self._files.get(path)
         done = 0
         while done < len(data):
@@ -151,7 +176,7 @@ class PieceWriter(SegmentWriter):
 
     def _write_at(self, path: Path, data: memoryview, position: int) -> None:
         for name, inside, count in iter_pieces(path, position, len(data), self._layout.piece_bytes):
-            super()._write_at(name, data[:count], inside)
+            self._write_whole(name, data[:count], inside)
             data = data[count:]
 
 
@@ -176,6 +201,11 @@ class SegmentDigester:
     def close(self) -> None:
         """Do nothing."""
 
+    def write_entries(
+        self, split: Split, kind: IndexKind, num_before: int, entries: Iterable[NDArray[Any]]
+    ) -> None:
+        """Do nothing."""
+
     def write(
         self, split: Split, offset: int, tokens: NDArray[np.unsignedinteger[Any]]
     ) -> list[Segment]:
@@ -198,6 +228,11 @@ class SegmentComparer:
     def close(self) -> None:
         """Close the files."""
         self._reader.close()
+
+    def write_entries(
+        self, split: Split, kind: IndexKind, num_before: int, entries: Iterable[NDArray[Any]]
+    ) -> None:
+        """Do nothing: the index is compared with the tokens, not with the text."""
 
     def write(
         self, split: Split, offset: int, tokens: NDArray[np.unsignedinteger[Any]]
@@ -268,6 +303,13 @@ class SegmentReader:
             self._fill(piece, path, position)
             yield np.frombuffer(piece, self._dtype)
             position += len(piece)
+
+    def iter_files(
+        self, layout: Layout, split: Split, num_tokens: int
+    ) -> Iterator[NDArray[np.unsignedinteger[Any]]]:
+        """Yield all tokens of a split in pieces, file after file."""
+        for shard, count in layout.iter_shards(split, num_tokens):
+            yield from self.iter_tokens(Segment(split, shard, 0, count, ""))
 
     def digest(self, segment: Segment) -> str:
         """Return the checksum of the tokens where a segment is recorded."""

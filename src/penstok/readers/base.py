@@ -98,6 +98,7 @@ class ReaderOptions(Struct, frozen=True):
         on_error: Skip bad records, or stop at the first.
         invalid_utf8: What happens to lone surrogates; invalid bytes are left to the worker, which
             learns of them from the engine.
+        has_positions: Set `positions` of blocks.
     """
 
     rule: DocumentRule
@@ -109,6 +110,7 @@ class ReaderOptions(Struct, frozen=True):
     give_back: bool
     on_error: OnError = "stop"
     invalid_utf8: InvalidUtf8 = "replace"
+    has_positions: bool = False
 
 
 MakeReader: TypeAlias = "Callable[[CutRule, ReaderOptions], Reader]"

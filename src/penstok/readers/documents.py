@@ -109,7 +109,10 @@ class RecordReader:
                 )
             ends = self._find_ends(found, data, origin, file)
             good = found.codes == GOOD
-            yield from self._iter_blocks(found.starts[good], ends[good], origin, file.source.path)
+            positions = found.records[good] + origin if self._options.has_positions else None
+            yield from self._iter_blocks(
+                found.starts[good], ends[good], positions, origin, file.source.path
+            )
             data, origin = data[found.consumed :], origin + found.consumed
 
     def _find_ends(
@@ -119,9 +122,22 @@ class RecordReader:
         return found.ends
 
     def _iter_blocks(
-        self, starts: NDArray[np.int64], ends: NDArray[np.int64], origin: int, path: str
+        self,
+        starts: NDArray[np.int64],
+        ends: NDArray[np.int64],
+        positions: NDArray[np.int64] | None,
+        origin: int,
+        path: str,
     ) -> Iterator[Block]:
-        """Yield the documents at these positions of `_text`; they begin at `origin` in `path`."""
+        """Yield the documents between `starts` and `ends` of `_text`.
+
+        Args:
+            starts: Where each document begins.
+            ends: Where it ends.
+            positions: Where its record begins in the input, if that is wanted.
+            origin: Where the first one begins in `path`, for messages.
+            path: The input.
+        """
         buffer = self._text
         heads = np.minimum(ends, starts + HEAD_BYTES)
         if self._options.strip:
@@ -130,6 +146,7 @@ class RecordReader:
         if not kept.all():
             self._counts += Counts(empty_documents=int(len(kept) - kept.sum()))
             starts, ends, heads = starts[kept], ends[kept], heads[kept]
+            positions = None if positions is None else positions[kept]
         limit = self._cuts.max_document_bytes
         if limit is not None and (ends - starts > limit).any():
             raise refuse_long_document(f"{path}, a record after byte {origin}", limit)
@@ -140,14 +157,25 @@ class RecordReader:
             if last > first:
                 whole = np.ones(last - first, np.bool_)
                 chosen = slice(first, last)
-                yield self._block(starts[chosen], ends[chosen], whole, whole, heads[chosen], origin)
+                yield self._block(
+                    starts[chosen],
+                    ends[chosen],
+                    whole,
+                    whole,
+                    heads[chosen],
+                    None if positions is None else positions[chosen],
+                    origin,
+                )
                 first = last
             else:
                 start, end, head = int(starts[first]), int(ends[first]), int(heads[first])
-                yield from self._iter_long(start, end, head, origin)
+                position = None if positions is None else positions[first : first + 1]
+                yield from self._iter_long(start, end, head, position, origin)
                 first += 1
 
-    def _iter_long(self, start: int, end: int, head: int, origin: int) -> Iterator[Block]:
+    def _iter_long(
+        self, start: int, end: int, head: int, position: NDArray[np.int64] | None, origin: int
+    ) -> Iterator[Block]:
         at = start
         while at < end:
             stop = self._find_cut(at + self._options.block_bytes, end)
@@ -157,6 +185,7 @@ class RecordReader:
                 np.array([at == start]),
                 np.array([stop == end]),
                 np.array([head if at == start else at], np.int64),
+                position,
                 origin,
             )
             at = stop
@@ -181,10 +210,21 @@ class RecordReader:
         begins: NDArray[np.bool_],
         closes: NDArray[np.bool_],
         heads: NDArray[np.int64],
+        positions: NDArray[np.int64] | None,
         origin: int,
     ) -> Block:
         special = self._text.mark(self._options.special_text, starts, ends)
-        return Block(self._text.view, starts, ends, begins, closes, heads, special, origin)
+        return Block(
+            self._text.view,
+            starts,
+            ends,
+            begins,
+            closes,
+            heads,
+            special,
+            origin,
+            positions=positions,
+        )
 
 
 def describe_position(file: OpenInput, position: int) -> str:

@@ -124,6 +124,7 @@ class SpanReader:
             spans=True,
             before=before,
             after=after,
+            positions=starts + self._buffer.origin if self._options.has_positions else None,
         )
 
     def _head(self, start: int, end: int) -> memoryview | None:

@@ -308,6 +308,15 @@ class TextReader:
             position = self._buffer.origin + int(starts[too_long[0]])
             raise refuse_long_document(f"{self._path}, byte {position}", limit)
         special = self._buffer.mark(self._options.special_text, starts, ends)
+        origin = self._buffer.origin
         return Block(
-            self._buffer.view, starts, ends, begins, closes, heads, special, self._buffer.origin
+            self._buffer.view,
+            starts,
+            ends,
+            begins,
+            closes,
+            heads,
+            special,
+            origin,
+            positions=starts + origin if self._options.has_positions else None,
         )

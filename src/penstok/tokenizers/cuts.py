@@ -21,11 +21,13 @@ from penstok.tokenizers.vocabulary import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from penstok.tokenizers import Tokenizer
 
-__all__ = ["ByteLevelCuts", "DocumentCuts", "find_cuts"]
+__all__ = ["ByteLevelCuts", "DocumentCuts", "find_cuts", "keep_junctions"]
 
 _SPACE, _NEWLINE, _RETURN, _SLASH = 0x20, 0x0A, 0x0D, 0x2F
 
@@ -77,9 +79,9 @@ class ByteLevelCuts:
 
     @cached_property
     def _rule(self) -> _Gpt2Rule | _Cl100kRule | _O200kRule:
-        # Made when the first text is divided, which in small jobs is never: it takes 20 ms.
-        free = _free_junctions(self._model.ranks)
-        return _RULES[self._model.pattern](free, normalizes=self._model.normalizer is not None)
+        model = self._model
+        free = _FreeJunctions(model.ranks)
+        return _RULES[model.pattern](free, normalizes=model.normalizer is not None)
 
     def mask(self, text: NDArray[np.uint8]) -> NDArray[np.bool_]:
         """Mark every position before which `text` may be divided; the first is never marked.
@@ -99,6 +101,43 @@ class ByteLevelCuts:
         return self._rule.line_mask(text)
 
 
+class _FreeJunctions:
+    """The pairs of bytes between which text may be divided.
+
+    The kernel has them in a table of its own, which is taken if it was made for the same ranks. For
+    other engines one is made, which takes 20 ms: when the first text that is searched for cuts has
+    two non-ASCII characters side by side. In small jobs and in much English text it never has.
+    """
+
+    def __init__(self, ranks: dict[bytes, int]) -> None:
+        self._ranks = ranks
+
+    def among(self, joints: NDArray[np.bool_], text: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        """Return those of the marked positions that are free junctions."""
+        return joints & _look_up_pairs(self._table, text) if joints.any() else joints
+
+    @cached_property
+    def _table(self) -> NDArray[np.bool_]:
+        # Another thread may keep the table of another vocabulary meanwhile.
+        for ranks, table in tuple(_last_table):
+            if ranks is self._ranks:
+                return table
+        made = _free_junctions(self._ranks)
+        _last_table[:] = [(self._ranks, made)]
+        return made
+
+
+def keep_junctions(ranks: dict[bytes, int], is_free: Callable[[int, int], bool]) -> None:
+    """Keep the free junctions that an engine knows; forks of this process have them too.
+
+    Cuts ask only about the last byte of one non-ASCII character and the first byte of another.
+    """
+    table = np.zeros((256, 256), np.bool_)
+    for last in range(0x80, 0xC0):
+        table[last, 0xC2:0xF5] = [is_free(last, first) for first in range(0xC2, 0xF5)]
+    _last_table[:] = [(ranks, table.reshape(-1))]
+
+
 class _Gpt2Rule:
     """GPT-2's pattern.
 
@@ -110,7 +149,7 @@ class _Gpt2Rule:
        with each other.)
     """
 
-    def __init__(self, free: NDArray[np.bool_], *, normalizes: bool) -> None:
+    def __init__(self, free: _FreeJunctions, *, normalizes: bool) -> None:
         self._free = free
         self._normalizes = normalizes
 
@@ -121,7 +160,7 @@ class _Gpt2Rule:
             joints = found.wide_end & found.wide_start
             if self._normalizes:
                 joints &= _between_letters(text)
-            marked |= joints & _look_up_pairs(self._free, text)
+            marked |= self._free.among(joints, text)
         return marked
 
     def line_mask(self, text: NDArray[np.uint8]) -> NDArray[np.bool_]:
@@ -142,7 +181,7 @@ class _Cl100kRule:
        later, both must be letters.
     """
 
-    def __init__(self, free: NDArray[np.bool_], *, normalizes: bool) -> None:
+    def __init__(self, free: _FreeJunctions, *, normalizes: bool) -> None:
         self._free = free
         self._normalizes = normalizes
 
@@ -154,7 +193,7 @@ class _Cl100kRule:
         if found.wide_start.any():
             beside = _between_letters if self._normalizes else _beside_letter
             joints = found.wide_end & found.wide_start & beside(text)
-            marked |= joints & _look_up_pairs(self._free, text)
+            marked |= self._free.among(joints, text)
         return marked
 
     def line_mask(self, text: NDArray[np.uint8]) -> NDArray[np.bool_]:
@@ -172,7 +211,7 @@ class _O200kRule:
        does: whether a word ends before a following capital depends on earlier small letters.)
     """
 
-    def __init__(self, free: NDArray[np.bool_], *, normalizes: bool) -> None:
+    def __init__(self, free: _FreeJunctions, *, normalizes: bool) -> None:
         if normalizes:
             raise TypeError("no rule is proved for o200k with a normalizer")
 
@@ -198,6 +237,10 @@ _RULES: dict[str, type[_Gpt2Rule | _Cl100kRule | _O200kRule]] = {
     QWEN2_PATTERN: _Cl100kRule,
     O200K_PATTERN: _O200kRule,
 }
+
+
+# The last table that was made, and the ranks that it was made from.
+_last_table: list[tuple[dict[bytes, int], NDArray[np.bool_]]] = []
 
 
 def _free_junctions(ranks: dict[bytes, int]) -> NDArray[np.bool_]:

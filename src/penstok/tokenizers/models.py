@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from penstok.errors import DamageError
 from penstok.tokenizers.libraries import Library, find_id, spell_ids
 from penstok.tokenizers.vocabulary import format_ranks
-from penstok.types import Struct, field, force_setattr
+from penstok.types import Struct, TokenizerRecord, field, force_setattr
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -154,6 +154,19 @@ class Tokenizer(Struct, frozen=True):
     def pattern(self) -> str:
         """The pattern of a byte-level model; empty for others."""
         return self.model.pattern if isinstance(self.model, ByteLevel) else ""
+
+    @property
+    def record(self) -> TokenizerRecord:
+        """What outputs record about it."""
+        return TokenizerRecord(
+            self.name,
+            self.vocab_size,
+            self.eot_id,
+            self.fingerprint,
+            self.bos_id,
+            self.find_name(self.eot_id),
+            self.find_name(self.bos_id),
+        )
 
     def find_name(self, token_id: int | None) -> str:
         """Return the name of a special token; empty if the tokenizer has none for this id."""

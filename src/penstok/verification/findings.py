@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Finding", "FindingKind", "Report", "at_segment"]
 
-FindingKind = Literal["manifest", "ledger", "skipped", "file", "tokens", "ids", "source"]
+FindingKind = Literal[
+    "manifest", "ledger", "skipped", "file", "tokens", "ids", "index", "format", "source"
+]
 
 # Further findings are only counted: a missing disk must not fill the memory.
 _MAX_FINDINGS = 1000
@@ -103,6 +105,7 @@ class Report(Struct):
         repaired: Names of the files that were repaired.
         units_repaired: How many units were re-encoded for it.
         notes: What else the reader should know.
+        next_step: What to do about damage that `--repair` cannot repair; empty for the usual.
     """
 
     folder: OutputPath
@@ -126,6 +129,7 @@ class Report(Struct):
     repaired: list[str] = field(default_factory=list)
     units_repaired: int = 0
     notes: list[str] = field(default_factory=list)
+    next_step: str = ""
 
     @property
     def is_whole(self) -> bool:

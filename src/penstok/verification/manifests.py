@@ -12,7 +12,8 @@ import msgspec
 from msgspec import to_builtins
 
 from penstok.errors import DamageError, own_version, quoted
-from penstok.output.layout import MANIFEST
+from penstok.output.documents import index_name
+from penstok.output.layout import MANIFEST, Layout
 from penstok.output.ledger.lines import Ending
 from penstok.output.ledger.reader import LedgerReader
 from penstok.output.manifest import (
@@ -21,11 +22,10 @@ from penstok.output.manifest import (
     NewerManifestError,
     make_manifest,
 )
-from penstok.types import SPLITS, InputFormat, JobRecord
+from penstok.types import SPLITS, InputFormat, JobRecord, replace
 from penstok.verification.findings import Finding
 
 if TYPE_CHECKING:
-    from penstok.output.layout import Layout
     from penstok.output.manifest import InputRecord
     from penstok.storage.object_paths import OutputPath
     from penstok.verification.findings import Report
@@ -38,6 +38,7 @@ __all__ = [
     "job_of_manifest",
     "load_manifest",
     "read_ledger",
+    "with_derived",
 ]
 
 # A longer one is not read to say how it differs.
@@ -117,15 +118,32 @@ def load_manifest(folder: OutputPath, report: Report) -> Manifest | None:
         return None
 
 
-def compare_manifest(folder: OutputPath, expected: Manifest, report: Report) -> None:
-    """Compare the manifest with what the ledger adds up to: every byte, in the same version."""
-    text = expected.to_json().encode()
+def with_derived(expected: Manifest, found: Manifest) -> Manifest:
+    """Add what a manifest on disk says about files that the ledger does not list.
+
+    Only records with the names that such files have are taken; `indexes` compares their contents.
+    """
+    splits, kinds = {}, Layout.of_manifest("", expected).index_kinds
+    for split, record in expected.splits.items():
+        names = {index_name(file.path, kind) for file in record.files for kind in kinds}
+        indexes = [each for each in found.splits[split].indexes if each.path in names]
+        splits[split] = replace(record, indexes=indexes)
+    return replace(expected, splits=splits, formats=found.formats, lineage=found.lineage)
+
+
+def compare_manifest(folder: OutputPath, expected: Manifest, report: Report) -> Manifest:
+    """Compare the manifest with what the ledger adds up to: every byte, in the same version.
+
+    Returns it as it should be, with the files that the ledger does not list.
+    """
     path = folder / MANIFEST
-    if path.is_file() and path.stat().st_size == len(text) and path.read_bytes() == text:
-        return
     manifest = load_manifest(folder, report)
     if manifest is None:
-        return
+        return expected
+    expected = with_derived(expected, manifest)
+    text = expected.to_json().encode()
+    if path.is_file() and path.stat().st_size == len(text) and path.read_bytes() == text:
+        return expected
     here, there = to_builtins(expected), to_builtins(manifest)
     differing = [f"`{name}`" for name in here if here[name] != there[name]]
     # A later version may have added what this one does not know.
@@ -134,6 +152,7 @@ def compare_manifest(folder: OutputPath, expected: Manifest, report: Report) -> 
         verb = "differ" if len(differing) > 1 else "differs"
         what = f"the manifest was changed: {names} {verb} from the ledger"
         report.add(Finding("manifest", what, MANIFEST))
+    return expected
 
 
 def check_sums(manifest: Manifest, layout: Layout, report: Report) -> None:

@@ -185,8 +185,7 @@ def _read_records(folder: OutputPath, report: Report, sample: _Sample) -> Record
     if reader is None or reader.ending is None or problem:
         _list_damaged_lines(path, problem, report)
         return _trust_manifest(folder, report, reader, sample.units())
-    manifest = add_up(reader)
-    compare_manifest(folder, manifest, report)
+    manifest = compare_manifest(folder, add_up(reader), report)
     _check_input_bytes(reader, report)
     _compare_skipped(folder, manifest, report)
     layout = Layout.of_job(folder, reader.job, reader.starts)
@@ -266,7 +265,8 @@ def _check_files(folder: OutputPath, records: Records, report: Report) -> None:
         return
     for path in folder.iterdir():
         # A program that reads all shards would read this one, too.
-        if "_shard_" in path.name and is_own_name(path, folder) and path.name not in names:
+        is_shard = "_shard_" in path.name and path.name.endswith(".bin")
+        if is_shard and is_own_name(path, folder) and path.name not in names:
             what = "this shard does not belong to the job"
             report.add(Finding("file", what, path.name, is_repairable=False))
 
@@ -321,5 +321,5 @@ def _lone_unit(line: UnitLine, manifest: Manifest) -> FinishedUnit | None:
     record = manifest.inputs[line.input]
     source = Source(record.path, record.bytes, 0, "", format_of(record))
     unit = Unit(line.unit, line.input, source, line.start, line.end, record.bytes)
-    grant = UnitOffsets(line.unit, line.carried[0], {})
+    grant = UnitOffsets(line.unit, line.carried[0], {}, {})
     return FinishedUnit(unit, line.encoded(), grant, line.written())

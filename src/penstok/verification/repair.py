@@ -23,9 +23,13 @@ from penstok.output.store.base import TASKS, has_progress
 from penstok.output.store.folder import FolderStore
 from penstok.storage.object_paths import ObjectPath, repair_step
 from penstok.types import SPLITS
+from penstok.types import replace as replace_record
+from penstok.verification.converted import find_converted
 from penstok.verification.findings import Report
+from penstok.verification.formats import rewrite_formats
+from penstok.verification.indexes import rebuild_indexes
 from penstok.verification.ledger_repair import repair_ledger
-from penstok.verification.manifests import add_up, read_ledger
+from penstok.verification.manifests import add_up, compare_manifest, read_ledger
 from penstok.verification.records import check_records, refuse_unfinished
 from penstok.verification.reencode import make_executor
 from penstok.verification.verify import pick_units, verify_output
@@ -60,6 +64,12 @@ def repair_output(settings: VerifySettings, progress: Progress) -> Report:
             next_step=repair_step(folder),
         )
     refuse_unfinished(folder)
+    if find_converted(folder) is not None:
+        raise UsageError(
+            "this output was made from other token files, so it cannot be repaired from text",
+            where=str(folder),
+            next_step="delete it, then run the `penstok convert` that made it again",
+        )
     store = FolderStore(str(folder))
     with store.lock() as lock:
         roll_forward(store)
@@ -104,7 +114,8 @@ def _repair_files(
     """Write what is damaged: files are moved to the work folder first, and back last."""
     ledger = store.folder / SEGMENTS
     reader = read_ledger(ledger)
-    manifest, layout = add_up(reader), Layout.of_job(store.folder, reader.job, reader.starts)
+    layout = Layout.of_job(store.folder, reader.job, reader.starts)
+    manifest = compare_manifest(store.folder, add_up(reader), Report(store.folder))
     _refuse_irregular(layout, found.damaged_files)
     files = {layout.file_name(*file): file for file in sorted(found.damaged_files)}
     sources = _check_inputs(ledger, found.damaged) if found.damaged else []
@@ -121,6 +132,11 @@ def _repair_files(
     if files or store.is_repairing:
         sizes = {file.path: file.bytes for split in SPLITS for file in manifest.splits[split].files}
         store.put_back({name: sizes[name] for name in files})
+    if any(each.kind == "index" and each.is_repairable for each in found.findings):
+        manifest = rebuild_indexes(store, layout, manifest)
+        store.write(MANIFEST, manifest.to_json().encode())
+    if found.kinds & {"index", "format"} or (found.damaged and manifest.formats):
+        rewrite_formats(store, manifest)
 
 
 def _reencode(
@@ -133,6 +149,8 @@ def _reencode(
     progress: Progress,
 ) -> None:
     reader = LedgerReader(store.folder / SEGMENTS)
+    # The indexes are made from the tokens when these are whole.
+    layout = replace_record(layout, has_index=False)
     executor = make_executor(reader.job, layout, sources, "write", settings, lock_file=lock.file)
     recorded = RecordedOffsets()
     units = map(recorded.add, pick_units(reader.iter_units(), damaged))

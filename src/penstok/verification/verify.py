@@ -14,7 +14,10 @@ from penstok.output.store.folder import describe_leftovers
 from penstok.quantities import plural
 from penstok.storage.object_paths import ObjectPath
 from penstok.types import SPLITS
+from penstok.verification.converted import check_converted, find_converted
 from penstok.verification.findings import Finding, Report
+from penstok.verification.formats import check_formats
+from penstok.verification.indexes import check_indexes
 from penstok.verification.proof import prove
 from penstok.verification.records import check_records
 from penstok.verification.tokens import TokenChecker
@@ -58,6 +61,10 @@ def verify_output(
     """
     seed = SystemRandom().randrange(1 << 32) if settings.seed is None else settings.seed
     report, rng = Report(settings.output, seed), Random(seed)
+    if (converted := find_converted(settings.output)) is not None:
+        with progress:
+            check_converted(settings.output, converted, report, is_full=settings.full)
+        return report
     is_remote = isinstance(settings.output, ObjectPath)
     records = check_records(
         settings.output,
@@ -71,6 +78,9 @@ def verify_output(
     if records is not None:
         with progress:
             _check_tokens(settings, records, report, rng, progress, also)
+            manifest, path_of = records.manifest, records.path_of
+            check_indexes(settings.output, manifest, path_of, report, is_full=settings.full)
+            check_formats(settings.output, manifest, report, is_full=settings.full)
             # Inputs can only be compared with tokens whose offsets are known.
             if settings.source and records.is_ledger_intact:
                 prove(settings, records, report, rng, progress)

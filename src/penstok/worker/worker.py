@@ -17,6 +17,7 @@ from penstok.engines.check_text import make_check_block
 from penstok.errors import EngineError
 from penstok.inputs.files import open_unit
 from penstok.kernel import find_kernel_function
+from penstok.output.documents import ENTRY_TYPES, DocumentFinder
 from penstok.output.segments import make_sink
 from penstok.readers import Readers
 from penstok.readers.base import ReaderOptions
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from penstok.readers.base import Reader
     from penstok.tokenizers import Tokenizer
     from penstok.types import (
+        EotPosition,
         OnError,
         Segment,
         Split,
@@ -54,7 +56,15 @@ if TYPE_CHECKING:
     )
     from penstok.worker.memory import MemoryShare
 
-__all__ = ["ShareReachedError", "Worker", "WorkerSpec", "make_hasher", "make_readers"]
+__all__ = [
+    "ComparedText",
+    "Sample",
+    "ShareReachedError",
+    "Worker",
+    "WorkerSpec",
+    "make_hasher",
+    "make_readers",
+]
 
 _CODES = (TRAIN, VAL, CARRIED)
 _SPLIT_OF = dict(zip((TRAIN, VAL), SPLITS, strict=True))
@@ -84,6 +94,51 @@ class WorkerSpec(Struct, frozen=True):
     ring: RingFile | None = None
 
 
+class ComparedText(Struct, frozen=True):
+    """Some text of a sample, on which the engine is compared with the reference.
+
+    Attributes:
+        where: Where it is, for messages.
+        text: Its pieces, one after the other.
+        ends: Where each piece ends.
+        begins: Whether the piece begins a document.
+        closes: Whether the piece ends its document.
+    """
+
+    where: str
+    text: bytes
+    ends: NDArray[np.int64]
+    begins: NDArray[np.bool_]
+    closes: NDArray[np.bool_]
+
+    @classmethod
+    def from_block(cls, where: str, block: Block) -> ComparedText:
+        """Copy the pieces of a block, whose text is overwritten by the next one."""
+        pieces = zip(block.starts.tolist(), block.ends.tolist(), strict=True)
+        text = b"".join(block.text[start:end] for start, end in pieces)
+        return cls(where, text, np.cumsum(block.ends - block.starts), block.begins, block.closes)
+
+    def to_block(self) -> Block:
+        """Return the pieces as they are passed to an engine."""
+        starts = np.concatenate(([0], self.ends[:-1]))
+        text = memoryview(self.text)
+        return Block(text, starts, self.ends, self.begins, self.closes, self.ends)
+
+
+class Sample(Struct, frozen=True):
+    """What a worker has seen of the inputs before the job: for estimates, and to compare engines.
+
+    Attributes:
+        input_bytes: How much text it was.
+        num_tokens: How many tokens the engine made of it.
+        texts: Some of the text; none if the engine is the reference.
+    """
+
+    input_bytes: int
+    num_tokens: int
+    texts: list[ComparedText]
+
+
 def make_readers(spec: WorkerSpec) -> Readers:
     """Make the readers of a worker."""
     tokenizer, rules = spec.tokenizer, spec.rules
@@ -98,6 +153,7 @@ def make_readers(spec: WorkerSpec) -> Readers:
         give_back=spec.give_back,
         on_error=spec.on_error,
         invalid_utf8=rules.invalid_utf8,
+        has_positions=rules.provenance,
     )
     longest = max_document_bytes(spec.engine, tokenizer, spec.share.limit_bytes)
     return Readers(find_cuts(tokenizer, longest), options)
@@ -117,7 +173,12 @@ class Worker:
         self._tokenizer = tokenizer
         self._readers = make_readers(spec)
         self._splitter = Splitter(rules.val_hashes, make_hasher(rules))
-        self._engine = load_engine(spec.engine, tokenizer, rules.eot)
+        # With `--eot none` the engine still ends every document: that is how they are told apart.
+        self._drops_eot = rules.eot == "none" and spec.layout.has_index
+        self._eot: EotPosition = "append" if self._drops_eot else rules.eot
+        self._finder = DocumentFinder(tokenizer.eot_id, self._eot)
+        self._engine = load_engine(spec.engine, tokenizer, self._eot)
+        self._is_reference = spec.engine == name_reference(tokenizer)
         self._split_engine = self._engine if isinstance(self._engine, SplitEngine) else None
         self._sink = make_sink(spec.sink, spec.layout)
         self._waiting: dict[int, _UnitTokens] = {}
@@ -131,13 +192,15 @@ class Worker:
     def encode(self, unit: Unit) -> EncodedUnit:
         """Read, cut, split and encode one unit; hold its tokens until its offsets are known."""
         reader = self._readers.choose(unit)
-        tokens = self._spare.pop() if self._spare else _UnitTokens(self._spec.rules.dtype)
+        tokens = self._spare.pop() if self._spare else self._make_tokens()
+        tokens.start_unit(unit)
         tally = _Tally()
         self._splitter.start_unit()
         for read in reader.iter_blocks(unit):
             block, splits = self._splitter.assign(read)
-            for code, part in self._encode_splits(block, splits, unit, tally, tokens):
-                tokens.append(code, part.ids)
+            tokens.note_continued(block, splits)
+            for code, part, positions in self._encode_splits(block, splits, unit, tally, tokens):
+                tokens.append(code, part, positions)
                 tally.add(code, part)
             tally.end_block(block, splits)
             if self._spec.share.is_reached():
@@ -157,6 +220,10 @@ class Worker:
                 segments += self._sink.write(split, offset, tokens.of(CARRIED))
                 offset += tokens.count(CARRIED)
             segments += self._sink.write(split, offset, tokens.of(code))
+            num_before = assigned.documents.get(split, 0)
+            starts = tokens.iter_starts(code, self._finder, offset)
+            self._sink.write_entries(split, "documents", num_before, starts)
+            self._sink.write_entries(split, "origins", num_before, tokens.iter_origins(code))
         tokens.clear()
         if len(self._spare) < _MAX_SPARE_TOKENS:
             self._spare.append(tokens)
@@ -187,38 +254,45 @@ class Worker:
         reader.take_skipped()
         return tally
 
-    def check(self, samples: list[Unit]) -> list[tuple[int, int]]:
-        """Compare the engine with the reference on adversarial text and on the user's own.
-
-        Returns the bytes of text and the number of tokens of each sample, for estimates.
-        """
-        name = name_reference(self._tokenizer)
-        if self._spec.engine == name:
-            reference = None
-        else:
-            reference = load_engine(name, self._tokenizer, self._spec.rules.eot)
-            page = make_check_block(self._tokenizer.special)
-            self._compare(
-                self._engine.encode(page), reference.encode(page), "the built-in check text"
-            )
-        seen: list[tuple[int, int]] = []
-        num_compared = 0
-        for unit in samples:
+    def sample(self, units: list[Unit]) -> list[Sample]:
+        """Encode a few small units for estimates, and keep some of their text for `compare`."""
+        samples: list[Sample] = []
+        left = 0 if self._is_reference else _MAX_SAMPLE_BYTES
+        for unit in units:
             reader = self._readers.choose(unit)
-            num_tokens = 0
+            num_tokens, texts = 0, list[ComparedText]()
             for read in reader.iter_blocks(unit):
-                room = _UnitTokens(self._spec.rules.dtype).room(TRAIN, read)
+                room = self._make_tokens().room(TRAIN, read)
                 block, ids = self._encode_block(read, unit, _Tally(), room)
                 num_tokens += len(ids)
-                if reference is None:
-                    continue
-                sample = _take_sample(block, _MAX_SAMPLE_BYTES - num_compared)
-                if len(sample.starts):
-                    num_compared += int((sample.ends - sample.starts).sum())
-                    self._compare(self._engine.encode(sample), reference.encode(sample), unit.where)
-            seen.append((reader.take_counts().input_bytes, num_tokens))
+                chosen = _take_sample(block, left)
+                if len(chosen.starts):
+                    texts.append(ComparedText.from_block(unit.where, chosen))
+                    left -= len(texts[-1].text)
+            samples.append(Sample(reader.take_counts().input_bytes, num_tokens, texts))
             reader.take_skipped()
-        return seen
+        return samples
+
+    def compare(self, texts: list[ComparedText]) -> None:
+        """Compare the engine with the reference on adversarial text and on the user's own.
+
+        Raises:
+            EngineError: If the ids differ.
+        """
+        if self._is_reference:
+            return
+        name = name_reference(self._tokenizer)
+        reference = load_engine(name, self._tokenizer, self._eot)
+        page = make_check_block(self._tokenizer.special)
+        blocks = [("the built-in check text", page)]
+        blocks += [(text.where, text.to_block()) for text in texts]
+        for where, block in blocks:
+            if not np.array_equal(self._engine.encode(block), reference.encode(block)):
+                raise EngineError(
+                    f"engine `{self._engine.name}` returned other ids than the reference engine",
+                    where=where,
+                    next_step=f"pass `--engine {name}`, and report this with the text",
+                )
 
     def iter_documents(self, unit: Unit) -> Iterator[tuple[bytes, list[int]]]:
         """Yield the documents that begin in a unit, cut off at its end, with their ids."""
@@ -231,7 +305,9 @@ class Worker:
                     block, found = self._encode_block(read.select(chosen), unit, _Tally(), None)
                     pieces = zip(block.starts.tolist(), block.ends.tolist(), strict=True)
                     text += b"".join(block.text[start:end] for start, end in pieces)
-                    ids += found.tolist()
+                    ids += (
+                        found[found != self._tokenizer.eot_id] if self._drops_eot else found
+                    ).tolist()
                     if read.closes[idx] or read.spans:
                         yield bytes(text), ids
                         text, ids = bytearray(), []
@@ -241,19 +317,9 @@ class Worker:
             reader.take_counts()
             reader.take_skipped()
 
-    def _compare(
-        self,
-        ids: NDArray[np.unsignedinteger[Any]],
-        expected: NDArray[np.unsignedinteger[Any]],
-        where: str,
-    ) -> None:
-        if not np.array_equal(ids, expected):
-            raise EngineError(
-                f"engine `{self._engine.name}` returned other ids than the reference engine",
-                where=where,
-                next_step=f"pass `--engine {name_reference(self._tokenizer)}`, and report this "
-                "with the text",
-            )
+    def _make_tokens(self) -> _UnitTokens:
+        dropped = self._tokenizer.eot_id if self._drops_eot else None
+        return _UnitTokens(self._spec.rules.dtype, dropped)
 
     def _encode_splits(
         self,
@@ -262,16 +328,21 @@ class Worker:
         unit: Unit,
         tally: _Tally,
         tokens: _UnitTokens,
-    ) -> Iterator[tuple[int, SplitIds]]:
+    ) -> Iterator[tuple[int, SplitIds, NDArray[np.int64] | None]]:
         """Yield the ids of each split, encoded in one call if the engine can and the text is valid.
 
+        With them come the positions of the documents that begin there, if the job records origins.
         Each part must be appended before the next is asked for.
         """
         if self._split_engine is not None:
             rooms = [tokens.room(code, block) for code in _CODES]
             parts = self._split_engine.encode_splits(block, splits, rooms)
             if parts is not None:
-                yield from enumerate(parts)
+                for code, found in enumerate(parts):
+                    positions = block.positions
+                    if positions is not None:
+                        positions = positions[block.begins & (splits == code)]
+                    yield code, found, positions
                 return
         for code in _CODES:
             chosen = splits == code
@@ -279,7 +350,9 @@ class Worker:
                 part = block if chosen.all() else block.select(chosen)
                 part, ids = self._encode_block(part, unit, tally, tokens.room(code, part))
                 text_bytes = int((part.ends - part.starts).sum())
-                yield code, SplitIds(ids, int(part.begins.sum()), text_bytes)
+                found = SplitIds(ids, int(part.begins.sum()), text_bytes)
+                positions = part.positions
+                yield code, found, None if positions is None else positions[part.begins]
 
     def _encode_block(
         self, block: Block, unit: Unit, tally: _Tally, room: NDArray[np.unsignedinteger[Any]] | None
@@ -302,11 +375,23 @@ def _take_sample(block: Block, num_bytes: int) -> Block:
 
 
 class _UnitTokens:
-    """The ids of one unit: per split, and of the carried document."""
+    """The ids of one unit: per split, and of the carried document.
 
-    def __init__(self, dtype: str) -> None:
+    End-of-text ids that are not wanted in the output are dropped, and it is kept where they were.
+    If the job records origins, it also holds where each document begins in its input.
+    """
+
+    def __init__(self, dtype: str, dropped_id: int | None) -> None:
         self._arrays = {code: np.empty(1 << 12, dtype) for code in _CODES}
-        self._counts = dict.fromkeys(self._arrays, 0)
+        self._dropped_id = dropped_id
+        self._source_idx = self._unit_start = 0
+        self._is_empty = True
+        self._continued: int | None = None
+        self.clear()
+
+    def start_unit(self, unit: Unit) -> None:
+        """Take note of where the documents that follow are from."""
+        self._source_idx, self._unit_start = unit.source_idx, unit.start
 
     def room(self, code: int, block: Block) -> NDArray[np.unsignedinteger[Any]]:
         """Return an array for the ids of a block, large enough for any number of them.
@@ -315,8 +400,33 @@ class _UnitTokens:
         """
         return self._reserve(code, most_tokens(block))
 
-    def append(self, code: int, ids: NDArray[np.unsignedinteger[Any]]) -> None:
-        """Keep ids that the engine wrote into `room`; copy others, narrowed to the dtype."""
+    def note_continued(self, block: Block, splits: NDArray[np.uint8]) -> None:
+        """Take note of the split whose tokens begin with the rest of a passage of an earlier unit.
+
+        Other documents that continue are `CARRIED`, and apart.
+        """
+        if self._is_empty:
+            self._is_empty = False
+            if block.spans and not block.begins[0]:
+                self._continued = int(splits[0])
+
+    def append(self, code: int, part: SplitIds, positions: NDArray[np.int64] | None) -> None:
+        """Keep ids that the engine wrote into `room`; copy others, narrowed to the dtype.
+
+        Args:
+            code: Their split.
+            part: The ids.
+            positions: Where the documents that begin there are in their input, if that is recorded.
+        """
+        ids = part.ids
+        if positions is not None and len(positions):
+            inside = positions - self._unit_start
+            # Half the memory where documents are only a few bytes long; they ascend.
+            is_narrow = inside[-1] <= np.iinfo(np.uint32).max
+            self._positions[code].append(inside.astype(np.uint32 if is_narrow else np.uint64))
+        if self._dropped_id is not None:
+            ids = self._drop(code, ids)
+        self._num_documents[code] += part.num_documents
         room = self._reserve(code, len(ids))[: len(ids)]
         if not np.may_share_memory(room, ids):
             if ids.itemsize > room.itemsize and len(ids) and ids.max() > np.iinfo(room.dtype).max:
@@ -327,6 +437,41 @@ class _UnitTokens:
                 )
             room[:] = ids
         self._counts[code] += len(ids)
+
+    def _drop(
+        self, code: int, ids: NDArray[np.unsignedinteger[Any]]
+    ) -> NDArray[np.unsignedinteger[Any]]:
+        ends = np.flatnonzero(ids == self._dropped_id)
+        # Where the next document starts, once these are gone.
+        starts = ends - np.arange(len(ends)) + self._counts[code]
+        self._starts[code].append(starts.astype(np.uint32))
+        return np.delete(ids, ends)
+
+    def iter_starts(
+        self, code: int, finder: DocumentFinder, offset: int
+    ) -> Iterator[NDArray[np.uint64]]:
+        """Yield where the documents of a split start; `offset` tokens come before this unit's."""
+        if self._dropped_id is None:
+            yield from finder.iter_first_starts(
+                [self.of(code)],
+                offset,
+                self._num_documents[code],
+                continues=code == self._continued,
+            )
+            return
+        left = self._num_documents[code]
+        first = np.zeros(int(code != self._continued), np.uint32)
+        for starts in (first, *self._starts[code]):
+            yield np.add(starts[:left], np.uint64(offset), dtype=np.uint64)
+            left -= len(starts[:left])
+
+    def iter_origins(self, code: int) -> Iterator[NDArray[Any]]:
+        """Yield where the documents of a split came from."""
+        for inside in self._positions[code]:
+            entries = np.empty(len(inside), ENTRY_TYPES["origins"])
+            entries["input"] = self._source_idx
+            entries["position"] = inside + np.uint64(self._unit_start)
+            yield entries
 
     def _reserve(self, code: int, num_tokens: int) -> NDArray[np.unsignedinteger[Any]]:
         count, array = self._counts[code], self._arrays[code]
@@ -343,7 +488,12 @@ class _UnitTokens:
         return self._counts[code]
 
     def clear(self) -> None:
-        self._counts = dict.fromkeys(self._arrays, 0)
+        self._counts = dict.fromkeys(_CODES, 0)
+        self._num_documents = dict.fromkeys(_CODES, 0)
+        self._is_empty, self._continued = True, None
+        self._starts: dict[int, list[NDArray[np.uint32]]] = {code: [] for code in _CODES}
+        self._positions: dict[int, list[NDArray[np.unsignedinteger[Any]]]]
+        self._positions = {code: [] for code in _CODES}
 
 
 class _Tally:

@@ -23,6 +23,7 @@ from msgspec import to_builtins
 
 from penstok.errors import DamageError
 from penstok.faults import fault_point
+from penstok.output.documents import StagedIndex  # noqa: TC001 msgspec reads annotations
 from penstok.output.ledger.lines import (
     UNIT_START,
     format_line,
@@ -33,10 +34,7 @@ from penstok.output.ledger.lines import (
 from penstok.output.offsets import TaskTotals  # noqa: TC001 msgspec reads annotations
 from penstok.output.store.base import TASKS
 from penstok.quantities import plural
-from penstok.types import (
-    Split,
-    Struct,
-)
+from penstok.types import Split, Struct, field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -80,6 +78,7 @@ class TaskRecord(Struct, frozen=True):
         num_units: How many units it has.
         digests: Per split, the digest of its shard; empty if one task writes all files.
         shards: Per split, where the files are until the commit; only the store reads it.
+        indexes: Per split, the document index of each file.
         engine: The engine that encoded it.
         node: The machine that ran it.
         seconds: How long it took.
@@ -94,6 +93,7 @@ class TaskRecord(Struct, frozen=True):
     num_units: int
     digests: dict[Split, str]
     shards: dict[Split, dict[str, Any]]
+    indexes: dict[Split, list[StagedIndex]] = field(default_factory=dict)
     engine: str = ""
     node: str = ""
     seconds: float = 0.0

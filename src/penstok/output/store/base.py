@@ -16,11 +16,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from contextlib import AbstractContextManager
 
+    from numpy.typing import NDArray
+
+    from penstok.output.documents import IndexKind, StagedIndex
     from penstok.output.layout import Layout
     from penstok.storage.object_paths import OutputPath
     from penstok.types import Split
 
 __all__ = [
+    "FINISHED",
     "INTENT",
     "PARTS",
     "PIECE_BYTES",
@@ -41,6 +45,8 @@ __all__ = [
 TASKS, PARTS = f"{WORK}/tasks/", f"{WORK}/parts/"
 # What is being committed or reopened: any run that finds it completes it.
 INTENT = f"{WORK}/intent.json"
+# Where the records of a finished job are while inputs are added to it.
+FINISHED = f"{WORK}/finished"
 # Damaged files of a finished output are being repaired in the work folder.
 REPAIRING = f"{WORK}/repairing"
 # Objects are uploaded in pieces: a service takes 10,000 per object, of at least 5 MiB.
@@ -88,6 +94,20 @@ class TaskFiles(Protocol):
 
     def sync(self, files: Iterable[tuple[Split, int]], *, drop_cache: bool) -> None:
         """Make the tokens written to some files durable, if the store can do so before `seal`."""
+        ...
+
+    def seal_indexes(
+        self, tokens: dict[Split, int], documents: dict[Split, int]
+    ) -> dict[Split, list[StagedIndex]]:
+        """Write the indexes of each file that the layout has; call it before `seal`.
+
+        Raises:
+            SpoolError: If what the workers wrote for them was lost.
+        """
+        ...
+
+    def restore_spool(self, split: Split, kind: IndexKind, entries: Iterable[NDArray[Any]]) -> None:
+        """Write again what the workers wrote for an index."""
         ...
 
     def seal(self, tokens: dict[Split, int]) -> dict[Split, Location]:
@@ -174,6 +194,10 @@ class OutputStore(Protocol):
 
     def stage_lines(self, name: str, lines: Iterable[bytes]) -> StagedFile:
         """Write a file of any size, to be published under `name`; lines are streamed."""
+        ...
+
+    def locate(self, name: str, location: Location | None) -> OutputPath:
+        """Return where a file is: published, or still where `location` says."""
         ...
 
     def publish(self, files: Iterable[StagedFile]) -> None:

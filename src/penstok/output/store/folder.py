@@ -8,6 +8,7 @@ write to one folder if they all see it under the same path.
     OUT/.penstok/tasks/00000.jsonl   the journal of a task that can be resumed
     OUT/.penstok/tasks/00000/        its tokens, written by offset
     OUT/.penstok/tasks/00017-*       the same for one attempt at a task of several
+    OUT/.penstok/formats/            complete files of other formats, until they are published
     OUT/.penstok/intent.json         what is being committed or reopened
     OUT/.penstok/repairing           files are being repaired
 """
@@ -15,12 +16,16 @@ write to one folder if they all see it under the same path.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import platform
 import shutil
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xxhash
 
 from penstok.errors import (
     ConflictError,
@@ -32,9 +37,11 @@ from penstok.errors import (
     quoted,
 )
 from penstok.faults import fault_point
+from penstok.output.documents import StagedIndex, hash_file, iter_indexes
 from penstok.output.layout import JOB, WORK, is_final_name
 from penstok.output.segments import write_errors
 from penstok.output.store.base import (
+    FINISHED,
     INTENT,
     REPAIRING,
     TASKS,
@@ -47,8 +54,11 @@ from penstok.quantities import format_bytes
 from penstok.types import SPLITS, Struct, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
+    from numpy.typing import NDArray
+
+    from penstok.output.documents import IndexKind
     from penstok.output.layout import Layout
     from penstok.output.store.base import Location, StagedFile
     from penstok.storage.object_paths import OutputPath
@@ -57,19 +67,20 @@ if TYPE_CHECKING:
 __all__ = ["FolderStore", "describe_leftovers", "write_file"]
 
 _LOCK = f"{WORK}/lock"
+_REBUILT = f"{WORK}/indexes"
+# Where the files of other formats are until they are published.
+_STAGED = {"folder": f"{WORK}/formats"}
+_COPY_BYTES = 1 << 20
 _unique_numbers = count()
 
 
 class FolderTaskFiles:
-    """The shards of one attempt at a task: a folder of partial files."""
+    """The shards of one attempt at a task: a folder of partial files, named in the layout."""
 
-    def __init__(self, folder: Path, layout: Layout, number: int, attempt: str | None) -> None:
+    def __init__(self, folder: Path, layout: Layout) -> None:
         self._folder = folder
-        self._work = journal_name(number, attempt).removesuffix(".jsonl")
-        if layout.is_by_task:
-            self.layout: Layout = layout.of_task(number, str(folder), self._work, None)
-        else:
-            self.layout = replace(layout, work=self._work)
+        self._work = layout.work
+        self.layout: Layout = layout
         with write_errors(folder):
             (folder / self._work).mkdir(parents=True, exist_ok=True)
 
@@ -82,6 +93,32 @@ class FolderTaskFiles:
             path = self.layout.partial_path(split, shard)
             with write_errors(path):
                 _sync(path, drop_cache=drop_cache)
+        for split in {split for split, _ in files}:
+            for kind in self.layout.index_kinds:
+                path = self.layout.spool_path(split, kind)
+                # Units in which no document begins write nothing to it.
+                with write_errors(path), contextlib.suppress(FileNotFoundError):
+                    _sync(path)
+
+    def seal_indexes(
+        self, tokens: dict[Split, int], documents: dict[Split, int]
+    ) -> dict[Split, list[StagedIndex]]:
+        """Turn the spools of each split into files, one of each kind per shard."""
+        staged: dict[Split, list[StagedIndex]] = {split: [] for split in SPLITS}
+        for split in SPLITS:
+            for index in iter_indexes(self.layout, split, tokens[split], documents[split]):
+                path = self._folder / self._work / f"{index.name}.partial"
+                with write_errors(path):
+                    record = index.to_record(*_write_hashed(path, index.content))
+                fault_point("one index written")
+                staged[split].append(StagedIndex(record, {"folder": self._work}))
+        return staged
+
+    def restore_spool(self, split: Split, kind: IndexKind, entries: Iterable[NDArray[Any]]) -> None:
+        """Write a spool of a split again."""
+        path = self.layout.spool_path(split, kind)
+        with write_errors(path):
+            _write_hashed(path, (piece.view(np.uint8).data for piece in entries))
 
     def seal(self, tokens: dict[Split, int]) -> dict[Split, Location]:
         """Give the files their size and push them to disk."""
@@ -232,13 +269,50 @@ class FolderStore:
         """Delete files one by one."""
         with write_errors(self.folder):
             for name in names:
-                (self.folder / name).unlink(missing_ok=True)
+                parents = [] if name.startswith(WORK) else [*Path(name).parents][:-1]
+                # What a link leads to is not ours, whatever a manifest says.
+                if any((self.folder / parent).is_symlink() for parent in parents):
+                    continue
+                with contextlib.suppress(NotADirectoryError):
+                    (self.folder / name).unlink(missing_ok=True)
                 fault_point("one file deleted")
+                # The folder of a format goes with its last file.
+                for parent in parents:
+                    with contextlib.suppress(OSError):
+                        (self.folder / parent).rmdir()
             _sync(self.folder)
+
+    def find_foreign(self, name: str, own: Collection[str]) -> str | None:
+        """Return the first file under a name that is not one of `own`; None if there is none."""
+        path = self.folder / name
+        if path.is_symlink() or not path.is_dir():
+            is_there = path.is_symlink() or path.exists()
+            return name if is_there and name not in own else None
+        inside = (self.find_foreign(f"{name}/{each.name}", own) for each in self._list(name))
+        return next((each for each in inside if each is not None), None)
+
+    def is_link(self, name: str) -> bool:
+        """Return whether a name is a symbolic link."""
+        return (self.folder / name).is_symlink()
+
+    def find_entry(self) -> str | None:
+        """Return the first name in the folder, other than that of the work folder."""
+        return next((path.name for path in self._list("") if path.name != WORK), None)
+
+    def has_files(self, sizes: Iterable[tuple[str, int]]) -> bool:
+        """Return whether these files are there with these sizes."""
+        return all(_size(self.folder / name) == num_bytes for name, num_bytes in sizes)
 
     def begin_task(self, layout: Layout, number: int, attempt: str | None) -> FolderTaskFiles:
         """Create the folder of an attempt."""
-        return FolderTaskFiles(self.folder, layout, number, attempt)
+        work = journal_name(number, attempt).removesuffix(".jsonl")
+        if layout.is_by_task:
+            return FolderTaskFiles(self.folder, layout.of_task(number, self.name, work, None))
+        return FolderTaskFiles(self.folder, replace(layout, work=work))
+
+    def begin_rebuild(self, layout: Layout) -> FolderTaskFiles:
+        """Create a folder for new indexes of finished files."""
+        return FolderTaskFiles(self.folder, replace(layout, work=_REBUILT))
 
     def open_journal(
         self, number: int, attempt: str | None, valid_bytes: int = 0
@@ -252,22 +326,65 @@ class FolderStore:
         self.write_lines(f"{WORK}/{name}.partial", lines)
         return name, {"folder": WORK}, (self.folder / WORK / f"{name}.partial").stat().st_size
 
+    def locate(self, name: str, location: Location | None) -> OutputPath:
+        """Return the partial file if there is one."""
+        path = self.folder / name
+        partial = path if location is None else self._partial(name, location)
+        return partial if partial.exists() else path
+
+    def stage_file(
+        self,
+        name: str,
+        content: Iterable[bytes | memoryview],
+        link_to: OutputPath | None,
+        key: str,
+        *,
+        hash_links: bool = False,
+    ) -> tuple[str, Location, int, str]:
+        """Write a file of another format, or link it to one with the same bytes.
+
+        A file that was staged before with the same key is kept. Returns its name, location, size
+        and digest, which is empty if it is a link, unless `hash_links` asks for it.
+        """
+        partial, location = self._partial(name, _STAGED), dict(_STAGED)
+        done = f"{_STAGED['folder']}/{name}.done"
+        words = (self.read(done) or b"").decode(errors="replace").split()
+        if len(words) in (2, 3) and words[0] == key and _size(partial) == int(words[1]):
+            return name, location, int(words[1]), "".join(words[2:])
+        with write_errors(partial):
+            partial.parent.mkdir(parents=True, exist_ok=True)
+            partial.unlink(missing_ok=True)
+            if link_to is not None and _link(partial, Path(str(link_to))):
+                num_bytes, digest = partial.stat().st_size, ""
+                if hash_links:
+                    num_bytes, digest = hash_file(partial)
+            else:
+                pieces = content if link_to is None else iter_pieces_of(Path(str(link_to)))
+                num_bytes, digest = _write_hashed(partial, pieces)
+        fault_point("one format file written")
+        self.write(done, f"{key} {num_bytes} {digest}".encode())
+        return name, location, num_bytes, digest
+
     def publish(self, files: Iterable[StagedFile]) -> None:
         """Rename each that has not been renamed before."""
+        folders = set[Path]()
         with write_errors(self.folder):
             for name, location, num_bytes in files:
                 path, partial = self.folder / name, self._partial(name, location)
                 if _size(partial) == num_bytes:
+                    if path.parent not in folders:
+                        path.parent.mkdir(parents=True, exist_ok=True)
+                        folders.add(path.parent)
                     partial.replace(path)
                     fault_point("one file published")
                 elif _size(path) != num_bytes:
                     raise LostShardError(
-                        f"the tokens of `{name}` are missing or incomplete",
+                        f"`{name}` is missing or incomplete",
                         where=str(partial),
                         next_step="run the same command again: it repeats the task",
                     )
-            _sync(self.folder)
-            _sync(self.folder.absolute().parent)
+            for folder in {self.folder, self.folder.absolute().parent, *folders}:
+                _sync(folder)
 
     def unpublish(self, names: Iterable[str], location: Location) -> None:
         """Take files back to where they were before they were published."""
@@ -276,10 +393,16 @@ class FolderStore:
             for name in names:
                 path, partial = self.folder / name, self._partial(name, location)
                 if path.is_file() and not partial.exists():
+                    self._unshare(path)
                     path.replace(partial)
                 fault_point("one file taken back")
             _sync(self.folder / location["folder"])
             _sync(self.folder)
+
+    def _unshare(self, path: Path) -> None:
+        """Give a file that has other names bytes of its own: it is about to change."""
+        if path.stat().st_nlink > 1:
+            self._write_aside(path, iter_pieces_of(path)).replace(path)
 
     def find_lost(self, files: Iterable[StagedFile]) -> set[str]:
         """Compare the size of each."""
@@ -290,12 +413,15 @@ class FolderStore:
         }
 
     def drop_tasks(self) -> None:
-        """Delete the folders of all attempts."""
+        """Delete the folders of all attempts, and what was made of finished ones."""
         work = self.folder / TASKS
-        with write_errors(work), contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            for path in work.iterdir():
-                if path.is_dir():
-                    _drop(path)
+        with write_errors(work):
+            for path in (self.folder / FINISHED, self.folder / _STAGED["folder"]):
+                _drop(path)
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                for path in work.iterdir():
+                    if path.is_dir():
+                        _drop(path)
 
     def has_work(self) -> bool:
         """Look into the work folder; a part that was late leaves empty folders."""
@@ -332,7 +458,8 @@ class FolderStore:
         finally:
             with contextlib.suppress(OSError, PenstokError):
                 is_ours = is_current(file, self.folder / _LOCK)
-                if is_ours and not (self.is_repairing or has_progress(self)):
+                has_staged = (self.folder / _STAGED["folder"]).exists()
+                if is_ours and not (self.is_repairing or has_staged or has_progress(self)):
                     self.tidy()
                     (self.folder / _LOCK).unlink()
                 self._remove_empty(new)
@@ -390,6 +517,7 @@ class FolderStore:
     def check_room(self, num_bytes: int, reused: Iterable[str] = ()) -> None:
         """Compare with the free disk space."""
         paths = [*(self.folder / TASKS).glob("*/*"), *(self.folder / name for name in reused)]
+        paths += (self.folder / _STAGED["folder"]).rglob("*.partial")
         written = 0
         for path in paths:
             # Another part may delete an attempt of its own meanwhile.
@@ -507,6 +635,37 @@ def _drop(folder: Path) -> None:
     with contextlib.suppress(FileNotFoundError):
         folder.rename(aside)
     shutil.rmtree(aside, ignore_errors=True)
+
+
+def _link(path: Path, to: Path) -> bool:
+    """Give a file another name; return whether the file system can do that."""
+    try:
+        path.hardlink_to(to)
+    except OSError as error:
+        if error.errno in (errno.EXDEV, errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.EACCES):
+            return False
+        raise
+    return True
+
+
+def iter_pieces_of(path: Path) -> Iterator[bytes]:
+    """Yield the content of a file in pieces."""
+    with path.open("rb") as file:
+        while piece := file.read(_COPY_BYTES):
+            yield piece
+
+
+def _write_hashed(path: Path, content: Iterable[bytes | memoryview]) -> tuple[int, str]:
+    """Write a file and push it to disk; return its size and digest."""
+    num_bytes, running = 0, xxhash.xxh3_128()
+    with path.open("wb") as file:
+        for piece in content:
+            file.write(piece)
+            running.update(piece)
+            num_bytes += memoryview(piece).nbytes
+        file.flush()
+        os.fsync(file.fileno())
+    return num_bytes, running.hexdigest()
 
 
 def _unreadable(path: Path, error: OSError) -> PenstokError:

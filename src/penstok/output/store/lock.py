@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["is_current", "take_lock"]
 
 _ORPHAN_SECONDS = 30.0
+# A worker of this process that was killed is gone much sooner.
+_OWN_SECONDS = 2.0
 
 
 def take_lock(path: Path) -> int:
@@ -31,7 +33,7 @@ def take_lock(path: Path) -> int:
     Raises:
         LockedError: If another run holds the lock.
     """
-    deadline = time.monotonic() + _ORPHAN_SECONDS
+    started = time.monotonic()
     while True:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -42,7 +44,7 @@ def take_lock(path: Path) -> int:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(lock)
-            if _may_owner_live(path) or time.monotonic() > deadline:
+            if time.monotonic() - started > _orphan_seconds(path):
                 raise _locked(path) from None
             time.sleep(0.05)
             continue
@@ -85,10 +87,17 @@ def _owner(path: Path) -> str:
         return "owner unknown"
 
 
-def _may_owner_live(path: Path) -> bool:
-    """Return whether the owner may be alive; on another machine that cannot be ruled out."""
+def _orphan_seconds(path: Path) -> float:
+    """Return how long workers may hold the lock of an owner that has ended; 0 if it may be alive.
+
+    On another machine that cannot be ruled out. An earlier run of this process has ended.
+    """
     import psutil
 
     words = _owner(path).split()
     is_here = len(words) == 4 and words[3] == socket.gethostname()
-    return not (is_here and words[1].isdecimal() and not psutil.pid_exists(int(words[1])))
+    if not is_here or not words[1].isdecimal():
+        return 0.0
+    if int(words[1]) == os.getpid():
+        return _OWN_SECONDS
+    return 0.0 if psutil.pid_exists(int(words[1])) else _ORPHAN_SECONDS

@@ -15,9 +15,12 @@ import tempfile
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import xxhash
 
 from penstok.faults import fault_point
+from penstok.output.documents import StagedIndex, iter_indexes
 from penstok.output.layout import JOB, WORK, is_final_name
 from penstok.output.segments import write_errors
 from penstok.output.store.base import INTENT, PIECE_BYTES, LostShardError, journal_name
@@ -29,6 +32,9 @@ from penstok.types import SPLITS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from numpy.typing import NDArray
+
+    from penstok.output.documents import IndexKind
     from penstok.output.layout import Layout
     from penstok.output.store.base import Location, StagedFile
     from penstok.storage.object_paths import OutputPath
@@ -94,6 +100,7 @@ class ObjectTaskFiles:
     """One attempt at a task: an upload for each split."""
 
     def __init__(self, folder: S3Folder, layout: Layout, number: int) -> None:
+        self._folder = folder
         self._number = number
         self._scratch, self._lock = _make_scratch()
         self._pool = ThreadPoolExecutor(1, "upload")
@@ -111,6 +118,27 @@ class ObjectTaskFiles:
 
     def sync(self, files: Iterable[tuple[Split, int]], *, drop_cache: bool) -> None:
         """Do nothing: pieces are durable when they are uploaded."""
+
+    def seal_indexes(
+        self, tokens: dict[Split, int], documents: dict[Split, int]
+    ) -> dict[Split, list[StagedIndex]]:
+        """Upload the indexes of each shard."""
+        staged: dict[Split, list[StagedIndex]] = {split: [] for split in SPLITS}
+        for split in SPLITS:
+            for index in iter_indexes(self.layout, split, tokens[split], documents[split]):
+                running = xxhash.xxh3_128()
+                content = _hashed(index.content, running)
+                _, location, num_bytes = _upload(self._folder, index.name, content)
+                record = index.to_record(num_bytes, running.hexdigest())
+                staged[split].append(StagedIndex(record, location))
+        return staged
+
+    def restore_spool(self, split: Split, kind: IndexKind, entries: Iterable[NDArray[Any]]) -> None:
+        """Write a spool of a split again."""
+        path = self.layout.spool_path(split, kind)
+        with write_errors(path), path.open("wb") as file:
+            for piece in entries:
+                piece.tofile(file)
 
     def seal(self, tokens: dict[Split, int]) -> dict[Split, Location]:
         """Upload what is left."""
@@ -139,6 +167,37 @@ class ObjectTaskFiles:
         self._pool.shutdown()
         shutil.rmtree(self._scratch, ignore_errors=True)
         os.close(self._lock)
+
+
+def _hashed(content: Iterable[bytes], running: xxhash.xxh3_128) -> Iterator[bytes]:
+    """Pass bytes on, and add them to a checksum."""
+    for piece in content:
+        running.update(piece)
+        yield piece
+
+
+def _upload(folder: S3Folder, name: str, content: Iterable[bytes]) -> StagedFile:
+    """Upload pieces as they fill up, and leave the upload open."""
+    upload, buffer = folder.begin_upload(name), bytearray()
+    etags, num_bytes = list[str](), 0
+
+    def send() -> None:
+        etags.append(folder.upload_part(name, upload, len(etags) + 1, bytes(buffer)))
+        buffer.clear()
+
+    try:
+        for piece in content:
+            buffer += piece
+            num_bytes += len(piece)
+            if len(buffer) >= PIECE_BYTES:
+                send()
+        if buffer:
+            send()
+    except BaseException:
+        with contextlib.suppress(Exception):
+            folder.abort_upload(name, upload)
+        raise
+    return name, {"upload": upload, "parts": etags}, num_bytes
 
 
 def _make_scratch() -> tuple[Path, int]:
@@ -222,26 +281,7 @@ class ObjectStore:
 
     def stage_lines(self, name: str, lines: Iterable[bytes]) -> StagedFile:
         """Upload pieces as they fill up, and leave the upload open."""
-        upload, buffer = self._folder.begin_upload(name), bytearray()
-        etags, num_bytes = list[str](), 0
-        try:
-            for line in lines:
-                buffer += line
-                num_bytes += len(line)
-                if len(buffer) >= PIECE_BYTES:
-                    etags.append(self._send(name, upload, len(etags) + 1, buffer))
-            if buffer:
-                etags.append(self._send(name, upload, len(etags) + 1, buffer))
-        except BaseException:
-            with contextlib.suppress(Exception):
-                self._folder.abort_upload(name, upload)
-            raise
-        return name, {"upload": upload, "parts": etags}, num_bytes
-
-    def _send(self, name: str, upload: str, number: int, buffer: bytearray) -> str:
-        etag = self._folder.upload_part(name, upload, number, bytes(buffer))
-        buffer.clear()
-        return etag
+        return _upload(self._folder, name, lines)
 
     def iter_names(self, prefix: str) -> Iterator[str]:
         """List the objects directly under a prefix."""
@@ -265,6 +305,11 @@ class ObjectStore:
         """Create a journal in memory."""
         del valid_bytes
         return ObjectJournalFile(self._folder, journal_name(number, attempt))
+
+    def locate(self, name: str, location: Location | None) -> OutputPath:
+        """Return its path; a part of an upload cannot be read."""
+        del location
+        return self.path / name
 
     def publish(self, files: Iterable[StagedFile]) -> None:
         """Complete the uploads, several at a time; one that was completed already is fine."""

@@ -107,10 +107,14 @@ class ColumnarReader(RecordReader):
 
     def _iter_gathered(self, gathered: _Gathered, path: str) -> Iterator[Block]:
         """Yield the gathered texts as blocks, and start again with none."""
-        starts, ends, origin = gathered.take()
+        starts, ends, rows, origin = gathered.take()
         size = int(ends[-1]) if len(ends) else 0
         self._counts += Counts(input_bytes=size, nul_bytes=self._text.count_nul(0, size))
-        yield from self._iter_blocks(starts, ends, origin, path)
+        positions = None
+        if self._options.has_positions:
+            runs = [np.arange(run.start, run.stop) for run in rows]
+            positions = np.concatenate([np.empty(0, np.int64), *runs])
+        yield from self._iter_blocks(starts, ends, positions, origin, path)
 
 
 class _Gathered:
@@ -125,6 +129,7 @@ class _Gathered:
         self._block_bytes = block_bytes
         self._room = np.empty(0, np.uint8)
         self._edges: list[NDArray[np.int64]] = []
+        self._rows: list[range] = []
         self._size = self._num_rows = self._origin = 0
 
     def has_room(self, texts: RowTexts) -> bool:
@@ -142,17 +147,18 @@ class _Gathered:
         first, last = int(texts.offsets[0]), int(texts.offsets[-1])
         self._room[self._size : self._size + last - first] = texts.text[first:last]
         self._edges.append(texts.offsets + (self._size - first))
+        self._rows.append(range(texts.first_row, texts.first_row + texts.num_rows))
         self._size += last - first
         self._num_rows += texts.num_rows
 
-    def take(self) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-        """Return where each text begins and ends, and how much of the unit came before them."""
-        edges, origin = self._edges or [np.zeros(1, np.int64)], self._origin
+    def take(self) -> tuple[NDArray[np.int64], NDArray[np.int64], list[range], int]:
+        """Return where texts begin and end, their rows, and how much of the unit came before."""
+        edges, rows, origin = self._edges or [np.zeros(1, np.int64)], self._rows, self._origin
         self._origin += self._size
-        self._edges = []
+        self._edges, self._rows = [], []
         self._size = self._num_rows = 0
         starts = np.concatenate([edge[:-1] for edge in edges])
-        return starts, np.concatenate([edge[1:] for edge in edges]), origin
+        return starts, np.concatenate([edge[1:] for edge in edges]), rows, origin
 
 
 def _limit_pyarrow() -> None:
