@@ -68,7 +68,8 @@ class Nodes:
         print(json.dumps(words), file=self._keeper.stdin, flush=True)
         line = self._keeper.stdout.readline()
         if not line:
-            raise RuntimeError(f"the keeper of the cluster ended at {words}")
+            log = (self.folder / "keeper.log").read_text(errors="replace")
+            raise RuntimeError(f"the keeper of the cluster ended at {words}: {log[-2000:]}")
         return json.loads(line)
 
 
@@ -77,6 +78,8 @@ def ray_cluster() -> Iterator[Nodes]:
     """Start a cluster of one node, whose files are in a folder of their own."""
     # Not below pytest's folder: the names of sockets must be short.
     folder = Path(tempfile.mkdtemp(prefix="ray-"))
+    # Ray writes the address of the newest cluster here, and does not create the folder.
+    (folder / "ray").mkdir()
     with (folder / "keeper.log").open("w") as log:
         keeper = subprocess.Popen(
             [sys.executable, __file__, folder],
@@ -84,7 +87,7 @@ def ray_cluster() -> Iterator[Nodes]:
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
-            env={**os.environ, "RAY_USAGE_STATS_ENABLED": "0"},
+            env={**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "RAY_TMPDIR": str(folder)},
             start_new_session=True,
         )
     try:
