@@ -28,6 +28,12 @@ class Junctions {
            !contains(whole_starts_, right);
   }
 
+  // May a token span the position between a character of three bytes, of which these are the last
+  // two, and a character that begins with `lead`?
+  bool may_join(uint8_t second, uint8_t third, uint8_t lead) const {
+    return bytes_touch(third, lead) && contains(before_[number_[third & 63][lead - 0xC0]], second);
+  }
+
   // May a token span the position before `at`, inside the piece [begin, end)? True is always a safe
   // answer. Between two characters the next bytes on both sides are checked too.
   PENSTOK_INLINE bool may_span(const uint8_t* at, const uint8_t* begin, const uint8_t* end) const {

@@ -1,6 +1,7 @@
 #include "bpe/pair_table.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <stdexcept>
 
@@ -11,7 +12,6 @@ constexpr unsigned kTriesPerSize = 16;
 constexpr unsigned kLargestSlotBits = 24;
 constexpr unsigned kSmallestSlotBits16 = 16;  // the other 16 bits are stored in the slot
 constexpr unsigned kLargestSlotBits16 = 18;
-constexpr uint32_t kMaxDisplacement = 65535;
 // A free slot. Its merged id would be 2^22 - 1, above every id, so that it is never found.
 constexpr uint64_t kFree = ~uint64_t{0};
 
@@ -49,9 +49,9 @@ using Buckets = std::vector<std::vector<Item<Entry>>>;
 
 // Gives every bucket, the fullest first, the first displacement at which all its pairs fall into
 // free slots. Returns false if there is none for some bucket.
-template <class Entry>
+template <class Entry, class Displacement>
 bool place_buckets(const Buckets<Entry>& buckets, Entry free, Entry mask, Entry* entries,
-                   uint16_t* displacements) {
+                   Displacement* displacements) {
   std::fill_n(entries, size_t{mask} + 1, free);
   std::vector<uint32_t> order(buckets.size());
   std::iota(order.begin(), order.end(), 0u);
@@ -73,9 +73,9 @@ bool place_buckets(const Buckets<Entry>& buckets, Entry free, Entry mask, Entry*
     if (buckets[number].empty()) break;
     uint32_t displacement = 0;
     while (!fits(buckets[number], displacement)) {
-      if (++displacement > kMaxDisplacement) return false;
+      if (++displacement > std::numeric_limits<Displacement>::max()) return false;
     }
-    displacements[number] = static_cast<uint16_t>(displacement);
+    displacements[number] = static_cast<Displacement>(displacement);
   }
   return true;
 }
@@ -122,9 +122,9 @@ bool PairTable16::place(const std::vector<Merge>& merges, unsigned slot_bits) {
   low_mask_ = (uint32_t{1} << low_bits_) - 1;
   slot_mask_ = static_cast<uint32_t>(slots - 1);
   const size_t num_buckets = size_t{bucket_of(low_mask_)} + 1;
-  buffer_ = Buffer(slots * sizeof(uint32_t) + num_buckets * sizeof(uint16_t));
+  buffer_ = Buffer(slots * sizeof(uint32_t) + num_buckets);
   auto* entries = buffer_.as<uint32_t>();
-  auto* displacements = reinterpret_cast<uint16_t*>(entries + slots);
+  auto* displacements = reinterpret_cast<uint8_t*>(entries + slots);
   entries_ = entries;
   displacements_ = displacements;
 

@@ -82,9 +82,21 @@ void State<Id>::fill_characters() {
       const unsigned count = merge_plain(merges, bytes, length, ids);
       CharacterIds<Id>& entry = to[spaces * kCharacters + code_point];
       for (unsigned i = 0; i < 4; ++i) entry.ids[i] = i < count ? ids[i] : kNoId<Id>;
-      if (spaces == 0) entry.ids[3] = static_cast<Id>(count);
+      if (spaces > 0) continue;
+      entry.ids[3] = static_cast<Id>(count);
+      if (length == 3) entry.ids[3] |= static_cast<Id>(joined_leads(bytes) << entry.kCountBits);
     }
   }
+}
+
+template <class Id>
+unsigned State<Id>::joined_leads(const uint8_t* character) const {
+  unsigned leads = 0;
+  for (unsigned i = 0; i < CharacterIds<Id>::kLeads; ++i) {
+    const auto lead = static_cast<uint8_t>(0xE0 + i);
+    leads |= unsigned{junctions.may_join(character[1], character[2], lead)} << i;
+  }
+  return leads;
 }
 
 template <class Id>

@@ -65,11 +65,20 @@ struct MergeTables {
   void find_lowest_across(const Vocabulary& vocabulary);
 };
 
-// The ids of single characters, alone and after a space; unused ones are kNoId. The fourth one of
-// characters alone is the count of the others.
+// The ids of single characters, alone and after a space; unused ones are kNoId. Instead of a fourth
+// id, characters alone have the count of the others and, if they take three bytes, the lead bytes
+// from E0 on that some token may join them to.
 template <class Id>
 struct CharacterIds {
+  static constexpr unsigned kCountBits = 2;
+  static constexpr unsigned kLeads = 14;
+
   Id ids[4];
+
+  PENSTOK_INLINE bool may_join(uint8_t lead) const {  // true is always a safe answer
+    const unsigned number = lead - 0xE0u;
+    return number >= kLeads || (ids[3] >> (kCountBits + number) & 1);
+  }
 };
 
 constexpr unsigned kCharacters = 0x10000;  // the Basic Multilingual Plane
@@ -152,6 +161,7 @@ struct State {
 
  private:
   void fill_characters();
+  unsigned joined_leads(const uint8_t* character) const;
   void fill_character_starts(const Vocabulary& vocabulary);
   void fill_space_runs();
 };

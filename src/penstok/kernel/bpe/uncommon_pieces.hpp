@@ -55,40 +55,35 @@ PENSTOK_INLINE Id* put_character(Id* out, const CharacterIds<Id>& character) {
   }
 }
 
-// A character of two or three bytes, which has at most three ids: the fourth is their count.
+// A character of two or three bytes, which has at most three ids.
 template <class Id>
 PENSTOK_INLINE Id* put_lone_character(Id* out, const CharacterIds<Id>& character) {
-  if constexpr (sizeof(Id) == 2) {
-    const uint64_t ids = load64(character.ids);
-    std::memcpy(out, &ids, sizeof ids);
-    return out + (ids >> 48);
-  } else {
-    std::memcpy(out, character.ids, sizeof character.ids);
-    return out + character.ids[3];
-  }
+  std::memcpy(out, character.ids, sizeof character.ids);
+  return out + (character.ids[3] & bits_below(character.kCountBits));
 }
 
 // Writes characters of `kLength` bytes from p on as long as a free junction follows each. Text in
-// one script stays in this loop.
+// one script stays in this loop. Reads a byte after the end.
 template <unsigned kLength, class Id>
 PENSTOK_INLINE const uint8_t* put_characters(const State<Id>& state, const uint8_t* p,
                                              const uint8_t* begin, const uint8_t* end, Id*& out) {
   const CharacterIds<Id>* characters = state.characters();
-  const auto put = [&] {
-    const uint32_t code_point = kLength == 2 ? code_point2(p) : code_point3(p);
-    out = put_lone_character(out, characters[code_point]);
-    p += kLength;
-  };
   for (;;) {
-    const uint8_t* after = p + kLength;  // never past the end: a piece consists of whole characters
-    if (after == end) break;
-    if (state.junctions.may_span(after, begin, end)) return p;
-    put();
+    const uint32_t code_point = kLength == 2 ? code_point2(p) : code_point3(p);
+    const CharacterIds<Id>& character = characters[code_point];
+    const uint8_t* const after = p + kLength;  // a piece consists of whole characters
+    const bool is_last = after == end;
+    if (kLength == 3 && !is_last && !character.may_join(*after)) {  // 98 of 100 Chinese characters
+      out = put_lone_character(out, character);
+      p = after;
+      continue;
+    }
+    if (!is_last && state.junctions.may_span(after, begin, end)) return p;
+    out = put_lone_character(out, character);
+    p = after;
     const bool same_length = kLength == 2 ? *p >= 0xC2 && *p < 0xE0 : (*p & 0xF0) == 0xE0;
-    if (!same_length) return p;
+    if (is_last || !same_length) return p;
   }
-  put();
-  return p;
 }
 
 template <class Id>

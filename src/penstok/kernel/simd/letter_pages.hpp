@@ -32,14 +32,14 @@ constexpr LetterPage make_letter_page(unsigned lead, unsigned second) {
   return page;
 }
 
-// Devanagari and Thai; quotes and dashes; Chinese and Japanese punctuation, and kana; full-width
-// punctuation.
-constexpr LetterPage kPagesE0[] = {make_letter_page(0xE0, 0xB8), make_letter_page(0xE0, 0xB9),
-                                   make_letter_page(0xE0, 0xA4), make_letter_page(0xE0, 0xA5)};
-constexpr LetterPage kPagesE2[] = {make_letter_page(0xE2, 0x80)};
-constexpr LetterPage kPagesE3[] = {make_letter_page(0xE3, 0x80), make_letter_page(0xE3, 0x81),
-                                   make_letter_page(0xE3, 0x82), make_letter_page(0xE3, 0x83)};
-constexpr LetterPage kPagesEF[] = {make_letter_page(0xEF, 0xBC)};
+constexpr LetterPage kThaiAndDevanagari[] = {
+    make_letter_page(0xE0, 0xB8), make_letter_page(0xE0, 0xB9), make_letter_page(0xE0, 0xA4),
+    make_letter_page(0xE0, 0xA5)};
+constexpr LetterPage kGeneralPunctuation = make_letter_page(0xE2, 0x80);  // quotes and dashes
+constexpr LetterPage kEastAsianPunctuation = make_letter_page(0xE3, 0x80);
+constexpr LetterPage kKana[] = {make_letter_page(0xE3, 0x81), make_letter_page(0xE3, 0x82),
+                                make_letter_page(0xE3, 0x83)};
+constexpr LetterPage kFullWidthForms = make_letter_page(0xEF, 0xBC);
 
 // Which third bytes, of whatever page, are those of letters and of neither.
 struct ThirdMasks {
