@@ -116,7 +116,7 @@ def test_modules_are_compiled_before_anything_is_measured(
     # Commands that are measured do not get the variable, which would have them compile again.
     script = "import os; assert 'PYTHONDONTWRITEBYTECODE' not in os.environ"
     Command("script", "", [[sys.executable, "-c", script]]).run(0)
-    (tmp_path / "penstok" / "broken.py").write_text("not Python")
+    (tmp_path / "penstok" / "broken.py").write_text("1 +")
     with pytest.raises(SystemExit, match="cannot be compiled"):
         run.compile_modules()
 
