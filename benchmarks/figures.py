@@ -126,6 +126,24 @@ def scaling_ratio(
     return _ratio(*gains)
 
 
+def core_use(two: Iterable[Usage], one: Iterable[Usage], start: Iterable[Usage]) -> Estimate:
+    """Divide the least time that two cores need for a job by the time that two workers took.
+
+    The least is the time of the startup, and half of the CPU time that a job with one worker takes
+    beyond its startup: no core is ever idle then, and the second worker costs nothing.
+    """
+    least = [
+        begin.wall_seconds + (each.cpu_seconds - begin.cpu_seconds) / 2
+        for each, begin in zip(one, start, strict=True)
+    ]
+    return _ratio(least, [each.wall_seconds for each in two])
+
+
+def seconds_per_gb(turns: Iterable[Usage]) -> Estimate:
+    """Return the wall time for 10^9 bytes."""
+    return Estimate.from_values([1e9 * each for each in _seconds_per_byte(turns, "wall")])
+
+
 def _seconds_per_byte(turns: Iterable[Usage], quantity: Quantity) -> list[float]:
     return [seconds_of(each, quantity) / each.num_bytes for each in turns]
 

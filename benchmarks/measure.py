@@ -37,6 +37,7 @@ _SAMPLE_SECONDS = 0.05
 # a second is soon enough to see a new worker grow.
 _SAMPLES_PER_SEARCH = 10
 _SHOWN_ERROR_CHARACTERS = 2000
+_NOT_PASSED_ON = ("PYTHONDONTWRITEBYTECODE",)
 
 
 class Contender(Protocol):
@@ -310,8 +311,12 @@ class _Process:
 
 
 def _environment() -> dict[str, str]:
-    """Leave out variables that would change the flags of `penstok`."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("PENSTOK_")}
+    """Leave out variables that would change the flags of `penstok`, or recompile its modules."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("PENSTOK_") and name not in _NOT_PASSED_ON
+    }
 
 
 class _PeakWatch:

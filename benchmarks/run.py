@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import compileall
 import os
 import shutil
 import sys
@@ -22,6 +23,8 @@ from report import change_lines, result_text
 from results import RESULTS, Result, find_last_committed, sizes_of
 from sections import DEFAULT_SECTIONS, GB, MB, QUICK_SECTIONS, SECTIONS, Bench
 
+import penstok
+
 if TYPE_CHECKING:
     from corpora import Text
 
@@ -34,6 +37,7 @@ def main() -> int:
     """Run the benchmark; exit 1 if tokens differ, or with `--quick` if something became slower."""
     options = _parse_options()
     date, commit, facts = datetime.now(timezone.utc), find_commit(), machine_facts()
+    compile_modules()
     with tempfile.TemporaryDirectory(prefix="penstok-bench-") as name:
         folder = Path(name)
         _check_room(options, folder)
@@ -65,6 +69,16 @@ def main() -> int:
         result.write(path)
         print(f"\nwrote {path}")
     return 1 if result.differences or (options.quick and became_slower) else 0
+
+
+def compile_modules() -> None:
+    """Compile the package and the scripts, so that both start as installed from a wheel."""
+    for folder in (Path(penstok.__file__).parent, Path(__file__).parent):
+        if not compileall.compile_dir(folder, quiet=1):
+            raise SystemExit(
+                f"error: the modules cannot be compiled\n  where: {folder}\n"
+                "  next:  check that `__pycache__` can be written there"
+            )
 
 
 def _parse_options() -> argparse.Namespace:

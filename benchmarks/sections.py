@@ -55,7 +55,16 @@ from corpora import (
     write_unspaced,
 )
 from engines import TOKENIZERS_1
-from figures import INTERPRETER, Estimate, Figure, scaling_ratio, speed_ratio, time_ratio
+from figures import (
+    INTERPRETER,
+    Estimate,
+    Figure,
+    core_use,
+    scaling_ratio,
+    seconds_per_gb,
+    speed_ratio,
+    time_ratio,
+)
 from measure import Command, Effort, take_turns
 
 from penstok.engines.kernel import available_isas
@@ -93,8 +102,11 @@ _SMALL_JOB_MARK_SECONDS = 0.4
 _WHOLE_MARKS = {"web": 1.2}
 _SCALING_MARK = 0.95
 _FORMAT_MARKS = {JSONL: 0.65, PARQUET: 0.6, JSONL_ZST: 0.45, JSONL_GZ: 0.4}
-_STREAM_WORKERS_MARK = 1.5
+# Of what two cores could do: with one worker the driver already decompresses on the other one.
+_STREAM_WORKERS_MARK = 0.9
 _INDEX_MARK, _LINES_INDEX_MARK = 1.02, 1.1
+# 1 GB/s; an index beside the tokens copies none of them.
+_CONVERT_MARKS_SECONDS = {"megatron": 1.0, "llmc": 1.0, "mds": 1.0, "parquet": None}
 _MEMORY_MARK_MIB = 1024.0
 _FLAT_MARK = 1.05
 _SMALL = "1 kB"
@@ -326,8 +338,10 @@ def run_formats(bench: Bench) -> None:
         ratio = speed_ratio(samples[STEADY, whole], samples[STEADY, text.name], "CPU")
         bench.add(f"CPU: {kind} against text", text.name, ratio, _FORMAT_MARKS[kind])
     one, two = (samples[name, stream.name] for name in (ONE, TWO))
-    ratio = speed_ratio(two, one, "wall")
-    bench.add("wall: two workers against one", stream.name, ratio, _STREAM_WORKERS_MARK)
+    bench.add("wall: two workers against one", stream.name, speed_ratio(two, one, "wall"))
+    used = core_use(two, one, samples[ONE, pairs[JSONL_GZ][0]])
+    label = "wall: least time of two cores against two workers"
+    bench.add(label, stream.name, used, _STREAM_WORKERS_MARK)
 
 
 def run_outputs(bench: Bench) -> None:
@@ -345,18 +359,25 @@ def run_outputs(bench: Bench) -> None:
 
 
 def _run_conversions(bench: Bench) -> None:
-    """Compare conversions of the tokens of all texts with a copy of them."""
-    output, name = bench.folder / "converted", "tokens of all texts"
-    paths = [text.path for text in bench.texts]
-    subprocess.run([PENSTOK, "tokenize", *paths, "-o", output, "-q"], check=True)
-    num_bytes = sum(path.stat().st_size for path in output.glob("*.bin"))
-    contenders = [
-        *(convert(output, kind, name, num_bytes) for kind in ("megatron", "llmc", "mds")),
-        copy(output, name, num_bytes),
-    ]
-    samples = bench.take("outputs", contenders, max_seconds=40)
-    for each in contenders[:-1]:
+    """Compare conversions of the tokens of all texts with a copy of them, and with 1 GB/s."""
+    name, start = "tokens of all texts", "tokens of 1 kB"
+    small = write_head(bench.texts[0], _SMALL, 1000, bench.folder)
+    contenders = []
+    for label, texts in ((start, [small]), (name, bench.texts)):
+        output = bench.folder / label.replace(" ", "-")
+        paths = [text.path for text in texts]
+        subprocess.run([PENSTOK, "tokenize", *paths, "-o", output, "-q"], check=True)
+        num_bytes = sum(path.stat().st_size for path in output.glob("*.bin"))
+        contenders += [convert(output, kind, label, num_bytes) for kind in _CONVERT_MARKS_SECONDS]
+        contenders += [copy(output, label, num_bytes)]
+    samples = bench.take("outputs", contenders, max_seconds=50)
+    for each in contenders[-1 - len(_CONVERT_MARKS_SECONDS) : -1]:
         _add_speed(bench, samples, each.name, COPY, name, None, "wall")
+    for kind, mark in _CONVERT_MARKS_SECONDS.items():
+        whole = f"convert to {kind}"
+        apart = f"{whole}, start-up apart"
+        _take_apart(bench, "outputs", samples, apart, (whole, name), (whole, start))
+        bench.limit(f"wall: {apart}, 1 GB", name, "s", seconds_per_gb(samples[apart, name]), mark)
 
 
 def run_unspaced(bench: Bench) -> None:

@@ -11,7 +11,16 @@ from pathlib import Path
 import pytest
 import run
 from bare_loop import encode_part, find_ends, find_part, make_block
-from figures import INTERPRETER, Estimate, Figure, compare, scaling_ratio, speed_ratio
+from figures import (
+    INTERPRETER,
+    Estimate,
+    Figure,
+    compare,
+    core_use,
+    scaling_ratio,
+    seconds_per_gb,
+    speed_ratio,
+)
 from measure import LEAST_TURNS, Command, Effort, rotated, take_turns
 from report import BEGIN, END, PAGE, mark_lines, page_lines, section_lines, write_page
 from results import RESULTS, Result, find_last_committed
@@ -81,6 +90,35 @@ def test_a_second_worker_is_compared_with_a_second_bare_loop() -> None:
     one, two = turns([4.0] * 5), turns([2.5] * 5)
     bare, two_bare = turns([3.0] * 5), turns([1.5] * 5)
     assert scaling_ratio((one, two), (bare, two_bare)).median == pytest.approx(0.8)
+
+
+def test_two_workers_on_a_stream_are_compared_with_two_cores_that_are_never_idle() -> None:
+    # Beyond the startup, one worker takes 4 CPU seconds: 2 s on two cores, after 2 s of startup.
+    start, one, two = turns([1.0] * 5), turns([5.0] * 5), turns([2.5] * 5)
+    assert core_use(two, one, start).median == pytest.approx(0.8)
+
+
+def test_a_conversion_is_measured_in_seconds_per_gigabyte() -> None:
+    assert seconds_per_gb(turns([0.25] * 5, num_bytes=10**8)).median == pytest.approx(5.0)
+
+
+def test_modules_are_compiled_before_anything_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    for name in ("penstok", "benchmarks"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "module.py").touch()
+    monkeypatch.setattr(run.penstok, "__file__", str(tmp_path / "penstok" / "module.py"))
+    monkeypatch.setattr(run, "__file__", str(tmp_path / "benchmarks" / "module.py"))
+    run.compile_modules()
+    assert len(list(tmp_path.glob("*/__pycache__/module.*.pyc"))) == 2
+    # Commands that are measured do not get the variable, which would have them compile again.
+    script = "import os; assert 'PYTHONDONTWRITEBYTECODE' not in os.environ"
+    Command("script", "", [[sys.executable, "-c", script]]).run(0)
+    (tmp_path / "penstok" / "broken.py").write_text("1 +")
+    with pytest.raises(SystemExit, match="cannot be compiled"):
+        run.compile_modules()
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from penstok.types import (
 )
 from penstok.worker.repair import repair_block
 from penstok.worker.splits import CARRIED, Hasher, Splitter
+from penstok.worker.worker import _take_sample
 
 NEEDS = MemoryNeeds(worker_bytes=400 << 20, block_bytes=100 << 20)
 UNIT = Unit(0, 0, Source("text.txt", 9, 0, ""), 0, 9, 9)
@@ -144,6 +145,25 @@ def test_memory_is_divided() -> None:
     # A million inputs need memory of the parent too.
     with pytest.raises(UsageError):
         divide_memory(900 << 20, NEEDS, 10**6, 1)
+
+
+def test_a_sample_ends_at_its_limit_between_characters() -> None:
+    texts = ["short", "\u00e9\u6f22" * 30, "not reached"]
+    block = block_of(*(text.encode() for text in texts))
+    for limit in range(4, 60):
+        chosen = _take_sample(block, limit)
+        taken = [
+            bytes(block.text[a:b]).decode() for a, b in zip(chosen.starts, chosen.ends, strict=True)
+        ]
+        assert limit - 4 < len("".join(taken).encode()) <= limit
+        assert all(map(str.startswith, texts, taken))
+        assert all(taken)
+        assert chosen.closes.tolist() == [
+            mine == whole for mine, whole in zip(taken, texts, strict=False)
+        ]
+    assert _take_sample(block, 10_000).ends.tolist() == block.ends.tolist()
+    assert not len(_take_sample(block, 0).starts)
+    assert block.closes.all()
 
 
 def test_errors_cross_process_borders_whole() -> None:

@@ -50,6 +50,7 @@ __all__ = ["Plan", "input_needs", "make_plan", "nothing_found", "output_rules"]
 
 _DEFAULT_SEPARATOR = b"<|endoftext|>"
 _HEAD_BYTES = 4 << 20
+_SHORT_HEAD_BYTES = 64 << 10
 _HEAD_SOURCES = 16
 _SAMPLE_BYTES = 32 << 10
 _SAMPLE_ROWS = 16
@@ -365,13 +366,16 @@ def _choose_rule(settings: JobSettings, sources: list[Source]) -> tuple[Document
     if settings.docs_by == "file":
         return DocumentRule("file"), False
     for source in texts[:_HEAD_SOURCES]:
-        if _DEFAULT_SEPARATOR in _read_head(source, settings.on_error):
+        # Nearly always the first documents are short; a server is asked once.
+        sizes = (_HEAD_BYTES,) if is_url(source.path) else (_SHORT_HEAD_BYTES, _HEAD_BYTES)
+        heads = (_read_head(source, size, settings.on_error) for size in sizes)
+        if any(_DEFAULT_SEPARATOR in head for head in heads):
             return DocumentRule("separator", _DEFAULT_SEPARATOR), True
     return DocumentRule("file"), False
 
 
-def _read_head(source: Source, on_error: OnError) -> bytes:
+def _read_head(source: Source, num_bytes: int, on_error: OnError) -> bytes:
     if source.compression is not None or source.is_stream:
-        return read_head(source, _HEAD_BYTES, on_error=on_error)
-    with open_unit(Unit(0, 0, source, 0, _HEAD_BYTES, 0), None) as file:
-        return file.read_at(0, _HEAD_BYTES)
+        return read_head(source, num_bytes, on_error=on_error)
+    with open_unit(Unit(0, 0, source, 0, num_bytes, 0), None) as file:
+        return file.read_at(0, num_bytes)

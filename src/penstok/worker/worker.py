@@ -69,10 +69,10 @@ __all__ = [
 _CODES = (TRAIN, VAL, CARRIED)
 _SPLIT_OF = dict(zip((TRAIN, VAL), SPLITS, strict=True))
 _MAX_SPARE_TOKENS = 3
-# The reference engine is slow: this much text takes it a tenth of a second.
-_MAX_SAMPLE_BYTES = 1 << 19
-# It also needs memory of a hundred times the length of a text, or fails on a long one.
-_MAX_COMPARED_BYTES = 1 << 18
+# The reference engine is slow, and needs memory of a hundred times the length of a text: of each
+# sample it is given this much, which takes it 3 ms.
+_COMPARED_BYTES = 32 << 10
+_MAX_CHARACTER_BYTES = 4
 
 
 class ShareReachedError(Exception):
@@ -257,10 +257,10 @@ class Worker:
     def sample(self, units: list[Unit]) -> list[Sample]:
         """Encode a few small units for estimates, and keep some of their text for `compare`."""
         samples: list[Sample] = []
-        left = 0 if self._is_reference else _MAX_SAMPLE_BYTES
         for unit in units:
             reader = self._readers.choose(unit)
             num_tokens, texts = 0, list[ComparedText]()
+            left = 0 if self._is_reference else _COMPARED_BYTES
             for read in reader.iter_blocks(unit):
                 room = self._make_tokens().room(TRAIN, read)
                 block, ids = self._encode_block(read, unit, _Tally(), room)
@@ -368,10 +368,19 @@ class Worker:
 
 
 def _take_sample(block: Block, num_bytes: int) -> Block:
-    """Return the first pieces of a block, without those too long for a slow reference."""
+    """Return the first pieces of a block; the last of them may be the beginning of one."""
     lengths = block.ends - block.starts
-    short = lengths <= _MAX_COMPARED_BYTES
-    return block.select(short & (np.cumsum(lengths * short) <= num_bytes))
+    left = num_bytes - np.cumsum(lengths) + lengths
+    chosen = block.select(left >= _MAX_CHARACTER_BYTES)
+    if not len(chosen.starts):
+        return chosen
+    end = int(chosen.starts[-1]) + int(left[len(chosen.starts) - 1])
+    if end >= chosen.ends[-1]:
+        return chosen
+    while chosen.text[end] & 0xC0 == 0x80:  # inside a character
+        end -= 1
+    chosen.ends[-1], chosen.closes[-1] = end, False
+    return chosen
 
 
 class _UnitTokens:
