@@ -179,6 +179,21 @@ def test_malformed_sequences_are_counted_and_the_inputs_named(
     warning = next(each for each in summary["warnings"] if each.startswith("invalid sequences"))
     assert "a.txt (2, read as gb18030), b.txt (1)" in warning
     assert f"  warning: {warning}" in done.stderr
+    assert "3 invalid sequences replaced" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("called", "text", "wider"),
+    [("shift_jis", JAPANESE + "①㈱髙", "cp932"), ("gb2312", CHINESE + "喆镕", "gb18030")],
+)
+def test_text_in_a_wider_encoding_than_it_is_called(
+    penstok: RunPenstok, tmp_path: Path, called: str, text: str, wider: str
+) -> None:
+    (tmp_path / "a.txt").write_bytes(text.encode(wider))
+    said = penstok("tokenize", "a.txt", "--encoding", called).stderr
+    assert f"text that is called {called} is often {wider}" in said
+    said = penstok("tokenize", "a.txt", "--encoding", wider, "-o", "right").stderr
+    assert "invalid" not in said
 
 
 def test_an_encoding_for_rows_alone_is_refused(tmp_path: Path) -> None:

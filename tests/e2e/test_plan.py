@@ -35,6 +35,24 @@ def test_the_first_documents_are_shown_with_their_ids(penstok: RunPenstok) -> No
     assert "separated by '<|endoftext|>'" in said
 
 
+def test_ids_that_are_parts_of_a_character_are_shown_as_bytes(
+    penstok: RunPenstok, tmp_path: Path
+) -> None:
+    (tmp_path / "a.txt").write_text("水库 library\n" * 20, encoding="utf-8")
+    said = penstok("plan", tmp_path / "a.txt").stdout
+    assert "36365 '\\xe6\\xb0'  112 '\\xb4'" in said
+    assert "\ufffd" not in said
+
+
+def test_the_end_of_a_document_does_not_begin_with_half_a_letter(
+    penstok: RunPenstok, tmp_path: Path
+) -> None:
+    # The last 60 characters begin with a vowel sign, which a terminal would put on the quote.
+    text = "हिन्दी लिखी है। " * 20 + "नि" + "क" * 59
+    (tmp_path / "a.txt").write_text(text, encoding="utf-8")
+    assert " ... '" + "क" * 59 + "'" in penstok("plan", tmp_path / "a.txt").stdout
+
+
 def test_the_estimate_is_near_what_comes_out(
     penstok: RunPenstok, corpus: Path, tmp_path: Path
 ) -> None:

@@ -19,6 +19,7 @@ from penstok.cli import app
 from penstok.cli.app import Command
 from penstok.cli.commands import COMMANDS, CommandRow
 from penstok.cli.flags import Flag
+from penstok.cli.messages import escape, quote
 from penstok.cli.progress import JsonProgress, PlainProgress
 from penstok.jobs.progress import Status
 from penstok.jobs.progress_line import LineProgress, fit_line
@@ -354,3 +355,25 @@ def test_json_progress_writes_a_status_every_second() -> None:
     records = [json.loads(line) for line in stream.getvalue().splitlines()]
     assert [record["elapsed_seconds"] for record in records] == [0.1, 1.2]
     assert {record["type"] for record in records} == {"status"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\u3000吾輩は猫である。",  # a paragraph in Japanese begins with a wide space
+        "क्\u200dष और श्रीमान्\u200cजी",  # joiners decide how letters look
+        "10\u00a0km, z.\u202fB. 5\u2009€",
+        "两种语言\n一种输出",
+    ],
+)
+def test_ordinary_text_of_any_language_is_printed_as_it_is(text: str) -> None:
+    assert escape(text) == text
+    assert quote(text) == "'" + text.replace("\n", "\\n") + "'"
+
+
+@pytest.mark.parametrize(
+    "hidden", ["\x1b", "\x9b", "\u202e", "\u2066", "\u2028", "\ufeff", "\u200b"]
+)
+def test_what_acts_on_a_terminal_or_hides_is_escaped(hidden: str) -> None:
+    assert hidden not in escape(f"a{hidden}b")
+    assert hidden not in quote(f"a{hidden}b")

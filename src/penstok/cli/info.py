@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import to_builtins
 
 from penstok.cli.flags import JSON, make_flags, out_argument
-from penstok.cli.messages import ErrorReporter, escape, print_data
+from penstok.cli.messages import ErrorReporter, escape, print_data, quote
 from penstok.quantities import plural
 from penstok.verification.settings import OUT
 
@@ -98,4 +98,4 @@ def _shown(dataset: Dataset, split: Split, start: int) -> str:
         text = load_recorded_tokenizer(dataset.manifest.tokenizer).decode_bytes(ids)
     except UsageError as error:
         return f"{ids}  (no text: {error.what})"
-    return repr(text.decode(errors="replace")) + f"  {ids}"
+    return f"{quote(text.decode(errors='backslashreplace'))}  {ids}"

@@ -303,9 +303,10 @@ def _notes(manifest: Manifest) -> list[str]:
         - sum(record.skipped for record in unused),
     }
     repair = "replaced" if manifest.settings["invalid_utf8"] == "replace" else "left out"
+    is_utf8 = all(record.encoding == UTF_8 for record in manifest.inputs if record.invalid_utf8)
     notes = {
         "empty_documents": ("empty document", "dropped"),
-        "invalid_utf8": ("invalid UTF-8 sequence", repair),
+        "invalid_utf8": ("invalid UTF-8 sequence" if is_utf8 else "invalid sequence", repair),
         "byte_order_marks": ("byte order mark", "removed"),
         "nul_bytes": ("NUL byte", "kept; is all of this input text?"),
         "skipped_records": ("record", "skipped, see `skipped.jsonl`"),

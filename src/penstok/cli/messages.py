@@ -29,13 +29,18 @@ from penstok.errors import (
 if TYPE_CHECKING:
     from types import FrameType, TracebackType
 
-__all__ = ["ErrorReporter", "escape", "one_line", "print_data", "print_error", "say"]
+__all__ = ["ErrorReporter", "escape", "one_line", "print_data", "print_error", "quote", "say"]
 
 
 # Sent by a closing terminal, a scheduler or a shutdown; both stop a job like Ctrl-C.
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 # What a shell reports of a program that SIGPIPE ended.
 _EXIT_READER_GONE = 141
+# Not printable to Python, but part of ordinary text: the spaces of Unicode, and the two joiners,
+# without which words in Hindi and other scripts look different.
+_PLAIN = frozenset(
+    "\n\u00a0\u1680\u202f\u205f\u3000\u200c\u200d" + "".join(map(chr, range(0x2000, 0x200B)))
+)
 
 
 def print_data(text: str, *, ends_line: bool = True) -> None:
@@ -53,7 +58,7 @@ def say(message: str, *, is_quiet: bool = False) -> None:
 def escape(text: str) -> str:
     """Make text from a corpus safe to print: no control sequence reaches the terminal."""
     return "".join(
-        character if character.isprintable() or character == "\n" else _escaped(character)
+        character if character.isprintable() or character in _PLAIN else _escaped(character)
         for character in text
     )
 
@@ -65,6 +70,11 @@ def _escaped(character: str) -> str:
 def one_line(text: str) -> str:
     """Make text safe to print within a line."""
     return escape(text).replace("\n", "\\n")
+
+
+def quote(text: str) -> str:
+    """Show text from a corpus within a line, in quotation marks."""
+    return f"'{one_line(text)}'"
 
 
 class ErrorReporter:

@@ -17,7 +17,7 @@ from penstok.cli.job_summary import (
     skipped_lines,
     tokenizer_line,
 )
-from penstok.cli.messages import ErrorReporter, one_line, print_data
+from penstok.cli.messages import ErrorReporter, one_line, print_data, quote
 from penstok.jobs.definition import settings_of
 from penstok.jobs.settings import JobSettings
 from penstok.quantities import format_bytes, format_count, format_seconds, plural
@@ -147,14 +147,15 @@ def _size(num_bytes: int) -> str:
 def _show(number: int, document: ShownDocument) -> list[str]:
     """Show the start and the end of a document, as text and as ids with their text."""
     ids = [
-        "  ".join(f"{one} {_quoted(text)}" for one, text in some)
+        "  ".join(f"{one} {quote(text)}" for one, text in some)
         for some in (document.first_ids, document.last_ids)
     ]
-    head, tail = document.head[:_SHOWN_CHARACTERS], document.tail[-_SHOWN_CHARACTERS:]
+    head = document.head[:_SHOWN_CHARACTERS]
+    tail = _without_marks(document.tail[-_SHOWN_CHARACTERS:])
     is_short = document.num_tokens <= len(document.first_ids)
     return [
         f"  {number}. {plural(document.num_bytes, 'byte')}, {plural(document.num_tokens, 'token')}",
-        f"     {_quoted(head)}" + ("" if is_short else f" ... {_quoted(tail)}"),
+        f"     {quote(head)}" + ("" if is_short else f" ... {quote(tail)}"),
         f"     {ids[0]}" + ("" if is_short else f"  ...  {ids[1]}"),
     ]
 
@@ -178,5 +179,9 @@ def _estimate(preview: Preview) -> list[str]:
     ]
 
 
-def _quoted(text: str) -> str:
-    return "'" + one_line(text) + "'"
+def _without_marks(text: str) -> str:
+    """Leave out accents and vowel signs at the start, whose letter was cut off."""
+    from unicodedata import category
+
+    start = next((at for at, each in enumerate(text) if category(each)[0] != "M"), len(text))
+    return text[start:]

@@ -253,7 +253,9 @@ def _advise(worker: Worker, job: Job, unit: Unit, sample: Sample) -> str:
 
 
 def _ids_with_text(job: Job, ids: list[int]) -> list[tuple[int, str]]:
-    return [(one, job.tokenizer.decode_bytes([one]).decode(errors="replace")) for one in ids]
+    """Return ids with their text; bytes that are only a part of a character are shown as such."""
+    tokens = [(one, job.tokenizer.decode_bytes([one])) for one in ids]
+    return [(one, token.decode(errors="backslashreplace")) for one, token in tokens]
 
 
 def _add_to_sample(worker: Worker, unit: Unit, before: Sample) -> Sample:

@@ -20,6 +20,14 @@ __all__ = ["count_divided", "find_warnings", "limited_to", "way_to_val"]
 
 _FEW_DOCUMENTS = 10
 _MAX_LISTED = 5
+# What text is called, and the encoding that such text often is: it has more characters.
+_WIDER_ENCODINGS = {
+    "big5": "big5hkscs",
+    "euc_kr": "cp949",
+    "gb2312": "gb18030",
+    "gbk": "gb18030",
+    "shift_jis": "cp932",
+}
 
 
 def find_warnings(manifest: Manifest, outcome: Outcome | None = None) -> list[str]:
@@ -89,6 +97,9 @@ def _invalid_text(manifest: Manifest) -> list[str]:
         if {record.format for record in records} <= rows
         else "if their encoding is another one, pass it with `--encoding`"
     )
+    wider = _WIDER_ENCODINGS.get(records[0].encoding)
+    if wider is not None:
+        advice += f"; text that is called {records[0].encoding} is often {wider}"
     return [f"invalid sequences were found in {which}: {named}{more}; {advice}"]
 
 
