@@ -45,12 +45,13 @@ def result_of(found: Extracted) -> Result:
     )
 
 
-def extract(data: bytes, key: str = "text", **options: int) -> Result:
+def extract(data: bytes, key: str = "text", *, takes_any: bool = False, **options: int) -> Result:
     """Extract with the kernel and in Python, and check that they agree."""
     buffer = memoryview(data)
-    kernel = JsonLines(key, _kernel.extract_json_lines)
+    kernel = JsonLines(key, _kernel.extract_json_lines, takes_any=takes_any)
     native = result_of(kernel.extract(buffer, bytearray(len(data)), **options))
-    assert result_of(JsonLines(key).extract(buffer, bytearray(len(data)), **options)) == native
+    python = JsonLines(key, takes_any=takes_any)
+    assert result_of(python.extract(buffer, bytearray(len(data)), **options)) == native
     return native
 
 

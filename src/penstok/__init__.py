@@ -37,6 +37,7 @@ from penstok.errors import (
 if TYPE_CHECKING:
     from penstok.data.dataset import Dataset, MappedTokens
     from penstok.data.documents import Documents
+    from penstok.data.fields import Fields
     from penstok.data.origins import FoundDocument, Origin
     from penstok.data.remote_tokens import RemoteTokens
     from penstok.jobs.preview import Preview
@@ -54,6 +55,7 @@ __all__ = [
     "Dataset",
     "Documents",
     "EngineError",
+    "Fields",
     "Finding",
     "FoundDocument",
     "InputError",
@@ -89,6 +91,7 @@ __all__ = [
 _RECORDS = {
     "Dataset": "penstok.data.dataset",
     "Documents": "penstok.data.documents",
+    "Fields": "penstok.data.fields",
     "Finding": "penstok.verification.findings",
     "FoundDocument": "penstok.data.origins",
     "Manifest": "penstok.output.manifest",

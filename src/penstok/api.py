@@ -84,6 +84,7 @@ def tokenize(
     columns: str = "input_ids",
     document_index: Literal["npy", "none"] = "npy",
     provenance: bool = False,
+    keep: str = "",
     overwrite: bool = False,
     workers: int | None = None,
     memory: int | str = "1GiB",
@@ -144,6 +145,8 @@ def tokenize(
             none.
         provenance: Write where each document came from beside the tokens: its input, and its place
             there.
+        keep: Fields of records to write beside the tokens, such as url,lang: one row per document
+            in a parquet file.
         overwrite: Delete the output of another job in this folder.
         workers: Worker count (default: all cores, or as many workers as fit in `memory`).
         memory: Memory limit for all processes together; with `executor` ray, per task.
@@ -195,6 +198,7 @@ def tokenize(
         "columns": columns,
         "document_index": document_index,
         "provenance": provenance,
+        "keep": keep,
         "overwrite": overwrite,
         "workers": workers,
         "memory": memory,
@@ -242,6 +246,7 @@ def plan(
     columns: str = "input_ids",
     document_index: Literal["npy", "none"] = "npy",
     provenance: bool = False,
+    keep: str = "",
     overwrite: bool = False,
     workers: int | None = None,
     memory: int | str = "1GiB",
@@ -301,6 +306,8 @@ def plan(
             none.
         provenance: Write where each document came from beside the tokens: its input, and its place
             there.
+        keep: Fields of records to write beside the tokens, such as url,lang: one row per document
+            in a parquet file.
         overwrite: Delete the output of another job in this folder.
         workers: Worker count (default: all cores, or as many workers as fit in `memory`).
         memory: Memory limit for all processes together; with `executor` ray, per task.
@@ -349,6 +356,7 @@ def plan(
         "columns": columns,
         "document_index": document_index,
         "provenance": provenance,
+        "keep": keep,
         "overwrite": overwrite,
         "workers": workers,
         "memory": memory,
@@ -398,6 +406,7 @@ def tokenize_part(
     columns: str = "input_ids",
     document_index: Literal["npy", "none"] = "npy",
     provenance: bool = False,
+    keep: str = "",
     overwrite: bool = False,
     workers: int | None = None,
     memory: int | str = "1GiB",
@@ -460,6 +469,8 @@ def tokenize_part(
             none.
         provenance: Write where each document came from beside the tokens: its input, and its place
             there.
+        keep: Fields of records to write beside the tokens, such as url,lang: one row per document
+            in a parquet file.
         overwrite: Delete the output of another job in this folder.
         workers: Worker count (default: all cores, or as many workers as fit in `memory`).
         memory: Memory limit for all processes together; with `executor` ray, per task.
@@ -509,6 +520,7 @@ def tokenize_part(
         "columns": columns,
         "document_index": document_index,
         "provenance": provenance,
+        "keep": keep,
         "overwrite": overwrite,
         "workers": workers,
         "memory": memory,

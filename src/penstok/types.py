@@ -48,6 +48,7 @@ __all__ = [
     "DocumentRule",
     "EncodedUnit",
     "EotPosition",
+    "FieldColumn",
     "FinishedUnit",
     "InputFormat",
     "InvalidUtf8",
@@ -55,6 +56,7 @@ __all__ = [
     "MemoryNeeds",
     "OnError",
     "Priority",
+    "RecordFields",
     "Segment",
     "SkippedRecord",
     "Source",
@@ -283,6 +285,7 @@ class TextRules(Struct, frozen=True):
         sequence_length: Tokens per row of formats that have rows.
         columns: The columns of formats that have some, separated by commas.
         provenance: Whether the origin of each document is written beside the index.
+        keep: The fields of records that are written beside the index, separated by commas.
     """
 
     tokenizer: str
@@ -307,6 +310,7 @@ class TextRules(Struct, frozen=True):
     sequence_length: int | None = None
     columns: str = "input_ids"
     provenance: bool = False
+    keep: str = ""
 
     def __post_init__(self) -> None:
         """Reject values out of range; `JobSettings` has reported them to the user before."""
@@ -322,6 +326,7 @@ class TextRules(Struct, frozen=True):
             "doc_separator": self.docs_by != "separator" or has_separator,
             "val_hash": self.val_hash is None or _HASH.fullmatch(self.val_hash) is not None,
             "provenance": not self.provenance or self.document_index != "none",
+            "keep": not self.keep or self.document_index != "none",
         }
         for name, is_valid in valid.items():
             if not is_valid:
@@ -342,7 +347,9 @@ class TextRules(Struct, frozen=True):
     def to_settings(self) -> dict[str, Any]:
         """Return the settings as the ledger and the manifest record them."""
         settings: dict[str, Any] = to_builtins(self)
-        for name in ("task_bytes", "csv_delimiter", "no_header", "val_hash", "provenance"):
+        for name in (
+            *("task_bytes", "csv_delimiter", "no_header", "val_hash", "provenance", "keep"),
+        ):
             # Left out by default, so that outputs of older versions are still the same job.
             if not settings[name]:
                 del settings[name]
@@ -350,6 +357,11 @@ class TextRules(Struct, frozen=True):
             if settings[name] == default:
                 del settings[name]
         return settings
+
+    @property
+    def kept_fields(self) -> tuple[str, ...]:
+        """The names in `keep`."""
+        return tuple(self.keep.split(",")) if self.keep else ()
 
     @property
     def val_hashes(self) -> tuple[int, int]:
@@ -454,6 +466,34 @@ class Unit(Struct, frozen=True):
         return self.source.num_bytes * position // size if size else position
 
 
+class FieldColumn(Struct, frozen=True):
+    """The values of one field that a job keeps, for some records.
+
+    Attributes:
+        data: The bytes that the offsets refer to: UTF-8, unless the input has invalid bytes there.
+        starts: Where each value begins.
+        ends: Where it ends.
+        valid: Whether the record has a value.
+    """
+
+    data: memoryview
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    valid: NDArray[np.bool_]
+
+
+class RecordFields(Struct, frozen=True):
+    """The fields that a job keeps, for some records in order.
+
+    Attributes:
+        positions: Where each record begins in its input, as `Block.positions` has it.
+        columns: The values, in the order of the names in `TextRules.keep`.
+    """
+
+    positions: NDArray[np.int64]
+    columns: list[FieldColumn]
+
+
 class Block(Struct, frozen=True):
     """Pieces of text passed to the engine at once: documents, or parts of a long one.
 
@@ -470,7 +510,9 @@ class Block(Struct, frozen=True):
         before: With `spans`: the span before the first piece; None at the document's start.
         after: With `spans`: the span after the last piece; None at the document's end.
         positions: Where each piece, or the record that it is from, begins in its input: a byte of
-            the content, or a row number. None unless the job records origins.
+            the content, or a row number. None unless the job records origins or keeps fields.
+        fields: The fields of all records that begin in the block, and maybe of others; None unless
+            the job keeps some.
     """
 
     text: memoryview
@@ -485,6 +527,7 @@ class Block(Struct, frozen=True):
     before: memoryview | None = None
     after: memoryview | None = None
     positions: NDArray[np.int64] | None = None
+    fields: RecordFields | None = None
 
     def select(self, chosen: NDArray[np.bool_]) -> Block:
         """Keep the pieces where `chosen` is true."""
@@ -498,6 +541,7 @@ class Block(Struct, frozen=True):
             None if self.special is None else self.special[chosen],
             self.origin,
             positions=None if self.positions is None else self.positions[chosen],
+            fields=self.fields,
         )
 
 

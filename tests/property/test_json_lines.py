@@ -7,7 +7,19 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from json_cases import KEYS, damage, damaged, expect, extract, lines, make_object, objects, spell
+from json_cases import (
+    KEYS,
+    damage,
+    damaged,
+    expect,
+    extract,
+    lines,
+    load,
+    look_up,
+    make_object,
+    objects,
+    spell,
+)
 from support import rounds
 
 from penstok.readers.jsonl.lines import RecordCode
@@ -29,6 +41,18 @@ def test_a_valid_line_gives_what_python_finds_in_it(line: bytes, key: str) -> No
     found = extract(line, key)
     code, text, lone = expect(line, key)
     assert (found.codes, found.texts, found.num_lone_surrogates) == ([code], [text], lone)
+
+
+@given(lines, some_keys)
+@settings(max_examples=rounds(300))
+def test_any_value_is_its_json_text(line: bytes, key: str) -> None:
+    found, strings = extract(line, key, takes_any=True), extract(line, key)
+    if strings.codes != [RecordCode.NO_STRING]:
+        assert found == strings
+        return
+    assert found.codes == [RecordCode.OK]
+    assert found.texts[0] in line
+    assert load(found.texts[0]) == look_up(load(line), key)
 
 
 @pytest.mark.parametrize("key", KEYS)

@@ -78,6 +78,9 @@ class RecordingSink:
         for piece in entries:
             self.entries[split, kind] += piece.tolist()
 
+    def begin_fields(self, unit_idx: int) -> None:
+        return None
+
     def close(self) -> None: ...
 
 

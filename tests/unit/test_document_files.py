@@ -13,19 +13,16 @@ import xxhash
 from penstok.errors import DamageError
 from penstok.output import documents
 from penstok.output.documents import (
-    ENTRY_TYPES,
     DocumentFinder,
     IndexRecord,
-    SpoolError,
     check_index,
     describe_index,
-    has_origins,
-    has_starts,
     iter_entries,
     iter_indexes,
     npy_header,
 )
 from penstok.output.layout import Layout
+from penstok.output.spools import ENTRY_TYPES, SpoolError, has_origins, has_starts
 from penstok.types import EotPosition, Split
 
 
@@ -212,7 +209,7 @@ def test_an_index_is_described_and_damage_is_named(tmp_path: Path) -> None:
     assert np.concatenate(list(iter_entries(path))).tolist() == np.load(path).tolist()
     record = describe_index(path, 9)
     digest = xxhash.xxh3_128_hexdigest(data)
-    assert record == IndexRecord("documents", path.name, len(data), digest, 3)
+    assert record == IndexRecord("documents", path.name, len(data), digest, 3, continues=False)
     check_index(path, record)
     for wrong, why in (
         (data[:-8], "ends too early"),

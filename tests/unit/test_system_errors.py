@@ -29,7 +29,7 @@ from penstok.errors import (
     limit_error,
     own_version,
 )
-from penstok.jobs import commit, run
+from penstok.jobs import reopening, run
 from penstok.jobs.settings import parse_output
 from penstok.output.segments import write_error
 from penstok.output.store import open_store
@@ -346,7 +346,7 @@ def test_a_bad_input_that_is_added_leaves_the_finished_job(
 
     def reopen(*arguments: Any) -> None:
         reopened.append(1)
-        commit.reopen_job(*arguments)
+        reopening.reopen_job(*arguments)
 
     monkeypatch.setattr("penstok.jobs.run.reopen_job", reopen)
     # The bad record is in the first unit, but after all that is read before the job runs.

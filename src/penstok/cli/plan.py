@@ -108,9 +108,11 @@ def _lines(preview: Preview) -> list[str]:
 
 
 def _formats(settings: dict[str, Any]) -> str:
-    """List the formats, unless it is only the one that is always written."""
+    """List the formats, unless it is only the one that is always written, and the kept fields."""
     names = str(settings.get("format", "raw")).split(",")
-    return "" if names == ["raw"] else f", formats {', '.join(names)}"
+    kept = str(settings.get("keep", "")).replace(",", ", ")
+    formats = "" if names == ["raw"] else f", formats {', '.join(names)}"
+    return f"{formats}, fields {kept} (not in the estimate)" if kept else formats
 
 
 def _free_disk(preview: Preview) -> str:

@@ -38,6 +38,7 @@ def run(*, output: str, ids: bool, **fields: Any) -> int:
             print_data("")
         if settings.document is not None:
             _say_origin(dataset, settings)
+            _say_fields(dataset, settings)
         return 0
 
 
@@ -48,3 +49,10 @@ def _say_origin(dataset: Dataset, settings: ShowSettings) -> None:
     if dataset.manifest.settings.get("provenance") and settings.document is not None:
         origins = Origins(dataset.folder, dataset.manifest)
         say(f"from {one_line(origins.of(settings.split, settings.document).where)}")
+
+
+def _say_fields(dataset: Dataset, settings: ShowSettings) -> None:
+    """Print the fields of its record that the job kept."""
+    if dataset.manifest.settings.get("keep") and settings.document is not None:
+        for name, value in dataset.fields(settings.split)[settings.document].items():
+            say(f"{one_line(name)}: {'(none)' if value is None else one_line(value)}")

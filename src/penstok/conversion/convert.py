@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import xxhash
 
 from penstok.errors import ConflictError, DamageError, UsageError, quoted
-from penstok.jobs.commit import commit_formats, roll_forward
 from penstok.jobs.conflicts import find_manifest
 from penstok.jobs.formats import (
     FormatRequest,
@@ -21,6 +20,7 @@ from penstok.jobs.formats import (
     refuse_taken,
     stage_formats,
 )
+from penstok.jobs.intent import commit_formats, roll_forward
 from penstok.output.formats.base import FormatOptions, TokenSource
 from penstok.output.layout import SEGMENTS, SKIPPED
 from penstok.output.manifest import Lineage, Manifest

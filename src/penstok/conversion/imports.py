@@ -20,8 +20,8 @@ from penstok.conversion.convert import (
     refuse_unfinished,
 )
 from penstok.errors import InputError, UsageError, own_version
-from penstok.jobs.commit import commit_formats, roll_forward
 from penstok.jobs.formats import count_copied_bytes, stage_formats
+from penstok.jobs.intent import commit_formats, roll_forward
 from penstok.jobs.progress import Meter
 from penstok.output.documents import IndexRecord, index_name, npy_header
 from penstok.output.formats.base import ImportOptions, TokenSource
@@ -208,7 +208,7 @@ def _make_empty(store: FolderStore, name: str, import_: _Import) -> _Taken:
     index = store.stage_file(index_name(name), [content], None, import_.digest)
     return _Taken(
         FileRecord(name, 0, 0, _digest_of_one(tokens[3])),
-        IndexRecord("documents", index[0], index[2], index[3], 0),
+        IndexRecord("documents", index[0], index[2], index[3], 0, continues=False),
         None,
         0,
         [tokens[:3], index[:3]],

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from penstok.data.documents import Documents, HasDocuments
+from penstok.data.fields import Fields
 from penstok.data.remote_tokens import RemoteTokens
 from penstok.errors import DamageError, InputError, UsageError, quoted, read_error
 from penstok.jobs.definition import INTEGER, convert_argument
@@ -83,6 +84,7 @@ class Dataset:
         self.manifest = manifest
         self._remote: dict[str, RemoteTokens] = {}
         self._documents: dict[Split, Documents] = {}
+        self._fields: dict[Split, Fields] = {}
         self._tokenizer: Tokenizer | None = None
         self.dtype: np.dtype[Any] = np.dtype(manifest.dtype).newbyteorder("<")
 
@@ -115,6 +117,17 @@ class Dataset:
         if split not in self._documents:
             self._documents[split] = self._open_documents(split, files)
         return self._documents[split]
+
+    def fields(self, split: Split) -> Fields:
+        """Return the fields of records that the job kept, one row per document of a split.
+
+        Raises:
+            UsageError: If there is no such split, or the output was made without `--keep`.
+        """
+        self._files(split)
+        if split not in self._fields:
+            self._fields[split] = Fields(self.folder, self.manifest, split)
+        return self._fields[split]
 
     def read(self, split: Split, start: int, num_tokens: int) -> NDArray[np.unsignedinteger[Any]]:
         """Copy tokens from `start` on, across shards; fewer at the end of the split.
@@ -250,6 +263,7 @@ class Dataset:
             )
         tokens = self._open(files[0])
         tokens._open_documents = partial(self.documents, split)
+        tokens._open_fields = partial(self.fields, split)
         return tokens
 
     def _open_documents(self, split: Split, files: list[FileRecord]) -> Documents:

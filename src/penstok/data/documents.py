@@ -22,6 +22,7 @@ from penstok.storage.object_paths import repair_step
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from penstok.data.fields import Fields
     from penstok.output.formats.base import TokenFile
     from penstok.types import Split
 
@@ -178,6 +179,7 @@ class HasDocuments:
     """What an array of all tokens of a split offers besides the tokens."""
 
     _open_documents: Callable[[], Documents] | None = None
+    _open_fields: Callable[[], Fields] | None = None
 
     @property
     def documents(self) -> Documents:
@@ -194,6 +196,21 @@ class HasDocuments:
                 next_step='use `documents("train")` of what `penstok.open` returns',
             )
         return self._open_documents()
+
+    @property
+    def fields(self) -> Fields:
+        """The fields of records that the job kept: `fields[17]` are those of document 17.
+
+        Raises:
+            UsageError: If it kept none, or this is not the array of a whole split.
+        """
+        if self._open_fields is None:
+            raise UsageError(
+                "only the array of a whole split knows the fields of its documents",
+                where="fields",
+                next_step='use `fields("train")` of what `penstok.open` returns',
+            )
+        return self._open_fields()
 
     def document(self, number: int) -> Ids:
         """Return the ids of a document, counted from 0; -1 is the last.

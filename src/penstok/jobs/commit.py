@@ -1,32 +1,25 @@
-"""The commit of a job: journals become the ledger, files get their names, the manifest comes last.
+"""The commit of a job: journals become the ledger, and everything is ready to be published.
 
-It only rolls forward: the ledger is staged, then an intent record lists what to publish, and from
-then on any run that finds this record completes the commit. It reads no tokens. `jobs.run` calls it
-when all tasks are done, and `roll_forward` at the start of every run.
+It reads no tokens and gives no file its name: `intent` does that. `jobs.formats` makes the files of
+other formats. `jobs.run` calls it when all tasks are done.
 """
 
 from __future__ import annotations
 
 import contextlib
-from itertools import islice
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import msgspec
-
-from penstok.errors import ConflictError, DamageError, LockedError
-from penstok.faults import fault_point
-from penstok.jobs.conflicts import JOB, JobFile, read_job_file
-from penstok.jobs.formats import FormatRequest, find_requests, refuse_taken, stage_formats
+from penstok.errors import DamageError
+from penstok.jobs.conflicts import JobFile, foreign_file
+from penstok.jobs.formats import find_requests, refuse_taken, stage_formats
+from penstok.jobs.intent import commit_files, locate_files
 from penstok.jobs.plan import nothing_found
-from penstok.jobs.resume import drop_lost_tasks, iter_journals, iter_task_files
-from penstok.output.documents import DocumentFinder, check_index, iter_entries
+from penstok.jobs.reopening import find_reopened_formats
 from penstok.output.formats.base import TokenSource
-from penstok.output.layout import MANIFEST, SEGMENTS, SKIPPED, Layout, is_final_name
-from penstok.output.ledger.journal import NodeTotals, choose_journals
+from penstok.output.layout import MANIFEST, SEGMENTS, SKIPPED, is_final_name
+from penstok.output.ledger.journal import NodeTotals
 from penstok.output.ledger.lines import (
     INPUT_START,
-    UNIT_START,
     Ending,
     format_ending,
     format_job,
@@ -37,68 +30,22 @@ from penstok.output.ledger.lines import (
 from penstok.output.ledger.reader import list_skipped, list_skipped_inputs
 from penstok.output.manifest import Manifest, RunRecord, TaskFacts, make_manifest
 from penstok.output.offsets import Offsets
-from penstok.output.segments import SegmentReader
-from penstok.output.store.base import (
-    FINISHED,
-    INTENT,
-    PARTS,
-    REPAIRING,
-    TASKS,
-    LostShardError,
-    StagedFile,
-    journal_name,
-)
 from penstok.types import SPLITS, Struct, field, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from numpy.typing import NDArray
-
     from penstok.jobs.progress import Progress
     from penstok.output.documents import IndexRecord
     from penstok.output.ledger.journal import FinishedJournal, TaskRecord
-    from penstok.output.manifest import FormatRecord, KnowsDigests
+    from penstok.output.manifest import KnowsDigests
     from penstok.output.store.base import OutputStore
-    from penstok.storage.object_paths import OutputPath
     from penstok.types import Source, Split
 
-__all__ = [
-    "JobTotals",
-    "commit_formats",
-    "commit_job",
-    "find_reopened_formats",
-    "reopen_job",
-    "restore_finished",
-    "roll_forward",
-    "tidy_finished",
-]
+__all__ = ["JobTotals", "commit_job"]
 
 # Matches the key only: inside a string, the quotes would be escaped.
 _HAS_SKIPPED = b'"skipped":['
-_COPIED_LINES = 4096
-# The location of a resumable task's files until they are published.
-_RESUMABLE = {"folder": journal_name(0, None).removesuffix(".jsonl")}
-_FINISHED = {"folder": FINISHED}
-
-
-class _Intent(Struct, frozen=True):
-    """The intent record: what to publish, or which job to reopen.
-
-    Attributes:
-        manifest: The text of the manifest to publish; empty when reopening a job.
-        staged: The complete files, other than shards, that wait for their final names.
-        older: The files of an older output, to delete before anything is published; empty once
-            they are deleted. From then on a file under a final name is one that was published. If
-            only formats are published, these are files that no format has any more, and are
-            deleted after the manifest is written.
-        reopen: The shards to unpublish, so that inputs can be added to them.
-    """
-
-    manifest: str = ""
-    staged: list[StagedFile] = field(default_factory=list)
-    older: list[str] = field(default_factory=list)
-    reopen: list[str] = field(default_factory=list)
 
 
 class JobTotals(Struct):
@@ -211,7 +158,7 @@ def commit_job(
         indexes=totals.indexes,
     )
     if requests := find_requests(job.job.settings, find_reopened_formats(store), store.name):
-        source = TokenSource.from_manifest(manifest, _locate(store, job, manifest))
+        source = TokenSource.from_manifest(manifest, locate_files(store, job, manifest))
         formats, files = stage_formats(store, manifest, source, requests, progress=progress)
         manifest = replace(manifest, formats=formats)
         staged += files
@@ -220,285 +167,8 @@ def commit_job(
         staged.append(store.stage_lines(SKIPPED, skipped))
     older = _find_older(store, manifest, overwrite=overwrite)
     refuse_taken(store, manifest.formats, {*older})
-    intent = _Intent(manifest.to_json(), staged, older)
-    store.write(INTENT, msgspec.json.encode(intent))
-    fault_point("intent written")
-    _publish(store, job, intent, manifest)
+    commit_files(store, job, manifest, staged, older)
     return manifest
-
-
-def _locate(store: OutputStore, job: JobFile, manifest: Manifest) -> Callable[[str], OutputPath]:
-    """Return where the tokens and indexes of a job are that is not published yet."""
-    locations = {name: location for name, location, _ in _iter_shards(store, job, manifest)}
-    return lambda name: store.locate(name, locations.get(name))
-
-
-def find_reopened_formats(store: OutputStore) -> list[FormatRecord]:
-    """Return the formats of the finished job to which inputs were added."""
-    text = store.read(_finished_name(MANIFEST))
-    if text is None:
-        return []
-    return Manifest.from_json(text.decode(), store.path / MANIFEST).formats
-
-
-def commit_formats(
-    store: OutputStore, manifest: Manifest, staged: list[StagedFile], older: Iterable[str] = ()
-) -> None:
-    """Publish files that were made from the tokens of a finished job, then its new manifest.
-
-    Args:
-        store: The output.
-        manifest: The new manifest.
-        staged: The files.
-        older: The files of formats that are replaced; those that are not overwritten are deleted.
-    """
-    names = {name for name, _, _ in staged}
-    intent = _Intent(manifest.to_json(), staged, [name for name in older if name not in names])
-    # Of a job that was only begun: with it, the intent would be taken for that of its commit.
-    store.delete([JOB])
-    store.write(INTENT, msgspec.json.encode(intent))
-    fault_point("intent of formats written")
-    _publish_formats(store, intent)
-
-
-def _publish_formats(store: OutputStore, intent: _Intent) -> None:
-    # Even if the manifest is the same: a file may have been repaired.
-    store.publish(intent.staged)
-    store.write(MANIFEST, intent.manifest.encode())
-    fault_point("manifest written")
-    store.delete(intent.older)
-    store.tidy()
-
-
-def _withdraw_formats(store: OutputStore, intent: _Intent) -> None:
-    """Cancel a commit of formats whose staged files were lost: they are written again."""
-    text, names = store.read(MANIFEST), {name for name, _, _ in intent.staged}
-    if text is not None:
-        before = Manifest.from_json(text.decode(), store.path / MANIFEST)
-        # Some of their files may be replaced by new ones already.
-        lost = [each for each in before.formats if names & {file.path for file in each.files}]
-        if lost:
-            kept = [record for record in before.formats if record not in lost]
-            store.write(MANIFEST, replace(before, formats=kept).to_json().encode())
-        names |= {file.path for record in lost for file in record.files}
-        names -= {*before.files(), SEGMENTS, SKIPPED}
-    store.delete([*sorted(names), INTENT])
-
-
-def roll_forward(store: OutputStore) -> Manifest | None:
-    """Complete an interrupted commit or reopening; return the manifest if it was a commit.
-
-    If tokens were lost meanwhile, the job is unfinished again, and None is returned.
-    """
-    data = store.read(INTENT)
-    if data is None:
-        return None
-    intent, job = msgspec.json.decode(data, type=_Intent), read_job_file(store)
-    if not intent.manifest:
-        _reopen(store, intent)
-        return None
-    manifest = Manifest.from_json(intent.manifest, store.path / INTENT)
-    if job is None:
-        # Formats were being added to a finished job, or work files were being deleted.
-        try:
-            _publish_formats(store, intent)
-        except LostShardError:
-            _withdraw_formats(store, intent)
-            return None
-        return manifest
-    try:
-        _publish(store, job, intent, manifest)
-    except LostShardError:
-        return None
-    return manifest
-
-
-def reopen_job(store: OutputStore, manifest: Manifest) -> None:
-    """Turn a finished job into an unfinished one whose units are all done, to add inputs.
-
-    The ledger without its last line becomes the journal.
-
-    Raises:
-        ConflictError: If a file under the name of an output is not from that job.
-    """
-    own = {*manifest.files(), *manifest.format_files(), SEGMENTS, SKIPPED, MANIFEST}
-    for name in store.iter_names(""):
-        if is_final_name(name) and name not in own:
-            raise _foreign_file(store, name)
-    # Tokens that an unfinished run left are not those of the finished job.
-    store.drop_tasks()
-    _restore_spools(store, manifest)
-    journal, lines = store.open_journal(0, None), _without_last(store.iter_lines(SEGMENTS))
-    while batch := list(islice(lines, _COPIED_LINES)):
-        journal.append(b"".join(batch))
-    journal.close()
-    store.write(_finished_name(MANIFEST), store.read(MANIFEST) or b"")
-    fault_point("ledger copied")
-    # Files of other formats are made again at the end; links would grow with the tokens.
-    intent = _Intent(reopen=manifest.files(), older=manifest.format_files())
-    store.write(INTENT, msgspec.json.encode(intent))
-    fault_point("reopening begins")
-    _reopen(store, intent)
-
-
-def _restore_spools(store: OutputStore, manifest: Manifest) -> None:
-    """Give the workers of a reopened job the lists of documents to continue.
-
-    That of their starts is made from the tokens if an index is damaged, or was not written by an
-    older version.
-
-    Raises:
-        DamageError: If that is not possible, because there are no end-of-text ids, or if the
-            origins are damaged.
-    """
-    layout = Layout.of_manifest(store.name, manifest)
-    files = store.begin_task(layout, 0, None)
-    if not layout.has_index:
-        return
-    for split in SPLITS if layout.has_origins else ():
-        files.restore_spool(split, "origins", _iter_origins(store, manifest, split))
-    try:
-        source = TokenSource.from_manifest(manifest, lambda name: Path(store.name, name))
-        for split in SPLITS:
-            for index in manifest.splits[split].indexes_of("documents"):
-                check_index(Path(store.name, index.path), index)
-            files.restore_spool(split, "documents", source.splits[split].iter_starts())
-    except DamageError:
-        if manifest.settings["eot"] == "none":
-            raise
-        finder = DocumentFinder(manifest.tokenizer.eot_id, manifest.settings["eot"])
-        reader = SegmentReader(layout.finished_path, layout.token_bytes)
-        for split in SPLITS:
-            pieces = reader.iter_files(layout, split, manifest.splits[split].tokens)
-            files.restore_spool(split, "documents", finder.iter_starts(pieces))
-        reader.close()
-
-
-def _iter_origins(store: OutputStore, manifest: Manifest, split: Split) -> Iterator[NDArray[Any]]:
-    for index in manifest.splits[split].indexes_of("origins"):
-        check_index(store.path / index.path, index)
-        yield from iter_entries(store.path / index.path, "origins")
-
-
-def restore_finished(store: OutputStore) -> None:
-    """Finish a reopened job as it was before, if no unit was added to it.
-
-    A bad input that is added must not cost the user the output that exists. With units that were
-    added, the job stays unfinished, and the next run continues.
-    """
-    text, job = store.read(_finished_name(MANIFEST)), read_job_file(store)
-    if text is None or job is None or store.read(INTENT) is not None:
-        return
-    ledger = _finished_name(SEGMENTS)
-    if _count_units(store, journal_name(0, None)) > _count_units(store, ledger):
-        return
-    manifest = Manifest.from_json(text.decode(), store.path / MANIFEST)
-    if job.job.settings != manifest.settings:
-        return
-    files = store.begin_task(Layout.of_job(store.name, job.job), 0, None)
-    files.seal({split: manifest.splits[split].tokens for split in SPLITS})
-    sizes = {
-        name: sum(map(len, store.iter_lines(_finished_name(name)))) for name in (SEGMENTS, SKIPPED)
-    }
-    staged: list[StagedFile] = [(name, _FINISHED, size) for name, size in sizes.items() if size]
-    if manifest.formats:
-        # They were deleted when the job was reopened.
-        requests = [FormatRequest.from_record(each, store.name) for each in manifest.formats]
-        source = TokenSource.from_manifest(manifest, _locate(store, job, manifest))
-        formats, more = stage_formats(store, manifest, source, requests)
-        manifest, staged = replace(manifest, formats=formats), staged + more
-    intent = _Intent(manifest.to_json(), staged)
-    store.write(INTENT, msgspec.json.encode(intent))
-    _publish(store, job, intent, manifest)
-
-
-def _finished_name(name: str) -> str:
-    return f"{_FINISHED['folder']}/{name}.partial"
-
-
-def _count_units(store: OutputStore, name: str) -> int:
-    return sum(line.startswith(UNIT_START) for line in store.iter_lines(name))
-
-
-def tidy_finished(store: OutputStore, manifest: Manifest) -> bool:
-    """Delete the work files that a killed run left; return whether they were of another job.
-
-    That other job was started to overwrite this one and was interrupted. Whoever runs the finished
-    job again has no use for its tokens, which nothing else would ever delete.
-    """
-    if not store.has_work():
-        return False
-    # If another run holds the lock, it deletes them itself; parts of a job run without it.
-    with contextlib.suppress(LockedError), store.lock():
-        if store.read(INTENT) is not None:
-            # Files were being published: of formats that a conversion adds, for example.
-            roll_forward(store)
-            return False
-        job = read_job_file(store)
-        is_other = job is not None and not job.has_made(manifest)
-        has_parts = any(True for _ in store.iter_names(PARTS))
-        if store.read(REPAIRING) is None and not (is_other and has_parts):
-            store.tidy()
-            return is_other
-    return False
-
-
-def _publish(store: OutputStore, job: JobFile, intent: _Intent, manifest: Manifest) -> None:
-    """Publish everything that is not published yet, then the manifest; then delete work files."""
-    text = intent.manifest.encode()
-    if store.read(MANIFEST) != text:
-        if intent.older:
-            store.delete(intent.older)
-            intent = replace(intent, older=[])
-            store.write(INTENT, msgspec.json.encode(intent))
-        try:
-            store.publish(_iter_shards(store, job, manifest))
-            store.publish(intent.staged)
-        except LostShardError:
-            _withdraw(store, job, manifest)
-            # What was staged is staged again.
-            store.delete([*(name for name, _, _ in intent.staged), INTENT])
-            raise
-        store.write(MANIFEST, text)
-        fault_point("manifest written")
-    store.tidy()
-
-
-def _iter_shards(store: OutputStore, job: JobFile, manifest: Manifest) -> Iterator[StagedFile]:
-    if not job.is_by_task:
-        for split in SPLITS:
-            for name, num_bytes in manifest.splits[split].iter_sizes():
-                yield name, _RESUMABLE, num_bytes
-        return
-    layout = Layout.of_job(store.name, job.job)
-    chosen = choose_journals(store.iter_names(TASKS))
-    yield from iter_task_files(layout, iter_journals(store, chosen, job.digest))
-
-
-def _withdraw(store: OutputStore, job: JobFile, manifest: Manifest) -> None:
-    """Cancel a commit whose tokens are missing: the next run repeats what was lost."""
-    if job.is_by_task:
-        layout = Layout.of_job(store.name, job.job)
-        drop_lost_tasks(store, layout, choose_journals(store.iter_names(TASKS)), job.digest)
-    else:
-        store.unpublish(manifest.files(), _RESUMABLE)
-
-
-def _reopen(store: OutputStore, intent: _Intent) -> None:
-    store.delete([MANIFEST])
-    fault_point("manifest withdrawn")
-    store.delete(intent.older)
-    store.unpublish(intent.reopen, _RESUMABLE)
-    store.unpublish([SEGMENTS, SKIPPED], _FINISHED)
-    store.delete([INTENT])
-
-
-def _without_last(lines: Iterable[bytes]) -> Iterator[bytes]:
-    waiting: bytes | None = None
-    for line in lines:
-        if waiting is not None:
-            yield waiting
-        waiting = line
 
 
 def _find_older(store: OutputStore, manifest: Manifest, *, overwrite: bool) -> list[str]:
@@ -517,16 +187,8 @@ def _find_older(store: OutputStore, manifest: Manifest, *, overwrite: bool) -> l
     own = {*manifest.files(), SEGMENTS, SKIPPED}
     foreign = [name for name in names if name not in own]
     if foreign and not overwrite:
-        raise _foreign_file(store, foreign[0])
+        raise foreign_file(store, foreign[0])
     return foreign
-
-
-def _foreign_file(store: OutputStore, name: str) -> ConflictError:
-    return ConflictError(
-        f"`{name}` is not from this job",
-        where=store.name,
-        next_step="move it away, then run the same command again",
-    )
 
 
 def _note_input(line: bytes, totals: JobTotals) -> None:

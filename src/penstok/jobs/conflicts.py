@@ -49,6 +49,7 @@ __all__ = [
     "claim_output",
     "find_finished",
     "find_manifest",
+    "foreign_file",
     "is_recorded",
     "note_part",
     "read_job_file",
@@ -487,3 +488,12 @@ def _refuse_missing_files(folder: OutputPath, manifest: Manifest) -> None:
                     where=str(path),
                     next_step=repair_step(folder),
                 )
+
+
+def foreign_file(store: OutputStore, name: str) -> ConflictError:
+    """Return the error for a file under the name of an output that no job wrote."""
+    return ConflictError(
+        f"`{name}` is not from this job",
+        where=store.name,
+        next_step="move it away, then run the same command again",
+    )

@@ -18,10 +18,12 @@ from penstok.jobs.formats import refuse_formats
 from penstok.jobs.memory import divide_memory
 from penstok.jobs.plan import input_needs, make_plan
 from penstok.jobs.tasks import choose_task_bytes
+from penstok.output.fields import SEALING_BYTES
 from penstok.output.layout import Layout
 from penstok.output.store import open_store
 from penstok.output.store.base import UPLOAD_BYTES
-from penstok.readers.formats import open_scanner
+from penstok.readers.columnar import COLUMN_BYTES, INDEX_FACTOR
+from penstok.readers.formats import FORMATS, open_scanner
 from penstok.storage import REMOTE_BYTES
 from penstok.tokenizers import load_tokenizer
 from penstok.types import JobRecord, MemoryNeeds, Struct, replace
@@ -116,6 +118,7 @@ def prepare(settings: JobSettings) -> Job:
     refuse_own_input(str(settings.output), settings.inputs)
     open_store(str(settings.output))
     plan = make_plan(settings)
+    _refuse_text(settings, plan)
     tokenizer = load_tokenizer(
         settings.tokenizer,
         eot_token=settings.eot_token,
@@ -238,6 +241,8 @@ def _needs_beside(settings: JobSettings, plan: Plan) -> list[MemoryNeeds]:
     if settings.provenance:
         # Four bytes per document, and with its separator the shortest has two.
         needs.append(MemoryNeeds(worker_bytes=2 * plan.unit_bytes))
+    if settings.keep:
+        needs.append(_fields_needs(settings, plan))
     if not settings.is_by_task:
         return needs
     # Every task has its own feed and upload buffer.
@@ -245,6 +250,28 @@ def _needs_beside(settings: JobSettings, plan: Plan) -> list[MemoryNeeds]:
     if isinstance(settings.output, str):
         needs.append(MemoryNeeds(parent_bytes=REMOTE_BYTES, worker_bytes=UPLOAD_BYTES))
     return needs
+
+
+def _fields_needs(settings: JobSettings, plan: Plan) -> MemoryNeeds:
+    """Return what kept fields take: in a worker those of a block, in the parent a row group."""
+    num_columns = settings.keep.count(",") + 1
+    # Values are extracted, gathered and written; a column of rows is decoded beside the text.
+    worker_bytes = (num_columns + 4) * settings.block_bytes
+    if any(source.is_rows for source in plan.sources):
+        index_bytes = max(source.index_bytes for source in plan.sources)
+        worker_bytes += num_columns * (COLUMN_BYTES + INDEX_FACTOR * index_bytes)
+    return MemoryNeeds(parent_bytes=SEALING_BYTES, worker_bytes=worker_bytes)
+
+
+def _refuse_text(settings: JobSettings, plan: Plan) -> None:
+    """Refuse inputs without records if fields of records are to be kept."""
+    found = [each for each in plan.sources if not FORMATS[each.format].has_records]
+    if settings.keep and found:
+        raise UsageError(
+            f"`{found[0].path}` is plain text, which has no fields to keep",
+            where="--keep",
+            next_step="leave out `--keep`, or pass `--input-format` if the input has records",
+        )
 
 
 def _make_record(plan: Plan, tokenizer: Tokenizer, rules: TextRules) -> JobRecord:

@@ -12,11 +12,13 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from penstok.errors import ConflictError
-from penstok.output.documents import DocumentFinder, has_origins, has_starts
+from penstok.output.documents import DocumentFinder
+from penstok.output.fields import FieldSpool
 from penstok.output.ledger.journal import FinishedJournal, choose_journals
 from penstok.output.ledger.reader import Digests, LedgerReader, Start
 from penstok.output.offsets import Offsets
 from penstok.output.segments import SegmentReader, SegmentWriter
+from penstok.output.spools import has_origins, has_starts
 from penstok.output.store.base import TASKS
 from penstok.quantities import plural
 from penstok.types import SPLITS, Segment, Struct, field
@@ -159,6 +161,10 @@ class _Spool:
 
     def __init__(self, layout: Layout, job: JobRecord) -> None:
         self._layout = layout
+        names = layout.kept_fields
+        self._fields = {
+            split: FieldSpool(layout.spool_path(split, "fields"), len(names)) for split in SPLITS
+        }
         self._eot: EotPosition = job.settings["eot"]
         self._eot_id = job.tokenizer.eot_id
         # The passages of a giant document go on from unit to unit. Of one that does, each id that
@@ -180,6 +186,11 @@ class _Spool:
                 finished.unit.source_idx,
                 finished.unit.start,
             ):
+                return False
+            has_fields = not self._layout.kept_fields or self._fields[split].has(
+                before, num_documents
+            )
+            if not has_fields:
                 return False
             if self._eot == "none":
                 path = self._layout.spool_path(split, "documents")

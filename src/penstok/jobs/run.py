@@ -18,15 +18,7 @@ from penstok.errors import DamageError, PenstokError, UsageError, WriteError, qu
 from penstok.executors.local import LocalExecutor
 from penstok.inputs.changes import changed_meanwhile, find_changed
 from penstok.inputs.streams import STANDARD_INPUT
-from penstok.jobs.commit import (
-    JobTotals,
-    commit_job,
-    find_reopened_formats,
-    reopen_job,
-    restore_finished,
-    roll_forward,
-    tidy_finished,
-)
+from penstok.jobs.commit import JobTotals, commit_job
 from penstok.jobs.conflicts import (
     JOB,
     JobFile,
@@ -40,8 +32,10 @@ from penstok.jobs.conflicts import (
     refuse_missing_tasks,
 )
 from penstok.jobs.formats import count_copied_bytes, find_requests, refuse_foreign
+from penstok.jobs.intent import roll_forward, tidy_finished
 from penstok.jobs.job import prepare
 from penstok.jobs.progress import Watch
+from penstok.jobs.reopening import find_reopened_formats, reopen_job, restore_finished
 from penstok.jobs.resume import (
     ResumeState,
     drop_lost_tasks,

@@ -317,6 +317,13 @@ class JobSettings:
         kind=SWITCH,
         default=False,
     )
+    keep: str = setting(
+        "Output",
+        "--keep LIST",
+        "Fields of records to write beside the tokens, such as url,lang: one row per document in a "
+        "parquet file.",
+        default="",
+    )
     overwrite: bool = setting(
         "Output",
         "--overwrite",
@@ -413,6 +420,7 @@ class JobSettings:
         self._check_separator()
         self._check_csv()
         self._check_provenance()
+        self._check_keep()
         if not self.text_key:
             raise UsageError(
                 "the text key is empty",
@@ -507,6 +515,24 @@ class JobSettings:
                 next_step="leave out `--document-index none`, or `--provenance`",
             )
 
+    def _check_keep(self) -> None:
+        names = self.keep.split(",") if self.keep else []
+        if names and self.document_index == "none":
+            raise UsageError(
+                "kept fields are listed in the order of the document index, and there is none",
+                where="--keep, --document-index none",
+                next_step="leave out `--document-index none`, or `--keep`",
+            )
+        twice = [name for name in names if names.count(name) > 1]
+        if "" in names or twice or not self.keep.isprintable():
+            raise UsageError(
+                f"the field `{twice[0]}` is named twice"
+                if twice
+                else f"`{self.keep!a}` is not a list of names",
+                where="--keep",
+                next_step="pass each field once, separated by commas, such as `--keep url,lang`",
+            )
+
     def _check_csv(self) -> None:
         delimiter = self.csv_delimiter
         if delimiter is not None and (
@@ -560,6 +586,7 @@ class JobSettings:
             sequence_length=self.sequence_length,
             columns=self.columns,
             provenance=self.provenance,
+            keep=self.keep,
         )
 
 

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 
 from penstok.jobs.job import make_processes
 from penstok.jobs.resume import ResumeState
-from penstok.output.documents import DocumentFinder, SpoolError
+from penstok.output.documents import DocumentFinder
 from penstok.output.ledger.journal import Journal, TaskRecord, new_attempt
 from penstok.output.ledger.lines import InputLines, format_job, format_task
 from penstok.output.ledger.reader import Start
 from penstok.output.offsets import Offsets, RecordedOffsets
 from penstok.output.segments import SegmentReader
+from penstok.output.spools import SpoolError
 from penstok.output.store import open_store
 from penstok.readers.formats import FORMATS
 from penstok.resources import Resource

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from penstok.output.layout import Layout
 from penstok.quantities import plural
 from penstok.readers.formats import FORMATS
 from penstok.types import UTF_8
@@ -46,6 +47,7 @@ def find_warnings(manifest: Manifest, outcome: Outcome | None = None) -> list[st
             f"{eot} occurs in {plural(counts['special_text_documents'], 'document')} and was "
             f"encoded as ordinary text{advice if has_texts else ''}"
         )
+    warnings += _missing_fields(manifest)
     num_texts = sum(record.bytes > 0 for record in manifest.inputs)
     # Parts do not record whether the separator was found or given.
     is_given = outcome is not None and not outcome.found_separator
@@ -75,6 +77,20 @@ def find_warnings(manifest: Manifest, outcome: Outcome | None = None) -> list[st
     if manifest.splits["train"].tokens == 0:
         warnings.append("train is empty: pass a smaller `--val-fraction`")
     return warnings
+
+
+def _missing_fields(manifest: Manifest) -> list[str]:
+    """Name the fields that were to be kept and that no record has."""
+    indexes = [index for split in manifest.splits.values() for index in split.indexes_of("fields")]
+    names = Layout.of_manifest("", manifest).kept_fields if indexes else ()
+    missing = [name for name in names if not any(index.values.get(name) for index in indexes)]
+    if not missing:
+        return []
+    listed = ", ".join(f"`{name}`" for name in missing[:_MAX_LISTED])
+    return [
+        f"no document has a value in the kept {plural(len(missing), 'field')} {listed}: is the "
+        "name right?"
+    ]
 
 
 def _invalid_text(manifest: Manifest) -> list[str]:

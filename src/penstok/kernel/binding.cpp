@@ -273,11 +273,11 @@ nb::ndarray<nb::numpy, Number, nb::ndim<1>> array_from(std::vector<Number>&& num
 }
 
 nb::tuple extract_json_lines_of(const Text& json, size_t stop, const nb::bytes& key,
-                                const BytesOut& out) {
+                                bool takes_any, const BytesOut& out) {
   if (out.size() < json.size()) {
     throw std::invalid_argument("out must hold as many bytes as the JSON has");
   }
-  const JsonPath path(std::string(key.c_str(), key.size()));
+  const JsonPath path(std::string(key.c_str(), key.size()), takes_any);
   JsonRecords records;
   {
     const nb::gil_scoped_release released;
@@ -414,9 +414,11 @@ NB_MODULE(_kernel, module) {
              "Write the documents that end with a separator in text[start:end] to `starts`, `ends` "
              "and `heads`; return how many are not empty, how many there are, where the next "
              "begins, and whether the first was kept.");
-  module.def("extract_json_lines", extract_json_lines_of, "json"_a, "stop"_a, "key"_a, "out"_a,
-             "Write the text of field `key` of the lines that begin before `stop` to `out`; "
-             "penstok.readers.jsonl names what is returned.");
+  module.def("extract_json_lines", extract_json_lines_of, "json"_a, "stop"_a, "key"_a,
+             "takes_any"_a, "out"_a,
+             "Write the text of field `key` of the lines that begin before `stop` to `out`, and with "
+             "`takes_any` the JSON text of values that are not strings; penstok.readers.jsonl names "
+             "what is returned.");
   module.def("extract_csv_records", extract_csv_records_of, "csv"_a, "stop"_a, "delimiter"_a,
              "column"_a, "num_columns"_a, "out"_a,
              "Write the text of one column of the records that begin before `stop` to `out`; "

@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xxhash
 
 from penstok.errors import DamageError, is_refused, quoted, read_error
 from penstok.kernel import find_kernel_function
+from penstok.output.fields import FieldSpool, iter_parquet
+from penstok.output.spools import ENTRY_TYPES, IndexKind, are_in_order, iter_spool, lost_spool
 from penstok.storage.object_paths import repair_step
-from penstok.types import Struct
+from penstok.types import Struct, field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -32,20 +34,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ENTRY_BYTES",
-    "ENTRY_TYPES",
     "HEADER_BYTES",
     "DocumentFinder",
     "IndexContent",
-    "IndexKind",
     "IndexRecord",
-    "SpoolError",
     "StagedIndex",
-    "are_in_order",
     "check_index",
     "describe_index",
     "digest_index",
-    "has_origins",
-    "has_starts",
     "hash_file",
     "index_name",
     "iter_entries",
@@ -53,13 +49,7 @@ __all__ = [
     "npy_header",
 ]
 
-IndexKind: TypeAlias = Literal["documents", "origins"]
 ENTRY_BYTES = 8
-# What a spool of each kind holds per document: its first token; its input and where it is in it.
-ENTRY_TYPES: dict[IndexKind, np.dtype[Any]] = {
-    "documents": np.dtype("<u8"),
-    "origins": np.dtype([("input", "<u4"), ("position", "<u8")]),
-}
 # The header is padded to this size, whatever the number of entries.
 HEADER_BYTES = 128
 _MAGIC = b"\x93NUMPY\x01\x00"
@@ -70,13 +60,10 @@ _READ_ENTRIES = 1 << 16
 _FIND_TOKENS = 1 << 16
 
 
-class SpoolError(DamageError):
-    """A spool does not hold an entry for every document; starts can be found in the tokens."""
-
-
 def index_name(token_file: str, kind: IndexKind = "documents") -> str:
     """Return the name of an index beside a token file: `train_documents.npy`."""
-    return token_file.removesuffix(".bin") + f"_{kind}.npy"
+    suffix = "parquet" if kind == "fields" else "npy"
+    return token_file.removesuffix(".bin") + f"_{kind}.{suffix}"
 
 
 def npy_header(num_entries: int, descr: str | list[Any] = "<u8") -> bytes:
@@ -116,16 +103,6 @@ def iter_entries(
                 yield np.frombuffer(data, dtype)
     except FileNotFoundError as error:
         raise _damage(f"`{path.name}` is missing", path) from error
-
-
-def are_in_order(entries: NDArray[Any]) -> bool:
-    """Tell whether entries are in the order of the inputs, as every job writes them."""
-    if entries.dtype.names is None:
-        return bool(np.all(entries[1:] >= entries[:-1]))
-    inputs, positions = entries["input"], entries["position"]
-    is_same = inputs[1:] == inputs[:-1]
-    is_later = is_same & (positions[1:] >= positions[:-1])
-    return bool(np.all(is_later | (inputs[1:] > inputs[:-1])))
 
 
 def _descr(dtype: np.dtype[Any]) -> str | list[Any]:
@@ -211,17 +188,19 @@ def _find_ids(ids: NDArray[np.unsignedinteger[Any]], wanted: int, out: NDArray[n
     return len(found)
 
 
-class IndexRecord(Struct, frozen=True):
+class IndexRecord(Struct, frozen=True, omit_defaults=True):
     """An index beside a token file, as the manifest lists it.
 
     Attributes:
         kind: What it says about the documents of the file: `documents` is where they start in
-            it, `origins` where they came from.
+            it, `origins` where they came from, `fields` what their records had besides the text.
+            `mask`, which tokens count for the loss, is reserved: no job writes it yet.
         path: Its name.
         bytes: Its size.
         digest: The xxh3_128 of its content.
         documents: How many documents begin in the token file.
         continues: Whether the token file begins with the rest of a document of the file before.
+        values: Of fields: per column, how many documents have a value.
     """
 
     kind: IndexKind
@@ -229,11 +208,17 @@ class IndexRecord(Struct, frozen=True):
     bytes: int
     digest: str
     documents: int
-    continues: bool = False
+    continues: bool
+    values: dict[str, int] = field(default_factory=dict)
 
     @property
     def expected_bytes(self) -> int:
-        """The size of an index of so many documents; one of starts has the total at its end."""
+        """The size of an index of so many documents; one of starts has the total at its end.
+
+        That of fields depends on their values, that of a mask on the tokens.
+        """
+        if self.kind in ("fields", "mask"):
+            return self.bytes
         is_starts = self.kind == "documents"
         num_entries = self.documents + is_starts * (self.continues + 1)
         return HEADER_BYTES + num_entries * ENTRY_TYPES[self.kind].itemsize
@@ -267,7 +252,7 @@ def describe_index(path: OutputPath, num_tokens: int) -> IndexRecord:
     num_bytes, digest = digest_index(path)
     if last != num_tokens or num_bytes != HEADER_BYTES + num_entries * ENTRY_BYTES:
         raise _damage(f"`{path.name}` is not the index of {num_tokens:,} tokens", path)
-    return IndexRecord("documents", path.name, num_bytes, digest, num_entries - 1)
+    return IndexRecord("documents", path.name, num_bytes, digest, num_entries - 1, continues=False)
 
 
 def hash_file(path: OutputPath) -> tuple[int, str]:
@@ -316,6 +301,7 @@ class IndexContent(Struct, frozen=True):
         num_documents: How many documents start in the file.
         continues: Whether its first tokens are the rest of a document of the file before.
         content: The bytes of the index, made while they are written.
+        values: Of fields: how many documents have a value, once the bytes are made.
     """
 
     kind: IndexKind
@@ -323,11 +309,18 @@ class IndexContent(Struct, frozen=True):
     num_documents: int
     continues: bool
     content: Iterable[bytes]
+    values: dict[str, int] = field(default_factory=dict)
 
     def to_record(self, num_bytes: int, digest: str) -> IndexRecord:
         """Return the record of the index, once it is written."""
         return IndexRecord(
-            self.kind, self.name, num_bytes, digest, self.num_documents, self.continues
+            self.kind,
+            self.name,
+            num_bytes,
+            digest,
+            self.num_documents,
+            self.continues,
+            dict(self.values),
         )
 
 
@@ -362,12 +355,17 @@ def iter_indexes(
     shards = dict(layout.iter_shards(split, num_tokens))
     starts = layout.spool_path(split, "documents")
     divided = _divide_documents(starts, num_documents, list(shards.values()))
+    names = layout.kept_fields
+    fields = FieldSpool(layout.spool_path(split, "fields"), len(names))
     for shard, file in zip(shards, divided, strict=True):
         for kind in layout.index_kinds:
-            name = index_name(layout.file_name(split, shard), kind)
-            spool = layout.spool_path(split, kind)
-            content = _CONTENTS[kind](spool, file)
-            yield IndexContent(kind, name, file.count, file.continues, content)
+            name, values = index_name(layout.file_name(split, shard), kind), dict[str, int]()
+            if kind == "fields":
+                rows = fields.iter_rows(file.first, file.count)
+                content = iter_parquet(rows, names, file.count, values)
+            else:
+                content = _CONTENTS[kind](layout.spool_path(split, kind), file)
+            yield IndexContent(kind, name, file.count, file.continues, content, values)
 
 
 def _divide_documents(
@@ -378,55 +376,19 @@ def _divide_documents(
     np.cumsum(file_tokens, out=bounds[1:])
     firsts = np.zeros(len(bounds), np.int64)
     last = -1
-    for piece in _iter_spool(spool, "documents", 0, num_documents):
+    for piece in iter_spool(spool, "documents", 0, num_documents):
         if int(piece[0]) < max(last, 0) or not are_in_order(piece):
-            raise _lost(spool, "its entries are not in order")
+            raise lost_spool(spool, "its entries are not in order")
         last = int(piece[-1])
         firsts += np.searchsorted(piece, bounds)
     if last > int(bounds[-1]):
-        raise _lost(spool, "it has a start after the last token")
+        raise lost_spool(spool, "it has a start after the last token")
     # Documents without a token at the end of a split start where it ends.
     firsts[-1] = num_documents
     for (first, end), (low, high) in zip(pairwise(firsts.tolist()), pairwise(bounds), strict=True):
-        start = next(_iter_spool(spool, "documents", first, min(end - first, 1)), None)
+        start = next(iter_spool(spool, "documents", first, min(end - first, 1)), None)
         continues = bool(high > low if start is None else start[0] != low)
         yield _FileDocuments(first, end - first, low, high, continues)
-
-
-def has_starts(spool: Path, first: int, count: int, low: int, high: int) -> bool:
-    """Return whether a spool has the starts of documents that begin in some range of tokens.
-
-    What was never written is 0, which only the first entry may be: documents without a token at the
-    start of a split are taken for missing.
-    """
-    last = low
-    try:
-        for piece in _iter_spool(spool, "documents", first, count):
-            if int(piece[0]) < last or not are_in_order(piece):
-                return False
-            if np.count_nonzero(piece) < len(piece) - (first == 0):
-                return False
-            first, last = first + len(piece), int(piece[-1])
-            if last > high:
-                return False
-    except SpoolError:
-        return False
-    return True
-
-
-def has_origins(spool: Path, first: int, count: int, input_idx: int, low: int) -> bool:
-    """Return whether a spool has the origins of documents of one input from a position on."""
-    last = low - 1
-    try:
-        for piece in _iter_spool(spool, "origins", first, count):
-            positions = piece["position"]
-            is_later = int(positions[0]) > last and np.all(positions[1:] > positions[:-1])
-            if not is_later or np.any(piece["input"] != input_idx):
-                return False
-            last = int(positions[-1])
-    except SpoolError:
-        return False
-    return True
 
 
 def _iter_starts(spool: Path, file: _FileDocuments) -> Iterator[bytes]:
@@ -434,7 +396,7 @@ def _iter_starts(spool: Path, file: _FileDocuments) -> Iterator[bytes]:
     yield npy_header(file.count + file.continues + 1)
     if file.continues:
         yield bytes(ENTRY_BYTES)
-    for piece in _iter_spool(spool, "documents", file.first, file.count):
+    for piece in iter_spool(spool, "documents", file.first, file.count):
         yield (piece - file.low).tobytes()
     yield (file.high - file.low).tobytes()
 
@@ -444,9 +406,9 @@ def _iter_origins(spool: Path, file: _FileDocuments) -> Iterator[bytes]:
     dtype = ENTRY_TYPES["origins"]
     yield npy_header(file.count, dtype.descr)
     last = np.zeros(1, dtype)
-    for piece in _iter_spool(spool, "origins", file.first, file.count):
+    for piece in iter_spool(spool, "origins", file.first, file.count):
         if not (are_in_order(piece) and are_in_order(np.concatenate((last, piece[:1])))):
-            raise _lost(spool, "its entries are not in order")
+            raise lost_spool(spool, "its entries are not in order")
         last = piece[-1:]
         yield piece.tobytes()
 
@@ -456,31 +418,6 @@ _CONTENTS: dict[IndexKind, Callable[[Path, _FileDocuments], Iterator[bytes]]] = 
     "documents": _iter_starts,
     "origins": _iter_origins,
 }
-
-
-def _iter_spool(spool: Path, kind: IndexKind, first: int, count: int) -> Iterator[NDArray[Any]]:
-    if not count:
-        return
-    dtype = ENTRY_TYPES[kind]
-    try:
-        with spool.open("rb") as file:
-            file.seek(first * dtype.itemsize)
-            while count:
-                piece = np.fromfile(file, dtype, min(count, _READ_ENTRIES))
-                if not len(piece):
-                    raise _lost(spool, "it ends too early")
-                count -= len(piece)
-                yield piece
-    except FileNotFoundError as error:
-        raise _lost(spool, "it is missing") from error
-
-
-def _lost(spool: Path, why: str) -> SpoolError:
-    return SpoolError(
-        f"the list of documents is damaged: {why}",
-        where=str(spool),
-        next_step="run the same command with `--overwrite`",
-    )
 
 
 def _damage(what: str, path: OutputPath) -> DamageError:

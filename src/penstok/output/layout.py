@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstok.errors import UsageError
 from penstok.storage.object_paths import output_path
@@ -18,8 +18,8 @@ from penstok.types import SPLITS, Struct, replace
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from penstok.output.documents import IndexKind
     from penstok.output.manifest import Manifest
+    from penstok.output.spools import IndexKind
     from penstok.storage.object_paths import OutputPath
     from penstok.types import JobRecord, Split
 
@@ -43,7 +43,7 @@ SKIPPED = "skipped.jsonl"
 RECORDS = (MANIFEST, SEGMENTS, SKIPPED)
 WORK = ".penstok"
 _OWN_NAME = re.compile(
-    r"(train|val)(_shard_\d{5,})?(\.bin|\.idx|_documents\.npy|_origins\.npy)"
+    r"(train|val)(_shard_\d{5,})?(\.bin|\.idx|_documents\.npy|_origins\.npy|_fields\.parquet|_mask\.npy)"
     r"|manifest\.json|segments\.jsonl|skipped\.jsonl"
 )
 # With more shards, their names would no longer sort in order.
@@ -77,6 +77,7 @@ class Layout(Struct, frozen=True):
             once it is full and uploaded; None for undivided files.
         has_index: Whether a document index is written for each file.
         has_origins: Whether the origins of its documents are written, too.
+        kept_fields: The fields of records that are written, too.
     """
 
     folder: str
@@ -88,6 +89,7 @@ class Layout(Struct, frozen=True):
     piece_bytes: int | None = None
     has_index: bool = True
     has_origins: bool = False
+    kept_fields: tuple[str, ...] = ()
 
     @classmethod
     def of_job(
@@ -116,6 +118,7 @@ class Layout(Struct, frozen=True):
             starts,
             has_index=job.settings.get("document_index") != "none",
             has_origins=bool(job.settings.get("provenance")),
+            kept_fields=_kept_fields(job.settings),
         )
 
     @classmethod
@@ -128,6 +131,7 @@ class Layout(Struct, frozen=True):
             manifest.shard_starts(),
             has_index=manifest.settings.get("document_index") != "none",
             has_origins=bool(manifest.settings.get("provenance")),
+            kept_fields=_kept_fields(manifest.settings),
         )
 
     def of_task(self, number: int, folder: str, work: str, piece_bytes: int | None) -> Layout:
@@ -154,12 +158,18 @@ class Layout(Struct, frozen=True):
     @property
     def index_kinds(self) -> tuple[IndexKind, ...]:
         """The indexes that are written beside each file."""
-        if not self.has_index:
-            return ()
-        return ("documents", "origins") if self.has_origins else ("documents",)
+        wanted: dict[IndexKind, bool] = {
+            "documents": True,
+            "origins": self.has_origins,
+            "fields": bool(self.kept_fields),
+        }
+        return tuple(kind for kind in wanted if self.has_index and wanted[kind])
 
     def spool_path(self, split: Split, kind: IndexKind) -> Path:
-        """Return where workers write an entry per document while the job runs."""
+        """Return where workers write an entry per document while the job runs.
+
+        That of fields is a folder with a file per unit: they have no fixed length.
+        """
         return Path(self.folder, self.work, f"{split}_{kind}.spool")
 
     def partial_path(self, split: Split, shard: int) -> Path:
@@ -224,3 +234,8 @@ class Layout(Struct, frozen=True):
         idx = bisect_right(starts, offset) - 1
         end = starts[idx + 1] if idx + 1 < len(starts) else offset + num_tokens
         return self.first_shard + idx, offset - starts[idx], end - starts[idx]
+
+
+def _kept_fields(settings: Mapping[str, Any]) -> tuple[str, ...]:
+    kept = settings.get("keep")
+    return tuple(kept.split(",")) if isinstance(kept, str) and kept else ()

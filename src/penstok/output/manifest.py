@@ -20,8 +20,9 @@ import xxhash
 from msgspec import to_builtins
 
 from penstok.errors import DamageError, is_refused, quoted, read_error
-from penstok.output.documents import IndexKind, IndexRecord  # noqa: TC001 msgspec reads annotations
+from penstok.output.documents import IndexRecord  # noqa: TC001 msgspec reads annotations
 from penstok.output.layout import JOB, MANIFEST, SEGMENTS, WORK, Layout, is_final_name
+from penstok.output.spools import IndexKind  # noqa: TC001 msgspec reads annotations
 from penstok.storage.object_paths import repair_step
 from penstok.types import (
     SPLITS,

@@ -24,7 +24,8 @@ from penstok.errors import (
     read_error,
 )
 from penstok.faults import fault_point
-from penstok.output.documents import ENTRY_TYPES
+from penstok.output.fields import UnitFields
+from penstok.output.spools import ENTRY_TYPES
 from penstok.storage.object_paths import ObjectPath, OpenObjects, repair_step
 from penstok.types import Segment, Struct
 
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from penstok.output.documents import IndexKind
     from penstok.output.layout import Layout
+    from penstok.output.spools import IndexKind
     from penstok.storage.object_paths import OutputPath
     from penstok.types import Split
 
@@ -52,7 +53,7 @@ __all__ = [
     "write_errors",
 ]
 
-SinkKind = Literal["write", "compare", "digest"]
+SinkKind = Literal["write", "compare", "digest", "fields"]
 
 _MAX_OPEN_FILES = 4
 # Read back in pieces that stay in the processor's cache while they are hashed and summarized.
@@ -101,6 +102,10 @@ class SegmentSink(Protocol):
         """Take the entries of an index for documents after `num_before` ones of their split."""
         ...
 
+    def begin_fields(self, unit_idx: int) -> UnitFields | None:
+        """Start taking the kept fields of a unit; None if they are not wanted."""
+        ...
+
     def close(self) -> None:
         """Close the files."""
         ...
@@ -112,6 +117,8 @@ def make_sink(kind: SinkKind, layout: Layout) -> SegmentSink:
         return SegmentComparer(layout)
     if kind == "digest":
         return SegmentDigester(layout)
+    if kind == "fields":
+        return FieldsWriter(layout)
     return SegmentWriter(layout) if layout.piece_bytes is None else PieceWriter(layout)
 
 
@@ -155,6 +162,12 @@ class SegmentWriter:
                 data = piece.view(np.uint8).data
                 self._write_whole(path, data, position)
                 position += len(data)
+
+    def begin_fields(self, unit_idx: int) -> UnitFields | None:
+        """Start writing the kept fields of a unit."""
+        if "fields" not in self._layout.index_kinds:
+            return None
+        return UnitFields(self._layout, unit_idx)
 
     def close(self) -> None:
         """Close the files."""
@@ -206,6 +219,10 @@ class SegmentDigester:
     ) -> None:
         """Do nothing."""
 
+    def begin_fields(self, unit_idx: int) -> UnitFields | None:
+        """Take none."""
+        return None
+
     def write(
         self, split: Split, offset: int, tokens: NDArray[np.unsignedinteger[Any]]
     ) -> list[Segment]:
@@ -216,6 +233,14 @@ class SegmentDigester:
             segments.append(Segment(split, shard, inside, count, digest))
             tokens = tokens[count:]
         return segments
+
+
+class FieldsWriter(SegmentDigester):
+    """Writes the kept fields of units, and computes the checksums of their tokens."""
+
+    def begin_fields(self, unit_idx: int) -> UnitFields | None:
+        """Start writing the kept fields of a unit."""
+        return UnitFields(self._layout, unit_idx)
 
 
 class SegmentComparer:
@@ -233,6 +258,10 @@ class SegmentComparer:
         self, split: Split, kind: IndexKind, num_before: int, entries: Iterable[NDArray[Any]]
     ) -> None:
         """Do nothing: the index is compared with the tokens, not with the text."""
+
+    def begin_fields(self, unit_idx: int) -> UnitFields | None:
+        """Take none: they have a checksum."""
+        return None
 
     def write(
         self, split: Split, offset: int, tokens: NDArray[np.unsignedinteger[Any]]

@@ -99,6 +99,7 @@ class ReaderOptions(Struct, frozen=True):
         invalid_utf8: What happens to lone surrogates; invalid bytes are left to the worker, which
             learns of them from the engine.
         has_positions: Set `positions` of blocks.
+        kept_fields: Set `fields` of blocks to the values of these.
     """
 
     rule: DocumentRule
@@ -111,6 +112,7 @@ class ReaderOptions(Struct, frozen=True):
     on_error: OnError = "stop"
     invalid_utf8: InvalidUtf8 = "replace"
     has_positions: bool = False
+    kept_fields: tuple[str, ...] = ()
 
 
 MakeReader: TypeAlias = "Callable[[CutRule, ReaderOptions], Reader]"

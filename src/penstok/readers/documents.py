@@ -18,10 +18,18 @@ from penstok.readers.borders import refuse_long_document
 from penstok.readers.buffer import UnitBuffer
 from penstok.readers.extraction import GOOD
 from penstok.readers.text import HEAD_BYTES
-from penstok.types import MAX_LISTED_RECORDS, Block, Counts, SkippedRecord
+from penstok.types import (
+    MAX_LISTED_RECORDS,
+    Block,
+    Counts,
+    FieldColumn,
+    RecordFields,
+    SkippedRecord,
+    replace,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -88,11 +96,23 @@ class RecordReader:
             self._skipped.append(SkippedRecord(position, what))
 
     def _iter_records(
-        self, extractor: Extractor, data: memoryview, origin: int, file: OpenInput
+        self,
+        extractor: Extractor,
+        data: memoryview,
+        origin: int,
+        file: OpenInput,
+        kept: Sequence[Extractor | None] = (),
     ) -> Iterator[Block]:
         """Yield the documents of whole records that begin at `origin` in a file.
 
         About a block of text is extracted at a time, so that it stays in the CPU's cache.
+
+        Args:
+            extractor: Extracts the text.
+            data: The records.
+            origin: Where they begin.
+            file: The input.
+            kept: Extract the fields that the job keeps; None for one that the input does not have.
         """
         while data:
             found = extractor.extract(data, self._text.room(len(data)), self._options.block_bytes)
@@ -110,8 +130,13 @@ class RecordReader:
             ends = self._find_ends(found, data, origin, file)
             good = found.codes == GOOD
             positions = found.records[good] + origin if self._options.has_positions else None
+            fields = None
+            if kept:
+                records = data[: found.consumed]
+                columns = [_extract_column(each, records, len(found.codes)) for each in kept]
+                fields = RecordFields(found.records + origin, columns)
             yield from self._iter_blocks(
-                found.starts[good], ends[good], positions, origin, file.source.path
+                found.starts[good], ends[good], positions, origin, file.source.path, fields
             )
             data, origin = data[found.consumed :], origin + found.consumed
 
@@ -128,6 +153,7 @@ class RecordReader:
         positions: NDArray[np.int64] | None,
         origin: int,
         path: str,
+        fields: RecordFields | None = None,
     ) -> Iterator[Block]:
         """Yield the documents between `starts` and `ends` of `_text`.
 
@@ -137,7 +163,19 @@ class RecordReader:
             positions: Where its record begins in the input, if that is wanted.
             origin: Where the first one begins in `path`, for messages.
             path: The input.
+            fields: The fields that the job keeps, of these documents and maybe of others.
         """
+        for block in self._iter_plain(starts, ends, positions, origin, path):
+            yield block if fields is None else replace(block, fields=fields)
+
+    def _iter_plain(
+        self,
+        starts: NDArray[np.int64],
+        ends: NDArray[np.int64],
+        positions: NDArray[np.int64] | None,
+        origin: int,
+        path: str,
+    ) -> Iterator[Block]:
         buffer = self._text
         heads = np.minimum(ends, starts + HEAD_BYTES)
         if self._options.strip:
@@ -225,6 +263,18 @@ class RecordReader:
             origin,
             positions=positions,
         )
+
+
+def _extract_column(
+    extractor: Extractor | None, records: memoryview, num_records: int
+) -> FieldColumn:
+    """Extract the values of a kept field from records; a bad record has none."""
+    if extractor is None:
+        nowhere = np.zeros(num_records, np.int64)
+        return FieldColumn(memoryview(b""), nowhere, nowhere, np.zeros(num_records, np.bool_))
+    # Pages that no value is written to take no memory.
+    found = extractor.extract(records, np.empty(len(records), np.uint8).data)
+    return FieldColumn(found.text, found.starts, found.ends, found.codes == GOOD)
 
 
 def describe_position(file: OpenInput, position: int) -> str:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstok.jobs.commit import commit_formats
 from penstok.jobs.formats import FormatRequest, find_requests, stage_formats
+from penstok.jobs.intent import commit_formats
 from penstok.output.documents import hash_file
 from penstok.output.formats.base import TokenSource
 from penstok.quantities import plural

@@ -15,15 +15,16 @@ import numpy as np
 from penstok.errors import DamageError, quoted
 from penstok.output.documents import (
     DocumentFinder,
-    are_in_order,
     describe_index,
     digest_index,
     hash_file,
     index_name,
     iter_entries,
 )
+from penstok.output.fields import count_rows, count_values
 from penstok.output.formats.base import TokenSource
 from penstok.output.segments import SegmentReader
+from penstok.output.spools import are_in_order
 from penstok.quantities import plural
 from penstok.types import SPLITS, Segment, replace
 from penstok.verification.findings import Finding
@@ -34,15 +35,16 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from penstok.output.documents import IndexKind, IndexRecord
+    from penstok.output.documents import IndexRecord
     from penstok.output.layout import Layout
     from penstok.output.manifest import Manifest, SplitRecord
+    from penstok.output.spools import IndexKind
     from penstok.output.store.folder import FolderStore
     from penstok.storage.object_paths import OutputPath
     from penstok.types import Split
     from penstok.verification.findings import Report
 
-__all__ = ["check_indexes", "find_problem", "rebuild_indexes"]
+__all__ = ["check_indexes", "find_field_problems", "find_problem", "rebuild_indexes"]
 
 
 def check_indexes(
@@ -77,6 +79,19 @@ def check_indexes(
         _compare_with_tokens(folder, manifest, path_of, report)
     if manifest.settings.get("provenance"):
         _check_origins(folder, manifest, report, is_full=is_full)
+    if manifest.settings.get("keep"):
+        # They are made again from the inputs.
+        for name, what in find_field_problems(folder, manifest).items():
+            report.add(Finding("index", what, name))
+    _check_masks(folder, manifest, report)
+
+
+def _check_masks(folder: OutputPath, manifest: Manifest, report: Report) -> None:
+    """Check loss masks, which a later version may have written."""
+    for split in SPLITS:
+        for index in manifest.splits[split].indexes_of("mask"):
+            if problem := find_problem(folder / index.path, index.bytes, index.digest):
+                report.add(Finding("index", problem, index.path, is_repairable=False))
 
 
 def _check_origins(
@@ -109,6 +124,14 @@ def _find_problems(folder: OutputPath, record: SplitRecord, kind: IndexKind) -> 
     return problems
 
 
+def find_field_problems(folder: OutputPath, manifest: Manifest) -> dict[str, str]:
+    """Check the kept fields; return what is wrong, by the name of the file."""
+    problems: dict[str, str] = {}
+    for split in SPLITS:
+        problems |= _find_problems(folder, manifest.splits[split], "fields")
+    return problems
+
+
 def _origins_finding(name: str, what: str, *, is_repairable: bool = False) -> Finding:
     if not is_repairable:
         what += "; the tokens do not say where documents came from"
@@ -129,7 +152,7 @@ def rebuild_indexes(store: FolderStore, layout: Layout, manifest: Manifest) -> M
         adopted = {split: _adopt(store.folder, splits[split]) for split in SPLITS}
         made = {split: adopted[split] or splits[split].indexes_of("documents") for split in SPLITS}
         return _with_indexes(store.folder, layout, manifest, made)
-    files = store.begin_rebuild(replace(layout, has_origins=False))
+    files = store.begin_rebuild(replace(layout, has_origins=False, kept_fields=()))
     for split in SPLITS:
         starts = _iter_starts(manifest, layout.finished_path, split)
         counted = _counted(starts, splits[split].documents, store.folder)
@@ -150,17 +173,18 @@ def rebuild_indexes(store: FolderStore, layout: Layout, manifest: Manifest) -> M
 def _with_indexes(
     folder: Path, layout: Layout, manifest: Manifest, made: dict[Split, list[IndexRecord]]
 ) -> Manifest:
-    """Return the manifest with document indexes that were made again, and its origins."""
+    """Return the manifest with document indexes that were made again, and its other indexes."""
     splits = {}
     for split, record in manifest.splits.items():
-        recorded = {index.path: index for index in record.indexes_of("origins")}
+        recorded = {index.path: index for index in record.indexes}
         indexes: list[IndexRecord] = []
         for index in made[split]:
             indexes.append(index)
-            name = index.path.replace(index_name("", "documents"), index_name("", "origins"))
-            found = recorded.get(name) or _adopt_origins(folder / name, index)
-            if layout.has_origins and found is not None:
-                indexes.append(found)
+            for kind, adopt in _ADOPT.items():
+                name = index.path.replace(index_name("", "documents"), index_name("", kind))
+                if kind in layout.index_kinds:
+                    found = recorded.get(name) or adopt(folder / name, index)
+                    indexes += [] if found is None else [found]
         splits[split] = replace(record, indexes=indexes)
     return replace(manifest, splits=splits)
 
@@ -174,6 +198,25 @@ def _adopt_origins(path: Path, starts: IndexRecord) -> IndexRecord | None:
         return None
     found = replace(starts, kind="origins", path=path.name, bytes=num_bytes, digest=digest)
     return found if is_in_order and num_bytes == found.expected_bytes else None
+
+
+def _adopt_fields(path: Path, starts: IndexRecord) -> IndexRecord | None:
+    """Record the kept fields that are there; None if they do not fit the document index."""
+    try:
+        num_bytes, digest = digest_index(path)
+        values = count_values(path)
+    except DamageError:
+        return None
+    found = replace(starts, kind="fields", path=path.name, bytes=num_bytes, digest=digest)
+    is_whole = count_rows(path) == starts.documents
+    return replace(found, values=values) if is_whole else None
+
+
+# How indexes that do not follow from the tokens are recorded again.
+_ADOPT: dict[IndexKind, Callable[[Path, IndexRecord], IndexRecord | None]] = {
+    "origins": _adopt_origins,
+    "fields": _adopt_fields,
+}
 
 
 def _counted(
@@ -213,9 +256,21 @@ def _adopt(folder: OutputPath, record: SplitRecord) -> list[IndexRecord] | None:
 def _find_problem(path: OutputPath, record: IndexRecord | None) -> str:
     if record is None:
         return "there is no such index" if not path.exists() else "the index is not recorded"
+    if record.kind == "fields":
+        return find_problem(path, record.bytes, record.digest) or _find_other_rows(path, record)
     if record.bytes != record.expected_bytes:
         return f"{record.bytes:,} bytes are recorded, which is not {record.documents:,} documents"
     return find_problem(path, record.bytes, record.digest)
+
+
+def _find_other_rows(path: OutputPath, record: IndexRecord) -> str:
+    """Compare the number of rows of kept fields with that of documents."""
+    try:
+        num_rows = count_rows(path)
+    except DamageError as error:
+        return error.what
+    rows, documents = plural(num_rows, "row"), plural(record.documents, "document")
+    return "" if num_rows == record.documents else f"the file has {rows} for {documents}"
 
 
 def find_problem(path: OutputPath, num_bytes: int, digest: str) -> str:

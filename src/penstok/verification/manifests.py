@@ -123,7 +123,7 @@ def with_derived(expected: Manifest, found: Manifest) -> Manifest:
 
     Only records with the names that such files have are taken; `indexes` compares their contents.
     """
-    splits, kinds = {}, Layout.of_manifest("", expected).index_kinds
+    splits, kinds = {}, (*Layout.of_manifest("", expected).index_kinds, "mask")
     for split, record in expected.splits.items():
         names = {index_name(file.path, kind) for file in record.files for kind in kinds}
         indexes = [each for each in found.splits[split].indexes if each.path in names]

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 from penstok.errors import ConflictError, DamageError, UsageError, quoted
 from penstok.faults import fault_point
 from penstok.inputs.changes import refuse_changed
-from penstok.jobs.commit import roll_forward
+from penstok.jobs.intent import roll_forward
 from penstok.jobs.progress import Meter
+from penstok.output.documents import index_name
 from penstok.output.layout import MANIFEST, SEGMENTS, SKIPPED, Layout
 from penstok.output.ledger.reader import LedgerReader, iter_skipped
 from penstok.output.offsets import RecordedOffsets
@@ -25,9 +26,10 @@ from penstok.storage.object_paths import ObjectPath, repair_step
 from penstok.types import SPLITS
 from penstok.types import replace as replace_record
 from penstok.verification.converted import find_converted
+from penstok.verification.fields import rebuild_fields
 from penstok.verification.findings import Report
 from penstok.verification.formats import rewrite_formats
-from penstok.verification.indexes import rebuild_indexes
+from penstok.verification.indexes import find_field_problems, rebuild_indexes
 from penstok.verification.ledger_repair import repair_ledger
 from penstok.verification.manifests import add_up, compare_manifest, read_ledger
 from penstok.verification.records import check_records, refuse_unfinished
@@ -132,8 +134,15 @@ def _repair_files(
     if files or store.is_repairing:
         sizes = {file.path: file.bytes for split in SPLITS for file in manifest.splits[split].files}
         store.put_back({name: sizes[name] for name in files})
-    if any(each.kind == "index" and each.is_repairable for each in found.findings):
+    damaged_indexes = [
+        each.file for each in found.findings if each.kind == "index" and each.is_repairable
+    ]
+    fields = [name for name in damaged_indexes if name.endswith(index_name("", "fields"))]
+    if len(fields) < len(damaged_indexes):
         manifest = rebuild_indexes(store, layout, manifest)
+        store.write(MANIFEST, manifest.to_json().encode())
+    if fields and find_field_problems(store.folder, manifest):
+        manifest = rebuild_fields(store, lock, layout, manifest, settings, progress)
         store.write(MANIFEST, manifest.to_json().encode())
     if found.kinds & {"index", "format"} or (found.damaged and manifest.formats):
         rewrite_formats(store, manifest)

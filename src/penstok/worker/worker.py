@@ -17,8 +17,9 @@ from penstok.engines.check_text import make_check_block
 from penstok.errors import EngineError
 from penstok.inputs.files import open_unit
 from penstok.kernel import find_kernel_function
-from penstok.output.documents import ENTRY_TYPES, DocumentFinder
+from penstok.output.documents import DocumentFinder
 from penstok.output.segments import make_sink
+from penstok.output.spools import ENTRY_TYPES
 from penstok.readers import Readers
 from penstok.readers.base import ReaderOptions
 from penstok.tokenizers.cuts import find_cuts
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstok.inputs.ring import RingFile
+    from penstok.output.fields import UnitFields
     from penstok.output.layout import Layout
     from penstok.output.segments import SinkKind
     from penstok.readers.base import Reader
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from penstok.types import (
         EotPosition,
         OnError,
+        RecordFields,
         Segment,
         Split,
         TextRules,
@@ -143,6 +146,8 @@ def make_readers(spec: WorkerSpec) -> Readers:
     """Make the readers of a worker."""
     tokenizer, rules = spec.tokenizer, spec.rules
     eot_text = tokenizer.eot_text.encode()
+    is_kept = spec.sink in ("write", "fields") and "fields" in spec.layout.index_kinds
+    kept = spec.layout.kept_fields if is_kept else ()
     options = ReaderOptions(
         rule=rules.document_rule,
         text_key=rules.text_key,
@@ -153,7 +158,8 @@ def make_readers(spec: WorkerSpec) -> Readers:
         give_back=spec.give_back,
         on_error=spec.on_error,
         invalid_utf8=rules.invalid_utf8,
-        has_positions=rules.provenance,
+        has_positions=rules.provenance or bool(kept),
+        kept_fields=kept,
     )
     longest = max_document_bytes(spec.engine, tokenizer, spec.share.limit_bytes)
     return Readers(find_cuts(tokenizer, longest), options)
@@ -193,14 +199,14 @@ class Worker:
         """Read, cut, split and encode one unit; hold its tokens until its offsets are known."""
         reader = self._readers.choose(unit)
         tokens = self._spare.pop() if self._spare else self._make_tokens()
-        tokens.start_unit(unit)
+        tokens.start_unit(unit, self._sink.begin_fields(unit.index))
         tally = _Tally()
         self._splitter.start_unit()
         for read in reader.iter_blocks(unit):
             block, splits = self._splitter.assign(read)
             tokens.note_continued(block, splits)
             for code, part, positions in self._encode_splits(block, splits, unit, tally, tokens):
-                tokens.append(code, part, positions)
+                tokens.append(code, part, positions, block.fields)
                 tally.add(code, part)
             tally.end_block(block, splits)
             if self._spec.share.is_reached():
@@ -224,6 +230,7 @@ class Worker:
             starts = tokens.iter_starts(code, self._finder, offset)
             self._sink.write_entries(split, "documents", num_before, starts)
             self._sink.write_entries(split, "origins", num_before, tokens.iter_origins(code))
+        tokens.finish_fields(assigned)
         tokens.clear()
         if len(self._spare) < _MAX_SPARE_TOKENS:
             self._spare.append(tokens)
@@ -319,7 +326,8 @@ class Worker:
 
     def _make_tokens(self) -> _UnitTokens:
         dropped = self._tokenizer.eot_id if self._drops_eot else None
-        return _UnitTokens(self._spec.rules.dtype, dropped)
+        rules = self._spec.rules
+        return _UnitTokens(rules.dtype, dropped, has_origins=rules.provenance)
 
     def _encode_splits(
         self,
@@ -387,20 +395,29 @@ class _UnitTokens:
     """The ids of one unit: per split, and of the carried document.
 
     End-of-text ids that are not wanted in the output are dropped, and it is kept where they were.
-    If the job records origins, it also holds where each document begins in its input.
+    If the job records origins, it also holds where each document begins in its input. Fields that
+    the job keeps are passed on at once: they may be longer than the text.
     """
 
-    def __init__(self, dtype: str, dropped_id: int | None) -> None:
+    def __init__(self, dtype: str, dropped_id: int | None, *, has_origins: bool) -> None:
         self._arrays = {code: np.empty(1 << 12, dtype) for code in _CODES}
         self._dropped_id = dropped_id
+        self._has_origins = has_origins
         self._source_idx = self._unit_start = 0
+        self._unit_fields: UnitFields | None = None
         self._is_empty = True
         self._continued: int | None = None
         self.clear()
 
-    def start_unit(self, unit: Unit) -> None:
-        """Take note of where the documents that follow are from."""
+    def start_unit(self, unit: Unit, unit_fields: UnitFields | None) -> None:
+        """Take note of where the documents that follow are from, and where their fields go."""
         self._source_idx, self._unit_start = unit.source_idx, unit.start
+        self._unit_fields = unit_fields
+
+    def finish_fields(self, assigned: UnitOffsets) -> None:
+        """Give the fields of the unit their place."""
+        if self._unit_fields is not None:
+            self._unit_fields.finish(assigned.documents)
 
     def room(self, code: int, block: Block) -> NDArray[np.unsignedinteger[Any]]:
         """Return an array for the ids of a block, large enough for any number of them.
@@ -419,16 +436,26 @@ class _UnitTokens:
             if block.spans and not block.begins[0]:
                 self._continued = int(splits[0])
 
-    def append(self, code: int, part: SplitIds, positions: NDArray[np.int64] | None) -> None:
+    def append(
+        self,
+        code: int,
+        part: SplitIds,
+        positions: NDArray[np.int64] | None,
+        fields: RecordFields | None = None,
+    ) -> None:
         """Keep ids that the engine wrote into `room`; copy others, narrowed to the dtype.
 
         Args:
             code: Their split.
             part: The ids.
             positions: Where the documents that begin there are in their input, if that is recorded.
+            fields: The kept fields of these documents, and maybe of others.
         """
         ids = part.ids
-        if positions is not None and len(positions):
+        if self._unit_fields is not None and fields is not None and positions is not None:
+            # A document that is carried began in an earlier unit.
+            self._unit_fields.append(_SPLIT_OF.get(code, "train"), fields, positions)
+        if self._has_origins and positions is not None and len(positions):
             inside = positions - self._unit_start
             # Half the memory where documents are only a few bytes long; they ascend.
             is_narrow = inside[-1] <= np.iinfo(np.uint32).max
@@ -497,6 +524,7 @@ class _UnitTokens:
         return self._counts[code]
 
     def clear(self) -> None:
+        self._unit_fields = None
         self._counts = dict.fromkeys(_CODES, 0)
         self._num_documents = dict.fromkeys(_CODES, 0)
         self._is_empty, self._continued = True, None

@@ -104,7 +104,14 @@ class LineReader {
     const uint8_t first = peek();
     if (first != '"') {
       if (first == 'n') field_.code = RecordCode::null;
-      return skip_value(depth);
+      const uint8_t* const value = at_;
+      if (!skip_value(depth)) return false;
+      if (path_.takes_any && first != 'n') {
+        const size_t size = static_cast<size_t>(at_ - value);
+        std::memcpy(out_, value, size);
+        field_ = {RecordCode::ok, line_, out_ + size, 0};
+      }
+      return true;
     }
     ++at_;
     UnescapedString text{out_};
@@ -197,7 +204,7 @@ class LineReader {
 
 }  // namespace
 
-JsonPath::JsonPath(std::string key) : whole(std::move(key)) {
+JsonPath::JsonPath(std::string key, bool any) : whole(std::move(key)), takes_any(any) {
   size_t start = 0;
   for (size_t dot; (dot = whole.find('.', start)) != std::string::npos; start = dot + 1) {
     steps.push_back(whole.substr(start, dot - start));

@@ -16,9 +16,10 @@ constexpr unsigned kMaxJsonDepth = 512;  // nesting of arrays and objects
 // The requested field. `meta.text` is the top-level field of exactly that name if the line has one,
 // otherwise the field `text` of the object `meta`.
 struct JsonPath {
-  explicit JsonPath(std::string key);
+  explicit JsonPath(std::string key, bool any = false);
 
   std::string whole;
+  bool takes_any;  // a value that is not a string is its JSON text, but null stays null
   std::vector<std::string> steps;
 };
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from penstok.errors import UsageError
+from penstok.output.fields import ParquetSink
 from penstok.output.formats.base import FormatFile
 from penstok.types import SPLITS, Struct
 
@@ -238,7 +239,7 @@ def _iter_content(
         for column in columns
         if column in _SPLIT_BYTES
     }
-    sink = _Sink()
+    sink = ParquetSink()
     with pq.ParquetWriter(sink, schema, column_encoding=encodings, **_SETTINGS) as writer:
         for bounds in groups:
             offsets = pa.array((bounds - bounds[0]).astype(np.int32))
@@ -263,26 +264,3 @@ def _load_tokens(split: SplitTokens, start: int, stop: int) -> NDArray[np.unsign
         values[at : at + len(piece)] = piece
         at += len(piece)
     return values
-
-
-class _Sink:
-    """A file for pyarrow that keeps what is written until it is taken."""
-
-    closed = False
-
-    def __init__(self) -> None:
-        self._pieces: list[bytes] = []
-
-    def write(self, data: bytes) -> int:
-        self._pieces.append(bytes(data))
-        return len(data)
-
-    def flush(self) -> None:
-        """Do nothing: there is nothing below."""
-
-    def close(self) -> None:
-        self.closed = True
-
-    def take(self) -> list[bytes]:
-        pieces, self._pieces = self._pieces, []
-        return pieces

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from penstok.output.documents import IndexKind, StagedIndex
+    from penstok.output.documents import StagedIndex
     from penstok.output.layout import Layout
+    from penstok.output.spools import IndexKind
     from penstok.storage.object_paths import OutputPath
     from penstok.types import Split
 

@@ -1,6 +1,6 @@
 """An output in a folder: files are written in a work folder and renamed once they are on disk.
 
-It does not decide what is published or deleted, and when: `jobs.commit` does. Several machines may
+It does not decide what is published or deleted, and when: `jobs.intent` does. Several machines may
 write to one folder if they all see it under the same path.
 
     OUT/.penstok/lock                one run at a time (parts of a job run without it)
@@ -58,8 +58,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from penstok.output.documents import IndexKind
     from penstok.output.layout import Layout
+    from penstok.output.spools import IndexKind
     from penstok.output.store.base import Location, StagedFile
     from penstok.storage.object_paths import OutputPath
     from penstok.types import Split

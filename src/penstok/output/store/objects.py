@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from penstok.output.documents import IndexKind
     from penstok.output.layout import Layout
+    from penstok.output.spools import IndexKind
     from penstok.output.store.base import Location, StagedFile
     from penstok.storage.object_paths import OutputPath
     from penstok.types import Split

@@ -11,9 +11,19 @@ from typing import TYPE_CHECKING
 
 from penstok.errors import InputError, NotTextError, quoted
 from penstok.inputs.content import NotUtf8Error, Sample, choose_encoding
-from penstok.readers.columnar.arrow import ARROW_MAGIC, check_arrow, open_arrow
+from penstok.readers.columnar.arrow import (
+    ARROW_MAGIC,
+    check_arrow,
+    open_arrow,
+    open_arrow_field,
+)
 from penstok.readers.columnar.file import RowFile
-from penstok.readers.columnar.parquet import PARQUET_MAGIC, check_parquet, open_parquet
+from penstok.readers.columnar.parquet import (
+    PARQUET_MAGIC,
+    check_parquet,
+    open_parquet,
+    open_parquet_field,
+)
 from penstok.readers.columnar.reader import ColumnarReader
 from penstok.types import UTF_8, MemoryNeeds, replace
 
@@ -25,6 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ARROW_MAGIC",
+    "COLUMN_BYTES",
+    "INDEX_FACTOR",
     "PARQUET_MAGIC",
     "ColumnarReader",
     "RowFile",
@@ -34,13 +46,17 @@ __all__ = [
     "divide_rows",
     "memory_needs",
     "open_arrow",
+    "open_arrow_field",
     "open_parquet",
+    "open_parquet_field",
 ]
 
 # What pyarrow takes once it is loaded: 34 MiB in the parent, 60 in a worker with pages of 1 MiB,
 # 99 with pages of 16 MiB. A footer takes seven times its length (one of 19 MB, 5,000 row groups).
 _PARENT_BYTES, _WORKER_BYTES = 40 << 20, 96 << 20
-_INDEX_FACTOR = 7
+INDEX_FACTOR = 7
+# What reading one more column takes, beside the footer: a page, and what is decoded of it.
+COLUMN_BYTES = 8 << 20
 _SAMPLE_BYTES, _SAMPLE_ROWS = 1 << 16, 1 << 10
 # Writes a column of bytes as text: file, column and encoding are its arguments.
 _DECODE = (
@@ -56,7 +72,7 @@ def memory_needs(sources: Sequence[Source]) -> MemoryNeeds:
     """Return the memory that pyarrow takes: in the parent, and in each worker."""
     if not any(source.is_rows for source in sources):
         return MemoryNeeds()
-    index_bytes = _INDEX_FACTOR * max(source.index_bytes for source in sources)
+    index_bytes = INDEX_FACTOR * max(source.index_bytes for source in sources)
     return MemoryNeeds(
         parent_bytes=_PARENT_BYTES + index_bytes, worker_bytes=_WORKER_BYTES + index_bytes
     )

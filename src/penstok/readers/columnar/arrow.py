@@ -20,15 +20,19 @@ from penstok.readers.columnar.arrow_layout import (
     iter_messages,
 )
 from penstok.readers.columnar.arrow_plain import PlainArrowRows
-from penstok.readers.columnar.columns import find_text_column
+from penstok.readers.columnar.columns import find_kept_column, find_text_column
 from penstok.readers.columnar.file import wrong_start
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
     from penstok.readers.columnar.arrow_layout import Message
     from penstok.readers.columnar.base import Rows
     from penstok.readers.columnar.file import RowFile
 
-__all__ = ["ARROW_MAGIC", "check_arrow", "open_arrow"]
+__all__ = ["ARROW_MAGIC", "check_arrow", "open_arrow", "open_arrow_field"]
 
 _STREAM_START = b"\xff\xff\xff\xff"  # not unique enough to detect the format by
 
@@ -48,12 +52,7 @@ def open_arrow(file: RowFile, text_key: str) -> Rows:
     import pyarrow as pa
 
     with file.reading(DAMAGED):
-        _check_end(file)
-        messages = iter_messages(file)
-        first = next(messages, None)
-        if first is None or first.kind != "schema":
-            raise ValueError("it does not begin with a schema")
-        schema = pa.ipc.read_schema(pa.py_buffer(_message_bytes(first)))
+        schema, messages = _read_schema(file)
         column = find_text_column(schema, text_key, file.source.path)
         batches = Batches(messages)
         buffers = ColumnBuffers.find(schema, column)
@@ -62,6 +61,29 @@ def open_arrow(file: RowFile, text_key: str) -> Rows:
     if has_offsets and batches.buffer_counts <= {buffers.num_buffers}:
         return PlainArrowRows(file, column, buffers, batches)
     return DecodedArrowRows(file, column, schema, batches)
+
+
+def open_arrow_field(file: RowFile, key: str) -> Rows | None:
+    """Prepare to read a column of any type as text; None if the file has no such column."""
+    with file.reading(DAMAGED):
+        schema, messages = _read_schema(file)
+        try:
+            column = find_kept_column(schema, key, file.source.path)
+        except KeyError:
+            return None
+        return DecodedArrowRows(file, column, schema, Batches(messages))
+
+
+def _read_schema(file: RowFile) -> tuple[pa.Schema, Iterator[Message]]:
+    """Read the schema of a file; return it with the messages after it."""
+    import pyarrow as pa
+
+    _check_end(file)
+    messages = iter_messages(file)
+    first = next(messages, None)
+    if first is None or first.kind != "schema":
+        raise ValueError("it does not begin with a schema")
+    return pa.ipc.read_schema(pa.py_buffer(_message_bytes(first))), messages
 
 
 def _check_end(file: RowFile) -> None:

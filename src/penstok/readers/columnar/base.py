@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from penstok.readers.columnar.file import RowFile
     from penstok.readers.columnar.texts import RowTexts
 
-__all__ = ["OpenRows", "Rows"]
+__all__ = ["OpenField", "OpenRows", "Rows"]
 
 
 class Rows(Protocol):
@@ -42,3 +42,5 @@ class Rows(Protocol):
 # Reads a file's schema and prepares to read the column that a text key names; the file stays open
 # as long as rows are read. Raises InputError if the file is damaged or has no such column.
 OpenRows: TypeAlias = "Callable[[RowFile, str], Rows]"
+# The same for a field that is kept, as text whatever its type; None if the file has no such column.
+OpenField: TypeAlias = "Callable[[RowFile, str], Rows | None]"

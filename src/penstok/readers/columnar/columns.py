@@ -1,11 +1,12 @@
-"""Finds the column that `--text-key` names, or says which columns there are.
+"""Finds the columns that `--text-key` and `--keep` name, or says which columns there are.
 
 It reads no rows. `parquet` and `arrow` call it once per file.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Any
 
 from penstok.errors import InputError
 from penstok.types import Struct
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-__all__ = ["TextColumn", "find_text_column", "storage_type"]
+__all__ = ["KeptColumn", "TextColumn", "find_kept_column", "find_text_column", "storage_type"]
 
 _MAX_NAMES = 12  # in a message
 _STEP = "pass another `--text-key`, or leave such files out with `--on-error skip`"
@@ -57,6 +58,62 @@ class TextColumn(Struct, frozen=True):
         if array is None or array.type != self.type:
             raise ValueError(f"column `{self.key}` has another type in this batch")
         return array
+
+
+class KeptColumn(TextColumn, frozen=True):
+    """A column of any type whose values are kept as text."""
+
+    def pick(self, batch: pa.RecordBatch) -> pa.Array:
+        """Return this column of a batch as text or bytes."""
+        return _as_text(super().pick(batch))
+
+
+def find_kept_column(schema: pa.Schema, key: str, path: str) -> KeptColumn:
+    """Find the column that a kept field names, as `find_text_column` does.
+
+    Raises:
+        KeyError: If there is none.
+        InputError: If two columns have the name.
+    """
+    fields = list(schema)
+    names = (key,) if any(field.name == key for field in fields) else tuple(key.split("."))
+    kind = None
+    for name in names:
+        named = [field for field in fields if field.name == name]
+        if not named:
+            raise KeyError(key)
+        if len(named) > 1:
+            raise InputError(
+                f"two columns are named `{name}`",
+                where=path,
+                next_step=f"rename one, or leave `{key}` out of `--keep`",
+            )
+        kind = storage_type(named[0].type)
+        fields = _children(kind)
+    return KeptColumn(key, names, kind)
+
+
+def _as_text(array: pa.Array) -> pa.Array:
+    """Return values as text: numbers and times as pyarrow has them, lists and structs as JSON."""
+    import pyarrow as pa
+
+    kind = storage_type(array.type)
+    array = array if kind == array.type else array.storage
+    if _is_text(kind):
+        return array
+    if pa.types.is_nested(kind):
+        return pa.array([_as_json(value) for value in array.to_pylist()], pa.large_string())
+    try:
+        return array.cast(pa.large_string())
+    except pa.ArrowNotImplementedError:
+        values = [None if value is None else str(value) for value in array.to_pylist()]
+        return pa.array(values, pa.large_string())
+
+
+def _as_json(value: Any) -> str | None:
+    if value is None:
+        return None
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
 
 
 def find_text_column(schema: pa.Schema, key: str, path: str) -> TextColumn:

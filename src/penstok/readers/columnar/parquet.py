@@ -12,19 +12,20 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from penstok.errors import InputError
-from penstok.readers.columnar.columns import find_text_column
+from penstok.readers.columnar.columns import KeptColumn, find_kept_column, find_text_column
 from penstok.readers.columnar.file import wrong_start
 from penstok.readers.columnar.texts import LEAST_ROW_BYTES, MAX_TEXT_BYTES, RowTexts, UnitDivision
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import pyarrow as pa
 
     from penstok.readers.columnar.base import Rows
+    from penstok.readers.columnar.columns import TextColumn
     from penstok.readers.columnar.file import RowFile
 
-__all__ = ["PARQUET_MAGIC", "check_parquet", "open_parquet"]
+__all__ = ["PARQUET_MAGIC", "check_parquet", "open_parquet", "open_parquet_field"]
 
 PARQUET_MAGIC = b"PAR1"
 # Without a buffer a whole column chunk would be read at once; its size does not matter.
@@ -51,13 +52,21 @@ def check_parquet(path: str, head: bytes) -> None:
 
 def open_parquet(file: RowFile, text_key: str) -> Rows:
     """Read a file's metadata and prepare to read one column."""
-    return ParquetRows(file, text_key)
+    return ParquetRows(file, lambda schema: find_text_column(schema, text_key, file.source.path))
+
+
+def open_parquet_field(file: RowFile, key: str) -> Rows | None:
+    """Prepare to read a column of any type as text; None if the file has no such column."""
+    try:
+        return ParquetRows(file, lambda schema: find_kept_column(schema, key, file.source.path))
+    except KeyError:
+        return None
 
 
 class ParquetRows:
-    """One column of text in a parquet file."""
+    """One column in a parquet file."""
 
-    def __init__(self, file: RowFile, text_key: str) -> None:
+    def __init__(self, file: RowFile, find_column: Callable[[pa.Schema], TextColumn]) -> None:
         import pyarrow.parquet as pq
 
         self._file = file
@@ -70,11 +79,17 @@ class ParquetRows:
             )
             metadata, schema = self._parquet.metadata, self._parquet.schema_arrow
             groups = [metadata.row_group(idx).num_rows for idx in range(metadata.num_row_groups)]
-            self._column = find_text_column(schema, text_key, file.source.path)
+            self._column = find_column(schema)
             leaves = [self._parquet.schema.column(idx).path for idx in range(metadata.num_columns)]
         # Two if a column has the name of a path into another; both are read, and one is used.
         path = ".".join(self._column.names)
-        self._leaves = [idx for idx, leaf in enumerate(leaves) if leaf == path]
+        # A column that is not text may have several leaves.
+        self._is_kept = isinstance(self._column, KeptColumn)
+        self._leaves = [
+            idx
+            for idx, leaf in enumerate(leaves)
+            if leaf == path or (self._is_kept and leaf.startswith(f"{path}."))
+        ]
         self._starts = [0, *accumulate(groups)]
         self._cursor: _Cursor | None = None
         self._text_sizes: dict[int, int] = {}
@@ -156,7 +171,8 @@ class ParquetRows:
         """Return the decompressed size of the column in a row group, in which texts may repeat."""
         record = self._parquet.metadata.row_group(group)
         columns = [record.column(idx) for idx in self._leaves]
-        if not columns or any(column.num_values != record.num_rows for column in columns):
+        is_whole = self._is_kept or all(each.num_values == record.num_rows for each in columns)
+        if not columns or not is_whole:
             raise ValueError(f"its columns do not have {record.num_rows} rows")
         return sum(column.total_uncompressed_size for column in columns)
 

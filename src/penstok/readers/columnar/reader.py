@@ -16,7 +16,7 @@ from penstok.quantities import plural
 from penstok.readers.columnar.file import RowFile
 from penstok.readers.columnar.texts import MAX_TEXT_BYTES
 from penstok.readers.documents import RecordReader
-from penstok.types import Counts
+from penstok.types import Counts, FieldColumn, RecordFields
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from penstok.readers.base import CutRule, ReaderOptions
     from penstok.readers.buffer import UnitBuffer
-    from penstok.readers.columnar.base import OpenRows, Rows
+    from penstok.readers.columnar.base import OpenField, OpenRows, Rows
     from penstok.readers.columnar.texts import RowTexts
     from penstok.types import Block, Source, Unit
 
@@ -33,6 +33,8 @@ __all__ = ["ColumnarReader"]
 
 # Bounds the memory for positions where documents are short.
 _MAX_BLOCK_ROWS = 1 << 15
+# Rows whose kept fields are read at once, which may be far longer than their text.
+_MAX_KEPT_ROWS = 64
 
 
 class ColumnarReader(RecordReader):
@@ -45,9 +47,12 @@ class ColumnarReader(RecordReader):
     the same bytes from the unit's start. Bad rows are listed by row number.
     """
 
-    def __init__(self, open_rows: OpenRows, cuts: CutRule, options: ReaderOptions) -> None:
+    def __init__(
+        self, open_rows: OpenRows, open_field: OpenField, cuts: CutRule, options: ReaderOptions
+    ) -> None:
         super().__init__(cuts, options)
         self._open_rows = open_rows
+        self._kept = _KeptColumns(open_field, options.kept_fields, options.block_bytes)
         self._open: tuple[Source, RowFile, Rows] | None = None
 
     def iter_blocks(self, unit: Unit) -> Iterator[Block]:
@@ -56,9 +61,10 @@ class ColumnarReader(RecordReader):
         gathered = _Gathered(self._text, self._options.block_bytes)
         for texts in rows.iter_texts(unit.start, unit.end):
             for good in self._iter_good(texts, unit.source):
-                if not gathered.has_room(good):
+                if not (gathered.has_room(good) and self._kept.has_room):
                     yield from self._iter_gathered(gathered, unit.source.path)
                 gathered.append(good)
+                self._kept.append(unit.source, good.first_row, good.num_rows)
                 del good
             del texts  # else they would be kept while the next ones are decoded
         yield from self._iter_gathered(gathered, unit.source.path)
@@ -101,9 +107,15 @@ class ColumnarReader(RecordReader):
             what = "is null, not a string" if is_null else long
             self._refuse(texts.first_row + bad, f"text key `{key}` {what}", describe)
             self._counts += Counts(skipped_records=1)
-            yield from texts.iter_pieces(at, bad, self._options.block_bytes)
+            yield from self._iter_pieces(texts, at, bad)
             at = bad + 1
-        yield from texts.iter_pieces(at, texts.num_rows, self._options.block_bytes)
+        yield from self._iter_pieces(texts, at, texts.num_rows)
+
+    def _iter_pieces(self, texts: RowTexts, start: int, stop: int) -> Iterator[RowTexts]:
+        step = _MAX_KEPT_ROWS if self._options.kept_fields else max(stop - start, 1)
+        for first in range(start, stop, step):
+            last = min(first + step, stop)
+            yield from texts.iter_pieces(first, last, self._options.block_bytes)
 
     def _iter_gathered(self, gathered: _Gathered, path: str) -> Iterator[Block]:
         """Yield the gathered texts as blocks, and start again with none."""
@@ -114,7 +126,10 @@ class ColumnarReader(RecordReader):
         if self._options.has_positions:
             runs = [np.arange(run.start, run.stop) for run in rows]
             positions = np.concatenate([np.empty(0, np.int64), *runs])
-        yield from self._iter_blocks(starts, ends, positions, origin, path)
+        fields = None
+        if self._options.kept_fields and positions is not None:
+            fields = RecordFields(positions, self._kept.take())
+        yield from self._iter_blocks(starts, ends, positions, origin, path, fields)
 
 
 class _Gathered:
@@ -159,6 +174,88 @@ class _Gathered:
         self._size = self._num_rows = 0
         starts = np.concatenate([edge[:-1] for edge in edges])
         return starts, np.concatenate([edge[1:] for edge in edges]), rows, origin
+
+
+class _KeptColumns:
+    """The fields that a job keeps, of the rows that are gathered for a block.
+
+    Each column has a file of its own: pyarrow reads streams from where they are.
+    """
+
+    def __init__(self, open_field: OpenField, names: tuple[str, ...], block_bytes: int) -> None:
+        self._open_field = open_field
+        self._names = names
+        self._block_bytes = block_bytes
+        self._source: Source | None = None
+        self._files: list[RowFile] = []
+        self._rows: list[Rows | None] = []
+        self._columns: list[list[FieldColumn]] = [[] for _ in names]
+        self._size = 0
+
+    @property
+    def has_room(self) -> bool:
+        """Whether less than a block is gathered."""
+        return self._size < self._block_bytes
+
+    def append(self, source: Source, start: int, num_rows: int) -> None:
+        """Read the fields of some rows."""
+        if not self._names:
+            return
+        if source != self._source:
+            self._open(source)
+        for rows, column in zip(self._rows, self._columns, strict=True):
+            if rows is None:
+                nowhere = np.zeros(num_rows, np.int64)
+                column.append(
+                    FieldColumn(memoryview(b""), nowhere, nowhere, np.zeros(num_rows, np.bool_))
+                )
+                continue
+            for texts in rows.iter_texts(start, start + num_rows):
+                column.append(_to_column(texts))
+                self._size += len(column[-1].data)
+
+    def take(self) -> list[FieldColumn]:
+        """Return what was gathered, and start again with nothing."""
+        taken = [_join_columns(pieces) for pieces in self._columns]
+        self._columns, self._size = [[] for _ in self._names], 0
+        return taken
+
+    def _open(self, source: Source) -> None:
+        for file in self._files:
+            file.close()
+        self._files, self._rows, self._source = [], [], None
+        for name in self._names:
+            self._files.append(RowFile(source))
+            self._rows.append(self._open_field(self._files[-1], name))
+        self._source = source
+
+
+def _to_column(texts: RowTexts) -> FieldColumn:
+    """Copy the values of some rows, without the bytes that a null may have."""
+    valid = np.ones(texts.num_rows, np.bool_) if texts.valid is None else texts.valid
+    starts, ends = texts.offsets[:-1], texts.offsets[1:]
+    text = texts.text
+    if np.any(ends[~valid] > starts[~valid]):
+        values = zip(starts[valid].tolist(), ends[valid].tolist(), strict=True)
+        data = b"".join(text[start:end].tobytes() for start, end in values)
+        lengths = np.where(valid, ends - starts, 0)
+        ends = np.cumsum(lengths)
+        return FieldColumn(memoryview(data), ends - lengths, ends, valid)
+    first = int(starts[0]) if len(starts) else 0
+    data = text[first : int(texts.offsets[-1])].tobytes()
+    return FieldColumn(memoryview(data), starts - first, ends - first, valid)
+
+
+def _join_columns(pieces: list[FieldColumn]) -> FieldColumn:
+    before = np.cumsum([0, *(len(piece.data) for piece in pieces)]).tolist()
+    nothing = np.empty(0, np.int64)
+    offsets = list(zip(before, pieces, strict=False))
+    return FieldColumn(
+        memoryview(b"".join(piece.data for piece in pieces)),
+        np.concatenate([nothing, *(piece.starts + at for at, piece in offsets)]),
+        np.concatenate([nothing, *(piece.ends + at for at, piece in offsets)]),
+        np.concatenate([nothing.astype(np.bool_), *(piece.valid for piece in pieces)]),
+    )
 
 
 def _limit_pyarrow() -> None:

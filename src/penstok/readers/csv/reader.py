@@ -39,18 +39,26 @@ class CsvReader(RecordReader):
         head = b"" if unit.window is None else unit.window.head
         path, dialect = unit.source.path, self._dialect.of(unit.source)
         header = parse_header(head, path, dialect, is_all=True) or CsvHeader((), b"")
-        records = self._open_table(header, path, dialect)
+        column = find_column(header, self._options.text_key, path, dialect)
+        records = self._open_table(header, column, dialect)
+        names = header.columns
+        kept = [
+            self._open_table(header, find_column(header, key, path, dialect), dialect)
+            if key in names
+            else None
+            for key in self._options.kept_fields
+        ]
         with self._options.open_unit(unit) as file:
             start, end = file.find_line(unit.start), file.find_line(unit.end)
             self._count(header, unit, start, end)
             if start < end:
                 self._csv.load(file, start, end)
-                yield from self._iter_records(records, self._csv.view, start, file)
+                yield from self._iter_records(records, self._csv.view, start, file, kept)
 
-    def _open_table(self, header: CsvHeader, path: str, dialect: CsvDialect) -> CsvRecords:
+    def _open_table(self, header: CsvHeader, column: int, dialect: CsvDialect) -> CsvRecords:
         return CsvRecords(
             dialect.delimiter,
-            find_column(header, self._options.text_key, path, dialect),
+            column,
             len(header.columns),
             find_kernel_function("extract_csv_records"),
         )

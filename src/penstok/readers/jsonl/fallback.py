@@ -24,6 +24,7 @@ __all__ = [
     "Field",
     "RecordCode",
     "extract_json_lines",
+    "find_json_text",
     "find_value",
     "load_line",
     "read_field",
@@ -74,7 +75,11 @@ class Field(NamedTuple):
 
 
 def extract_json_lines(
-    data: NDArray[np.uint8], stop: int, key: bytes, out: NDArray[np.uint8]
+    data: NDArray[np.uint8],
+    stop: int,
+    key: bytes,
+    takes_any: bool,  # noqa: FBT001 as the kernel has it
+    out: NDArray[np.uint8],
 ) -> tuple[
     NDArray[np.int64],
     NDArray[np.int64],
@@ -86,6 +91,8 @@ def extract_json_lines(
     int,
 ]:
     """Write the text of field `key` of the lines that begin before `stop` to `out`.
+
+    With `takes_any`, a value that is not a string is its JSON text, except for null.
 
     Returns `lines`, `faults`, `starts`, `ends`, `codes`, `num_blank`, `num_lone_surrogates` and
     `consumed` of `Extracted`.
@@ -99,6 +106,8 @@ def extract_json_lines(
             num_blank += 1
             continue
         field = read_field(line, name)
+        if takes_any and field.code is RecordCode.NO_STRING:
+            field = Field(RecordCode.OK, find_json_text(line, name))
         fault = find_fault(line) if field.code is RecordCode.BROKEN else 0
         if fault is None:
             raise ValueError(f"`json` refuses a valid line, please report it: {line[:200]!r}")
@@ -164,6 +173,33 @@ def find_value(record: dict[str, Any], key: str) -> Any:
             raise KeyError(key)
         value = value[name]
     return value
+
+
+def find_json_text(line: bytes, key: str) -> bytes:
+    """Return the JSON text of a field that a valid line has."""
+    members = _find_members(line)
+    if key in members:
+        return members[key]
+    *outer, last = key.split(".")
+    for name in outer:
+        members = _find_members(members[name])
+    return members[last]
+
+
+def _find_members(json_text: bytes) -> dict[str, bytes]:
+    """Return the JSON text of each member of a valid object; of equal keys, the last."""
+    # One character per byte, so that positions are those of the bytes.
+    text, at, members = json_text.decode("latin-1"), 0, dict[str, bytes]()
+    at = _end(_BLANKS, json_text, at) + 1
+    while text[at := _end(_BLANKS, json_text, at)] != "}":
+        _, end = _DECODER.raw_decode(text, at)
+        name, _ = load_line(json_text[at:end])
+        at = _end(_BLANKS, json_text, _end(_BLANKS, json_text, end) + 1)
+        _, end = _DECODER.raw_decode(text, at)
+        members[name] = json_text[at:end]
+        at = _end(_BLANKS, json_text, end)
+        at += text[at] == ","
+    return members
 
 
 def find_fault(line: bytes) -> int | None:

@@ -53,12 +53,15 @@ class JsonLines:
         'café'
     """
 
-    def __init__(self, key: str, extract: Callable[..., Any] | None = None) -> None:
+    def __init__(
+        self, key: str, extract: Callable[..., Any] | None = None, *, takes_any: bool = False
+    ) -> None:
         """Choose a field.
 
         Args:
             key: The field's name; dots lead into nested objects.
             extract: The kernel's `extract_json_lines`; None if it is not built.
+            takes_any: Take numbers, booleans, lists and objects, too, as their JSON text.
         """
         try:
             self._key_bytes = key.encode()
@@ -69,13 +72,16 @@ class JsonLines:
                 next_step="pass the key in UTF-8",
             ) from error
         self.key = key
+        self._takes_any = takes_any
         self._extract = extract or extract_json_lines
 
     def extract(
         self, buffer: memoryview, out: bytearray | memoryview, stop: int = sys.maxsize
     ) -> Extracted:
         """Write the texts of all lines that begin before `stop` to `out`."""
-        return run_extraction(self._extract, buffer, stop, self._key_bytes, out=out)
+        return run_extraction(
+            self._extract, buffer, stop, self._key_bytes, self._takes_any, out=out
+        )
 
     def iter_without_lone_surrogates(
         self, buffer: memoryview, found: Extracted

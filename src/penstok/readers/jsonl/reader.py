@@ -60,7 +60,9 @@ class JsonlReader(RecordReader):
 
     def __init__(self, cuts: CutRule, options: ReaderOptions) -> None:
         super().__init__(cuts, options)
-        self._lines = JsonLines(options.text_key, find_kernel_function("extract_json_lines"))
+        extract = find_kernel_function("extract_json_lines")
+        self._lines = JsonLines(options.text_key, extract)
+        self._kept = [JsonLines(key, extract, takes_any=True) for key in options.kept_fields]
         self._json = UnitBuffer()
 
     def iter_blocks(self, unit: Unit) -> Iterator[Block]:
@@ -75,7 +77,8 @@ class JsonlReader(RecordReader):
             position = start + mark_bytes
             self._json.start(position)
             while whole := self._load_lines(file, position, limit, end):
-                yield from self._iter_records(self._lines, self._json.view[:whole], position, file)
+                data = self._json.view[:whole]
+                yield from self._iter_records(self._lines, data, position, file, self._kept)
                 position += whole
             if position < end:
                 what = f"a line of more than {MAX_LINE_BYTES >> 20} MiB"
