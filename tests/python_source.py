@@ -25,8 +25,8 @@ PATH_TYPE = "str | os.PathLike[str]"
 INPUTS = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
 PROGRESS = "bool | Callable[[Status], object]"
 PROGRESS_TEXT = (
-    "True draws a line on standard error that is updated in place; a function is called with "
-    "a `Status` a few times a second."
+    "True draws a line on standard error, or a bar in a notebook, that is updated in place; a "
+    "function is called with a `Status` a few times a second."
 )
 JOB = tuple(each for each in settings_of(JobSettings) if each.in_python)
 

@@ -156,8 +156,8 @@ def tokenize(
         task_size: Input per task, such as 1GiB (default: 64MiB, more if the input is very large).
         unit_bytes: Text per unit, in bytes; the output is the same whatever it is.
         block_bytes: Text encoded at once, in bytes; the output is the same.
-        progress: True draws a line on standard error that is updated in place; a function is called
-            with a `Status` a few times a second.
+        progress: True draws a line on standard error, or a bar in a notebook, that is updated in
+            place; a function is called with a `Status` a few times a second.
 
     Raises:
         PenstokError: If it cannot be done: what happened, where, and what to do next.
@@ -480,8 +480,8 @@ def tokenize_part(
         task_size: Input per task, such as 1GiB (default: 64MiB, more if the input is very large).
         unit_bytes: Text per unit, in bytes; the output is the same whatever it is.
         block_bytes: Text encoded at once, in bytes; the output is the same.
-        progress: True draws a line on standard error that is updated in place; a function is called
-            with a `Status` a few times a second.
+        progress: True draws a line on standard error, or a bar in a notebook, that is updated in
+            place; a function is called with a `Status` a few times a second.
 
     Example:
         >>> for part in (1, 2):
@@ -642,8 +642,8 @@ def verify(
         workers: Worker count (default: all cores).
         memory: Memory limit for `source` and `repair`.
         repair: Re-encode damaged units from the inputs; only for an output in a folder.
-        progress: True draws a line on standard error that is updated in place; a function is called
-            with a `Status` a few times a second.
+        progress: True draws a line on standard error, or a bar in a notebook, that is updated in
+            place; a function is called with a `Status` a few times a second.
 
     Raises:
         DamageError: If there is no finished job.
@@ -779,8 +779,8 @@ def train_tokenizer(
         pattern: Pattern that splits text into words: gpt2, cl100k, llama3, qwen2 or o200k.
         special: Special token; repeat the flag for several. The first one is the end-of-text token.
         overwrite: Replace the file if it exists.
-        progress: True draws a line on standard error that is updated in place; a function is called
-            with a `Status` a few times a second.
+        progress: True draws a line on standard error, or a bar in a notebook, that is updated in
+            place; a function is called with a `Status` a few times a second.
 
     Example:
         >>> trained = penstok.train_tokenizer("corpus/*.txt", "my.json", vocab_size=300)

@@ -48,9 +48,10 @@ full = true
 ```
 
 `--log FILE` appends what a command says to a file, errors and a line of progress every 30 seconds
-included, each line with the time. A file that cannot be opened, that is an input or lies in an
-input folder or in the output, is an error before anything is done; a disk that is full later does
-not stop the job.
+included, each line with the time. If the name ends in `.jsonl` or `.json`, the lines are
+[JSON objects](json.md#a-log-of-json-lines). A file that cannot be opened, that is an input or
+lies in an input folder or in the output, is an error before anything is done; a disk that is full
+later does not stop the job.
 
 ## Shell completion
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import importlib
 import json
 import os
 import shutil
+import struct
 import subprocess
 import sys
+import termios
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -332,7 +336,28 @@ def test_the_line_is_redrawn_and_erased(monkeypatch: pytest.MonkeyPatch) -> None
     stream.truncate(0)
     with LineProgress(stream, "tokenizing"):
         pass
-    assert stream.getvalue().strip("\0") == f"\r\x1b[K{first}\r\x1b[K"
+    assert stream.getvalue().strip("\0") == f"\r\x1b[J{first}\r\r\x1b[J\r"
+
+
+@pytest.mark.parametrize("columns", [10, 20, 40])
+def test_the_line_fits_the_terminal_it_is_drawn_on(
+    columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Standard output may be a file, and `COLUMNS` may be that of another terminal."""
+    monkeypatch.setenv("COLUMNS", "200")
+    ours, theirs = os.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    with os.fdopen(theirs, "w") as stream, LineProgress(stream, "tokenizing") as progress:
+        progress.update(shown())
+    written = b""
+    with contextlib.suppress(OSError):  # the end, as Linux says it
+        while more := os.read(ours, 4096):
+            written += more
+    os.close(ours)
+    _, *drawn = (line.rstrip("\r") for line in written.decode().split("\r\x1b[J"))
+    assert max(map(len, drawn)) <= columns - 1
+    assert drawn[0] == "tokenizing  starting"[: columns - 1]
+    assert drawn[1] == fit_line("tokenizing", shown(), columns - 1)
 
 
 def test_logs_get_a_line_every_30_seconds() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -289,6 +291,33 @@ def test_progress_is_logged_every_30_seconds(folder: Path) -> None:
             progress.update(replace(status, elapsed_seconds=seconds))
     lines = (folder / "run.log").read_text().splitlines()
     assert [line[24:27] for line in lines] == ["$ p", "50%", "50%", "50%"]
+    log.open_log("run.jsonl", "penstok tokenize a")
+    LoggedProgress(SilentProgress()).update(status)
+    log.write("warning: a\nb")
+    start, shown, said = map(json.loads, (folder / "run.jsonl").read_text().splitlines())
+    assert (start["type"], start["command"]) == ("start", "penstok tokenize a")
+    assert (shown["type"], shown["num_units_done"]) == ("status", 1)
+    assert (said["type"], said["text"]) == ("message", "warning: a\nb")
+
+
+def test_a_log_of_json_has_a_record_for_each_line_of_a_run(folder: Path) -> None:
+    (folder / "a.txt").write_text("some text")
+    for name in ("run.jsonl", "run.JSON"):
+        assert invoke("tokenize", "a.txt", "-o", name + "-out", "--log", name).exit_code == 0
+        assert invoke("verify", name + "-out", "-q", "--log", name).exit_code == 0
+        assert invoke("tokenize", "missing.txt", "--log", name).exit_code == 4
+        assert invoke("tokenize", "a.txt", "--seed", "x", "--log", name).exit_code == 2
+        records = [json.loads(line) for line in (folder / name).read_text().splitlines()]
+        assert all(datetime.fromisoformat(record["time"]).tzinfo for record in records)
+        started = [record["command"] for record in records if record["type"] == "start"]
+        assert len(started) == 4
+        assert all(command.startswith("penstok") for command in started)
+        ends = [record for record in records if record["type"] in ("summary", "error")]
+        assert [end["type"] for end in ends] == ["summary", "summary", "error", "error"]
+        assert (ends[0]["counts"]["documents"], ends[1]["is_whole"]) == (1, True)
+        assert (ends[2]["exit_code"], "missing.txt" in ends[2]["what"]) == (4, True)
+        assert ends[3]["exit_code"] == 2
+        assert not log.is_foreign(name)
 
 
 def test_names_can_be_separated_by_nul_bytes(folder: Path) -> None:

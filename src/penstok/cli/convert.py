@@ -5,11 +5,10 @@ It converts nothing itself: `conversion` does, and this module words the result.
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from penstok.cli.flags import RUN, make_flags
-from penstok.cli.messages import ErrorReporter, escape, print_data, say
+from penstok.cli.messages import ErrorReporter, escape, print_result
 from penstok.conversion.settings import ConvertSettings
 from penstok.errors import quoted
 from penstok.jobs.definition import settings_of
@@ -40,9 +39,7 @@ def run(*, as_json: bool, quiet: bool, verbose: bool, no_progress: bool, **field
         progress = choose_progress(as_json=as_json, silent=silent, title="converting")
         convert_it = convert_output if settings.from_ is None else import_tokens
         outcome = convert_it(settings, progress)
-        if as_json:
-            print_data(json.dumps(_to_json(outcome)))
-        say("\n".join(_lines(outcome)), is_quiet=quiet)
+        print_result(_lines(outcome), _to_json(outcome), as_json=as_json, is_quiet=quiet)
         return 0
 
 

@@ -5,10 +5,8 @@ It runs nothing itself: `jobs` checks the parts and commits, `job_summary` words
 
 from __future__ import annotations
 
-import json
-
 from penstok.cli.flags import JSON, QUIET, make_flags, out_argument
-from penstok.cli.messages import ErrorReporter, print_data, say
+from penstok.cli.messages import ErrorReporter, print_result
 
 __all__ = ["EXAMPLES", "FLAGS", "run"]
 
@@ -26,7 +24,7 @@ def run(*, output: str, as_json: bool, quiet: bool) -> int:
         from penstok.jobs.run import finish_job
 
         manifest, is_new = finish_job(output)
-        if as_json:
-            print_data(json.dumps(finished_json(manifest, output, is_new=is_new)))
-        say("\n".join(finished_lines(manifest, output, is_new=is_new)), is_quiet=quiet)
+        lines = finished_lines(manifest, output, is_new=is_new)
+        record = finished_json(manifest, output, is_new=is_new)
+        print_result(lines, record, as_json=as_json, is_quiet=quiet)
         return _EXIT_SKIPPED if manifest.counts["skipped_records"] else 0

@@ -217,7 +217,8 @@ NO_PROGRESS = _switch("--no-progress", "Don't show progress.")
 LOG = define(
     "Run",
     "--log FILE",
-    "Append messages and progress to a file, with the time, beside showing them.",
+    "Append messages and progress to a file, with the time, beside showing them; as JSON lines if "
+    "its name ends in .jsonl or .json.",
     kind=PATH,
     in_python=False,
 )

@@ -1,20 +1,22 @@
 """The log of a run: `--log FILE` gets the narration, the errors and the progress, with the time.
 
-It is written beside what the terminal shows, never instead of it. A file that cannot be opened, or
-that the command reads or writes otherwise, is an error before anything is done; one that cannot be
-written to later never stops a job. `app` opens it; `messages` and `progress` write to it.
+Lines are text, or JSON if the name ends in `.jsonl` or `.json`. It is written beside what the
+terminal shows, never instead of it. A file that cannot be opened, or that the command reads or
+writes otherwise, is an error before anything is done; one that cannot be written to later never
+stops a job. `app` opens it; `messages` and `progress` write to it.
 """
 
 from __future__ import annotations
 
 import errno
 import glob
+import json
 import os
 import re
 import stat
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstok.errors import UsageError
 
@@ -28,7 +30,12 @@ __all__ = ["LoggedProgress", "is_foreign", "is_open", "open_log", "refuse_shared
 
 _EVERY_SECONDS = 30.0
 _OUTSIDE = "choose a file outside of it"
-_FIRST_LINE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:,]+ \$ penstok ")
+_JSON_SUFFIXES = (".jsonl", ".json")
+_FIRST_LINE = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:,]+ \$ penstok "
+    r'|\{"time": "[0-9T:.+-]+", "type": "start", "command": "penstok '
+)
+_TEXT, _JSON = "text", "json"
 _handlers: list[logging.FileHandler] = []
 
 
@@ -52,11 +59,13 @@ def open_log(path: str, command: str) -> None:
             where=f"--log {path}",
             next_step="choose a file in a folder that exists and is writable",
         ) from error
-    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    is_json = path.lower().endswith(_JSON_SUFFIXES)
+    handler.setFormatter(logging.Formatter("%(message)s" if is_json else "%(asctime)s %(message)s"))
+    handler.set_name(_JSON if is_json else _TEXT)
     # A full disk must not end a job, nor fill the terminal with tracebacks.
     handler.handleError = lambda record: None  # type: ignore[method-assign]
     _handlers.append(handler)
-    write(f"$ {command}")
+    write(f"$ {command}", {"type": "start", "command": command})
 
 
 def _refuse_pipe(path: str) -> None:
@@ -77,7 +86,7 @@ def is_foreign(path: str) -> bool:
         if not stat.S_ISREG(Path(path).stat().st_mode):
             return False
         reading = logging.FileHandler(path, "r", encoding="utf-8", errors="replace")
-        start = reading.stream.read(64) if reading.stream else ""
+        start = reading.stream.read(128) if reading.stream else ""
         reading.close()
     except OSError:
         return False
@@ -185,15 +194,31 @@ def is_open() -> bool:
     return bool(_handlers)
 
 
-def write(message: str) -> None:
-    """Append lines, each with the time."""
+def write(message: str, *records: dict[str, Any]) -> None:
+    """Append what a command says, with the time.
+
+    Args:
+        message: For a log of text: each of its lines is one there.
+        records: The same for a log of JSON; without them, the message is a record.
+    """
     if not _handlers:
         return
     import logging
 
-    for line in message.splitlines():
-        for handler in _handlers:
+    for handler in _handlers:
+        lines: Iterable[str] = message.splitlines()
+        if handler.get_name() == _JSON:
+            lines = _json_lines(records or ({"type": "message", "text": message},))
+        for line in lines:
             handler.handle(logging.LogRecord("penstok", logging.INFO, "", 0, line, None, None))
+
+
+def _json_lines(records: Iterable[dict[str, Any]]) -> Iterator[str]:
+    from datetime import datetime
+
+    time = datetime.now().astimezone().isoformat(timespec="milliseconds")
+    for record in records:
+        yield json.dumps({"time": time, **record})
 
 
 class LoggedProgress:
@@ -215,5 +240,7 @@ class LoggedProgress:
         """Pass it on, and log it if it is time."""
         self._progress.update(status)
         if status.elapsed_seconds >= self._next:
+            from msgspec import to_builtins
+
             self._next = status.elapsed_seconds + self._every
-            write(status.line().strip())
+            write(status.line().strip(), {"type": "status", **to_builtins(status)})

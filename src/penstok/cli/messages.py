@@ -27,9 +27,19 @@ from penstok.errors import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import FrameType, TracebackType
 
-__all__ = ["ErrorReporter", "escape", "one_line", "print_data", "print_error", "quote", "say"]
+__all__ = [
+    "ErrorReporter",
+    "escape",
+    "one_line",
+    "print_data",
+    "print_error",
+    "print_result",
+    "quote",
+    "say",
+]
 
 
 # Sent by a closing terminal, a scheduler or a shutdown; both stop a job like Ctrl-C.
@@ -48,9 +58,24 @@ def print_data(text: str, *, ends_line: bool = True) -> None:
     click.echo(text, nl=ends_line)
 
 
-def say(message: str, *, is_quiet: bool = False) -> None:
-    """Print on standard error, and write to the log; if `is_quiet`, only to the log."""
-    log.write(message)
+def print_result(
+    lines: Sequence[str], *records: dict[str, Any], as_json: bool, is_quiet: bool
+) -> None:
+    """Print what a command has done: lines for people, and with `as_json` the records, too."""
+    if as_json:
+        print_data("\n".join(map(json.dumps, records)))
+    say("\n".join(lines), *records, is_quiet=is_quiet)
+
+
+def say(message: str, *records: dict[str, Any], is_quiet: bool = False) -> None:
+    """Print on standard error, and write to the log; if `is_quiet`, only to the log.
+
+    Args:
+        message: Lines for people.
+        records: The same for a log of JSON.
+        is_quiet: Only for the log.
+    """
+    log.write(message, *records)
     if not is_quiet:
         click.echo(message, err=True)
 
@@ -171,17 +196,16 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 def print_error(error: PenstokError, *, as_json: bool) -> None:
     """Print an error: what, where, next; with `as_json` also as a JSON line."""
     name_source(error)
-    if as_json:
-        line = {
-            "type": "error",
-            "what": error.what,
-            "where": error.where,
-            "next": error.next_step,
-            "exit_code": error.exit_code,
-        }
-        print_data(json.dumps(line))
+    record = {
+        "type": "error",
+        "what": error.what,
+        "where": error.where,
+        "next": error.next_step,
+        "exit_code": error.exit_code,
+    }
     # A name with a line break must not look like another part of the message.
     lines = [one_line(error.what)]
     lines += [f"  where: {one_line(error.where)}"] if error.where else []
     lines += [f"  next:  {one_line(error.next_step)}"] if error.next_step else []
-    say("error: " + "\n".join(lines))
+    lines[0] = f"error: {lines[0]}"
+    print_result(lines, record, as_json=as_json, is_quiet=False)

@@ -6,11 +6,10 @@ flags would do.
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from penstok.cli.flags import RUN, make_flags
-from penstok.cli.messages import ErrorReporter, print_data, say
+from penstok.cli.messages import ErrorReporter, print_result
 from penstok.jobs.definition import SWITCH, define, settings_of
 from penstok.jobs.settings import JobSettings
 
@@ -52,9 +51,7 @@ def run(
         progress = choose_progress(as_json=as_json, silent=silent, title="tokenizing")
         run_it = _run_job if settings.part is None else _run_part
         record, lines, num_skipped = run_it(settings, progress)
-        if as_json:
-            print_data(json.dumps(record))
-        say("\n".join(lines), is_quiet=quiet)
+        print_result(lines, record, as_json=as_json, is_quiet=quiet)
         return _EXIT_SKIPPED if num_skipped else 0
 
 

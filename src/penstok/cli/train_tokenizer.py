@@ -5,14 +5,13 @@ It trains nothing itself: `training` does, and this module words the result.
 
 from __future__ import annotations
 
-import json
 import shlex
 from typing import TYPE_CHECKING, Any
 
 from msgspec import to_builtins
 
 from penstok.cli.flags import RUN, make_flags
-from penstok.cli.messages import ErrorReporter, escape, print_data, say
+from penstok.cli.messages import ErrorReporter, escape, print_result
 from penstok.errors import quoted
 from penstok.jobs.definition import settings_of
 from penstok.quantities import format_bytes, format_seconds, plural
@@ -43,9 +42,8 @@ def run(*, as_json: bool, quiet: bool, verbose: bool, no_progress: bool, **field
         progress = choose_progress(as_json=as_json, silent=silent, title="training")
         trained = train.train_tokenizer(settings, progress)
         warnings = train.find_warnings(settings, trained)
-        if as_json:
-            print_data(json.dumps(_as_json(trained, warnings)))
-        say("\n".join(_lines(settings, trained, warnings)), is_quiet=quiet)
+        lines = _lines(settings, trained, warnings)
+        print_result(lines, _as_json(trained, warnings), as_json=as_json, is_quiet=quiet)
         return _EXIT_SKIPPED if trained.counts.skipped_records or trained.num_skipped else 0
 
 

@@ -5,13 +5,12 @@ It checks and repairs nothing itself: `verification` does, and this module words
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from msgspec import to_builtins
 
 from penstok.cli.flags import RUN, make_flags, out_argument
-from penstok.cli.messages import ErrorReporter, escape, print_data, say
+from penstok.cli.messages import ErrorReporter, escape, print_result
 from penstok.errors import quoted
 from penstok.jobs.definition import settings_of
 from penstok.quantities import format_bytes, plural
@@ -53,10 +52,9 @@ def run(
         silent = no_progress or (quiet and not as_json)
         progress = choose_progress(as_json=as_json, silent=silent, title="verifying")
         report = (repair_output if repair else verify_output)(settings, progress)
-        if as_json:
-            print_data("\n".join(json.dumps(line) for line in _json_lines(report)))
         lines = _lines(report, full=settings.full, source=settings.source)
-        say("\n".join(lines), is_quiet=quiet and report.is_whole)
+        is_quiet = quiet and report.is_whole
+        print_result(lines, *_json_lines(report), as_json=as_json, is_quiet=is_quiet)
         return 0 if report.is_whole else _EXIT_DAMAGED
 
 

@@ -1,14 +1,16 @@
-"""The progress of a job as a line that is redrawn in place, or as calls of a function.
+"""The progress of a job as a line that is redrawn in place, in a notebook as a bar, or as calls.
 
 It measures nothing: `progress` does, and passes a status a few times a second. It writes only to
 the stream it is given: `cli` passes the terminal, and `api` does if a caller asked for progress.
+In a notebook it updates one output of the cell instead.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstok.errors import UsageError
 from penstok.resources import Resource
@@ -19,13 +21,15 @@ if TYPE_CHECKING:
 
     from penstok.jobs.progress import Progress, Status
 
-__all__ = ["CallerProgress", "LineProgress", "fit_line", "make_progress"]
+__all__ = ["CallerProgress", "LineProgress", "NotebookProgress", "fit_line", "make_progress"]
 
 _MIN_BAR, _BAR, _MAX_BAR = 4, 10, 30
 # What is left out first where there is little room. The bar, how much is done, the rate and the
 # time left are kept to the end.
 _DISPENSABLE = ("memory", "units", "title", "nodes", "tokens", "retried", "slow", "tasks")
-_CLEAR_LINE = "\r\x1b[K"
+# The cursor waits at the start of the line. Where a narrower terminal has wrapped it, all of its
+# rows are erased.
+_CLEAR_LINE = "\r\x1b[J"
 
 
 def make_progress(wanted: bool | Callable[[Status], object], title: str) -> Progress:  # noqa: FBT001 the keyword of every function
@@ -40,7 +44,15 @@ def make_progress(wanted: bool | Callable[[Status], object], title: str) -> Prog
             where="progress",
             next_step="pass `progress=True`, or a function that takes a `penstok.Status`",
         )
-    return LineProgress(sys.stderr, title) if wanted else SilentProgress()
+    if not wanted:
+        return SilentProgress()
+    return NotebookProgress(title) if _is_notebook() else LineProgress(sys.stderr, title)
+
+
+def _is_notebook() -> bool:
+    """Tell whether this is the kernel of a notebook, without loading anything of it."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return hasattr(shell, "kernel")
 
 
 class CallerProgress(Resource):
@@ -54,11 +66,40 @@ class CallerProgress(Resource):
         self._function(status)
 
 
+class NotebookProgress(Resource):
+    """Shows a bar in the output of a cell; the last status stays there.
+
+    Each status replaces the one before, so a notebook that is saved has one line of output. A line
+    that is redrawn with carriage returns would leave all of them in the file.
+    """
+
+    def __init__(self, title: str) -> None:
+        self._title = title
+        self._handle: Any = None
+
+    def update(self, status: Status) -> None:
+        """Replace what is shown."""
+        from html import escape
+        from importlib import import_module
+
+        line = f"{self._title}  {status.line().strip()}"
+        value = f'value="{status.fraction:.3f}"' if status.total_bytes else ""
+        shown = {
+            "text/plain": line,
+            "text/html": f"<progress {value}></progress> <code>{escape(line)}</code>",
+        }
+        if self._handle is None:
+            display = import_module("IPython.display").display
+            self._handle = display(shown, raw=True, display_id=True)
+        else:
+            self._handle.update(shown, raw=True)
+
+
 class LineProgress(Resource):
     """Draws one line that is redrawn in place, and erased at the end.
 
-    It never wraps: what does not fit the terminal is left out. Where there is no
-    terminal, as in a notebook, it is cleared with spaces.
+    It never wraps: what does not fit the terminal is left out. Where there is no terminal, it is
+    cleared with spaces.
     """
 
     def __init__(self, stream: TextIO, title: str) -> None:
@@ -67,7 +108,7 @@ class LineProgress(Resource):
         self._drawn = 0
 
     def __enter__(self) -> LineProgress:
-        self._draw(f"{self._title}  starting")
+        self._draw(f"{self._title}  starting"[: self._columns()])
         return self
 
     def close(self) -> None:
@@ -76,14 +117,25 @@ class LineProgress(Resource):
 
     def update(self, status: Status) -> None:
         """Redraw."""
-        # The terminal may be resized at any time. Its last column stays empty, since some
-        # terminals wrap when it is written.
-        columns = shutil.get_terminal_size().columns - 1
-        self._draw(fit_line(self._title, status, columns))
+        self._draw(fit_line(self._title, status, self._columns()))
+
+    def _columns(self) -> int:
+        """Return how long a line may be.
+
+        The terminal may be resized at any time, and standard output may be a file. Its last column
+        stays empty, since some terminals wrap when it is written.
+        """
+        try:
+            columns = os.get_terminal_size(self._stream.fileno()).columns
+        except (AttributeError, OSError, ValueError):
+            columns = 0
+        return (columns or shutil.get_terminal_size().columns) - 1
 
     def _draw(self, line: str) -> None:
-        clear = _CLEAR_LINE if self._stream.isatty() else f"\r{' ' * self._drawn}\r"
-        self._stream.write(clear + line)
+        if self._stream.isatty():
+            self._stream.write(f"{_CLEAR_LINE}{line}\r")
+        else:
+            self._stream.write(f"\r{' ' * self._drawn}\r{line}")
         self._stream.flush()
         self._drawn = len(line)
 
