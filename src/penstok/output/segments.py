@@ -52,7 +52,7 @@ __all__ = [
     "write_errors",
 ]
 
-SinkKind = Literal["write", "compare", "digest"]
+SinkKind = Literal["write", "compare", "digest", "count"]
 
 _MAX_OPEN_FILES = 4
 # Read back in pieces that stay in the processor's cache while they are hashed and summarized.
@@ -112,6 +112,8 @@ def make_sink(kind: SinkKind, layout: Layout) -> SegmentSink:
         return SegmentComparer(layout)
     if kind == "digest":
         return SegmentDigester(layout)
+    if kind == "count":
+        return SegmentDropper()
     return SegmentWriter(layout) if layout.piece_bytes is None else PieceWriter(layout)
 
 
@@ -216,6 +218,24 @@ class SegmentDigester:
             segments.append(Segment(split, shard, inside, count, digest))
             tokens = tokens[count:]
         return segments
+
+
+class SegmentDropper:
+    """Drops all tokens, which only had to be counted."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+    def write_entries(
+        self, split: Split, kind: IndexKind, num_before: int, entries: Iterable[NDArray[Any]]
+    ) -> None:
+        """Do nothing."""
+
+    def write(
+        self, split: Split, offset: int, tokens: NDArray[np.unsignedinteger[Any]]
+    ) -> list[Segment]:
+        """Return no segment."""
+        return []
 
 
 class SegmentComparer:
