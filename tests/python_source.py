@@ -13,6 +13,7 @@ from support import ROOT
 import penstok
 from penstok import errors
 from penstok.conversion.settings import ConvertSettings
+from penstok.counting.settings import TEXT_SETTINGS, CountSettings
 from penstok.data.settings import ShowSettings
 from penstok.jobs.definition import Setting, settings_of
 from penstok.jobs.settings import JobSettings
@@ -87,6 +88,7 @@ def without(settings: tuple[Setting, ...], *names: str) -> tuple[Setting, ...]:
 
 
 CONVERT = settings_of(ConvertSettings)
+COUNTING = (*TEXT_SETTINGS, *settings_of(CountSettings))
 TRAINING = (*INPUT_SETTINGS, *settings_of(TrainingSettings))
 OUTPUT = (("output", PATH_TYPE, "", OUT),)
 JOB_KEYWORDS = without(JOB, "inputs", "output")
@@ -123,6 +125,21 @@ FUNCTIONS = (
         10
         """,
         has_progress=False,
+    ),
+    Function(
+        "count",
+        "Count tokens without writing any; compare tokenizers.",
+        "The number of tokens is what `tokenize` would write with the same arguments.",
+        positional(*by_name(COUNTING, "inputs", "tokenizer")),
+        tuple(each for each in without(COUNTING, "inputs", "tokenizer") if each.in_python),
+        "CountResult",
+        "_count(values, progress)",
+        """
+        >>> counted = penstok.count("corpus/*.txt", ["gpt2", "cl100k_base"])
+        >>> [each.tokens for each in counted.tokenizers]
+        [40, 40]
+        """,
+        raises="PenstokError: If the inputs cannot be read, or no tokenizer can be used.",
     ),
     Function(
         "tokenize_part",
@@ -333,7 +350,7 @@ def function_source(function: Function) -> list[str]:
         lines += ["", "    Example:", *(f"        {line}" for line in example)]
     lines.append('    """')
     if "values" in function.call:
-        own = {"inputs", "output"} if "output, values" not in function.call else set()
+        own = {"inputs", "output", "tokenizer"} if "output, values" not in function.call else set()
         names = [name for name, *_ in function.arguments if name in own]
         names += [each.name for each in function.settings if each is not REPAIR]
         lines += ["    values = {", *(f'        "{name}": {name},' for name in names), "    }"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import gzip
+import json
 import os
 import random
 import select
@@ -195,3 +197,33 @@ def hostile_runs(seed: int) -> str:
         lambda: "|",
     ]
     return "a" + "".join(chance.choice(runs)() for _ in range(30))
+
+
+def write_sample_corpus(folder: Path, kind: str) -> list[Path]:
+    """Write some 8 MB in which languages alternate: `text`, `jsonl.gz`, `parquet` or `mixed`."""
+    if kind == "mixed":
+        return [path for each in ("text", "jsonl.gz", "parquet") for path in
+                write_sample_corpus(folder, each)]  # fmt: skip
+    rng = random.Random(3)
+    texts = [
+        text.strip()
+        for path in sorted(EXAMPLES.glob("*.txt"))
+        for text in path.read_text(encoding="utf-8").split("<|endoftext|>")
+    ]
+    documents = [
+        "\n\n".join(rng.choices(texts[language : language + 9], k=rng.randrange(1, 9)))
+        for language in (rng.randrange(len(texts)) for _ in range(2000))
+    ]
+    path = folder / f"a.{'txt' if kind == 'text' else kind}"
+    if kind == "text":
+        path.write_text("<|endoftext|>".join(documents), encoding="utf-8")
+    elif kind == "jsonl.gz":
+        # Random characters, so that it stays large.
+        lines = (json.dumps({"text": one, "id": f"{rng.getrandbits(4096):x}"}) for one in documents)
+        path.write_bytes(gzip.compress("\n".join(lines).encode(), 1))
+    else:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        pq.write_table(pa.table({"text": documents}), path, row_group_size=100, compression="none")
+    return [path]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from penstok.api import (
     convert,
+    count,
     find,
     finish,
     info,
@@ -35,6 +36,7 @@ from penstok.errors import (
 )
 
 if TYPE_CHECKING:
+    from penstok.counting.count import CountResult, InputCount, TokenizerCount
     from penstok.data.dataset import Dataset, MappedTokens
     from penstok.data.documents import Documents
     from penstok.data.fields import Fields
@@ -45,19 +47,23 @@ if TYPE_CHECKING:
     from penstok.jobs.run import PartOutcome
     from penstok.output.manifest import Manifest
     from penstok.training.train import TrainingResult
+    from penstok.types import FailedTokenizer
     from penstok.verification.findings import Finding, Report
 
 __version__ = "0.1.0"
 
 __all__ = [
     "ConflictError",
+    "CountResult",
     "DamageError",
     "Dataset",
     "Documents",
     "EngineError",
+    "FailedTokenizer",
     "Fields",
     "Finding",
     "FoundDocument",
+    "InputCount",
     "InputError",
     "InterruptedRunError",
     "LockedError",
@@ -71,11 +77,13 @@ __all__ = [
     "RemoteTokens",
     "Report",
     "Status",
+    "TokenizerCount",
     "TrainingResult",
     "UsageError",
     "WriteError",
     "__version__",
     "convert",
+    "count",
     "find",
     "finish",
     "info",
@@ -89,11 +97,14 @@ __all__ = [
 ]
 
 _RECORDS = {
+    "CountResult": "penstok.counting.count",
     "Dataset": "penstok.data.dataset",
     "Documents": "penstok.data.documents",
+    "FailedTokenizer": "penstok.types",
     "Fields": "penstok.data.fields",
     "Finding": "penstok.verification.findings",
     "FoundDocument": "penstok.data.origins",
+    "InputCount": "penstok.counting.count",
     "Manifest": "penstok.output.manifest",
     "MappedTokens": "penstok.data.dataset",
     "Origin": "penstok.data.origins",
@@ -102,6 +113,7 @@ _RECORDS = {
     "RemoteTokens": "penstok.data.remote_tokens",
     "Report": "penstok.verification.findings",
     "Status": "penstok.jobs.progress",
+    "TokenizerCount": "penstok.counting.count",
     "TrainingResult": "penstok.training.train",
 }
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from penstok.counting.count import CountResult
     from penstok.data.dataset import Dataset
     from penstok.data.origins import FoundDocument
     from penstok.jobs.preview import Preview
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "convert",
+    "count",
     "find",
     "finish",
     "info",
@@ -368,6 +370,127 @@ def plan(
         "block_bytes": block_bytes,
     }
     return _plan(values)
+
+
+def count(
+    inputs: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    tokenizer: str | Sequence[str] = "gpt2",
+    *,
+    files_from: str | os.PathLike[str] | None = None,
+    null: bool = False,
+    input_format: Literal["auto", "text", "jsonl", "csv", "tsv", "parquet", "arrow"] = "auto",
+    encoding: str = "utf-8",
+    text_key: str = "text",
+    csv_delimiter: str | None = None,
+    no_header: bool = False,
+    doc_separator: str | None = None,
+    docs_by: Literal["auto", "separator", "line", "file"] = "auto",
+    strip: bool = False,
+    invalid_utf8: Literal["replace", "ignore", "stop"] = "replace",
+    on_error: Literal["stop", "skip"] = "stop",
+    limit: int | str | None = None,
+    eot: Literal["append", "prepend", "none"] = "append",
+    eot_token: str | int | None = None,
+    bos: str | int = "auto",
+    pattern: Literal["gpt2", "cl100k", "llama3", "qwen2", "o200k"] | None = None,
+    engine: Literal[
+        "auto", "kernel", "fastokens", "tiktoken", "tokenizers", "sentencepiece"
+    ] = "auto",
+    val_fraction: float = 0.0005,
+    seed: int = 0,
+    workers: int | None = None,
+    memory: int | str = "1GiB",
+    priority: Literal["low", "normal"] = "low",
+    unit_bytes: int = 16777216,
+    block_bytes: int = 2097152,
+    sample: int | str | None = None,
+    progress: bool | Callable[[Status], object] = False,
+) -> CountResult:
+    """Count tokens without writing any; compare tokenizers.
+
+    The number of tokens is what `tokenize` would write with the same arguments.
+
+    Args:
+        inputs: Files, folders, globs or URLs (https, s3, gs, hf); - is standard input.
+        tokenizer: One tokenizer or several, separated by commas, as for `penstok tokenize`: names
+            (gpt2, o200k_base, ...), OWNER/NAME on the Hugging Face Hub, or files.
+        files_from: Read the list of inputs from a file, one per line; - is standard input.
+        null: The names in `files_from` are separated by NUL bytes, as `find -print0` writes them.
+        input_format: Input format: auto (by file name), text, jsonl, csv, tsv, parquet or arrow.
+        encoding: Encoding of the text: utf-8, gb18030, shift_jis, cp1252, ... or auto (detect that
+            of each input).
+        text_key: Field or column that holds the text; a.b is field b of field a.
+        csv_delimiter: What separates the fields of CSV, such as ; or | (default: a comma, in TSV a
+            tab).
+        no_header: CSV begins with a record instead of column names: `text_key` is a column number,
+            from 1.
+        doc_separator: Separator between documents in text files (default: `<|endoftext|>` if it
+            occurs near the start of the input, else one document per file).
+        docs_by: How text files are divided into documents: auto, separator, line or file.
+        strip: Strip white space from both ends of each document.
+        invalid_utf8: What to do with invalid UTF-8: replace, ignore or stop.
+        on_error: What to do with bad records and unreadable files: stop, or skip and exit with 3.
+        limit: Use only about this much of the input, such as 100MB.
+        eot: Where the end-of-text token of each document goes: append, prepend or none.
+        eot_token: End-of-text token, as text or id (default: the one the tokenizer defines).
+        bos: Token before each document: auto (the one the tokenizer adds), none, or a token as text
+            or id.
+        pattern: Pattern that splits text into words, for a .tiktoken file: gpt2, cl100k, llama3,
+            qwen2 or o200k.
+        engine: Encoder: auto, kernel, fastokens, tiktoken, tokenizers or sentencepiece; all give
+            the same ids.
+        val_fraction: As for `penstok tokenize`: fraction of the documents that goes to the val
+            split; at least one of few.
+        seed: As for `penstok tokenize`: seed for the train/val split.
+        workers: Worker count (default: all cores, or as many workers as fit in `memory`).
+        memory: Memory limit for all processes together; with `executor` ray, per task.
+        priority: CPU priority: low, or normal on a dedicated machine.
+        unit_bytes: Text per unit, in bytes; the output is the same whatever it is.
+        block_bytes: Text encoded at once, in bytes; the output is the same.
+        sample: Count only about this much of the input, such as 1GB, spread evenly over all of it;
+            estimate the rest, with a margin of error.
+        progress: True draws a line on standard error, or a bar in a notebook, that is updated in
+            place; a function is called with a `Status` a few times a second.
+
+    Raises:
+        PenstokError: If the inputs cannot be read, or no tokenizer can be used.
+
+    Example:
+        >>> counted = penstok.count("corpus/*.txt", ["gpt2", "cl100k_base"])
+        >>> [each.tokens for each in counted.tokenizers]
+        [40, 40]
+    """
+    values = {
+        "inputs": inputs,
+        "tokenizer": tokenizer,
+        "files_from": files_from,
+        "null": null,
+        "input_format": input_format,
+        "encoding": encoding,
+        "text_key": text_key,
+        "csv_delimiter": csv_delimiter,
+        "no_header": no_header,
+        "doc_separator": doc_separator,
+        "docs_by": docs_by,
+        "strip": strip,
+        "invalid_utf8": invalid_utf8,
+        "on_error": on_error,
+        "limit": limit,
+        "eot": eot,
+        "eot_token": eot_token,
+        "bos": bos,
+        "pattern": pattern,
+        "engine": engine,
+        "val_fraction": val_fraction,
+        "seed": seed,
+        "workers": workers,
+        "memory": memory,
+        "priority": priority,
+        "unit_bytes": unit_bytes,
+        "block_bytes": block_bytes,
+        "sample": sample,
+    }
+    return _count(values, progress)
 
 
 def tokenize_part(
@@ -856,6 +979,18 @@ def _plan(values: Mapping[str, Any]) -> Preview:
     from penstok.jobs.preview import make_preview
 
     return make_preview(_job(values))
+
+
+def _count(values: Mapping[str, Any], progress: ShowProgress) -> CountResult:
+    """Count tokens."""
+    from penstok.counting.count import count_tokens, find_warnings
+    from penstok.counting.settings import TEXT_SETTINGS, CountSettings
+    from penstok.jobs.definition import make_fields
+
+    fields = make_fields(TEXT_SETTINGS, values) | _fields(CountSettings, values)
+    result = count_tokens(CountSettings.from_fields(fields), _progress(progress, "counting"))
+    _warn(find_warnings(result))
+    return result
 
 
 def _tokenize_part(

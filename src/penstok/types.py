@@ -48,6 +48,7 @@ __all__ = [
     "DocumentRule",
     "EncodedUnit",
     "EotPosition",
+    "FailedTokenizer",
     "FieldColumn",
     "FinishedUnit",
     "InputFormat",
@@ -591,6 +592,22 @@ class SkippedRecord(Struct, frozen=True):
     reason: str
 
 
+class FailedTokenizer(Struct, frozen=True):
+    """A tokenizer of a count that could not be used; it does not stop the others.
+
+    Attributes:
+        name: Its name, as it was asked for.
+        what: What happened.
+        where: Where.
+        next_step: What to do about it.
+    """
+
+    name: str
+    what: str
+    where: str
+    next_step: str
+
+
 class EncodedUnit(Struct, frozen=True):
     """A unit whose tokens a worker holds in memory, not yet written.
 
@@ -609,6 +626,8 @@ class EncodedUnit(Struct, frozen=True):
             end; None if there is none.
         open_special: Whether the text of that document contains the end-of-text string.
         skipped: The bad records; only the first ones if there are more than `MAX_LISTED_RECORDS`.
+        num_characters: Of the text, if the worker counts them; otherwise 0.
+        by_tokenizer: In a count, what each tokenizer made of the unit, or why it failed.
     """
 
     unit_idx: int
@@ -620,6 +639,8 @@ class EncodedUnit(Struct, frozen=True):
     open_split: Split | None
     open_special: bool
     skipped: tuple[SkippedRecord, ...] = ()
+    num_characters: int = 0
+    by_tokenizer: tuple[EncodedUnit | FailedTokenizer, ...] = ()
 
     def equals_recorded(self, recorded: EncodedUnit) -> bool:
         """Compare with a record, which may be of a version that did not count the text."""

@@ -28,6 +28,7 @@ def interrupt(*_: Any, **__: Any) -> None:
         (["info", "out"], NOTHING),
         (["show", "out"], NOTHING),
         (["tokenize", "in.txt"], KEPT),
+        (["count", "in.txt"], NOTHING),
         (["train-tokenizer", "in.txt"], NOTHING),
     ],
     ids=" ".join,
@@ -40,13 +41,21 @@ def test_an_interrupted_command_says_what_became_of_the_output(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     # What is imported while a function is replaced would keep the replacement.
-    for module in ("verification.repair", "jobs.run", "training.train", "cli.info", "cli.show"):
+    for module in (
+        "verification.repair",
+        "jobs.run",
+        "training.train",
+        "counting.count",
+        "cli.info",
+        "cli.show",
+    ):
         importlib.import_module(f"penstok.{module}")
     for name in (
         "penstok.verification.verify.verify_output",
         "penstok.verification.repair.repair_output",
         "penstok.output.manifest.Manifest.load",
         "penstok.jobs.run.run_job",
+        "penstok.counting.count.count_tokens",
         "penstok.training.train.train_tokenizer",
     ):
         monkeypatch.setattr(name, interrupt)

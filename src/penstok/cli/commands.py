@@ -56,6 +56,15 @@ COMMANDS = (
         _codes(0, 1, 2, 4, 5, 8, 130, 141),
     ),
     CommandRow(
+        "count",
+        "penstok.cli.count",
+        "Count tokens without writing any; compare tokenizers.",
+        _codes(
+            *(0, 1, 2, 4, 8, 130, 141),
+            _3="done, but some input was skipped, or a tokenizer failed",
+        ),
+    ),
+    CommandRow(
         "info",
         "penstok.cli.info",
         "Show the counts, sizes and first and last tokens of an output.",

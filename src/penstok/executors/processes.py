@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from penstok.inputs.feed import Feed
     from penstok.output.layout import Layout
     from penstok.output.offsets import AssignsOffsets
-    from penstok.types import FinishedUnit, Priority, Split, Unit
+    from penstok.types import FailedTokenizer, FinishedUnit, Priority, Split, Unit
     from penstok.worker.worker import ComparedText, Sample, WorkerSpec
 
 __all__ = ["ProcessExecutor"]
@@ -104,6 +104,8 @@ class ProcessExecutor(Resource):
         self._processes: list[_Process] = []
         self._num_failed_comparisons = 0
         self.num_replaced: int = 0
+        # Tokenizers of a count whose engines differ from the reference; those of a job stop it.
+        self.failed: tuple[FailedTokenizer, ...] = ()
 
     def close(self) -> None:
         """Stop all workers at once, and the feed."""
@@ -191,6 +193,7 @@ class ProcessExecutor(Resource):
             return
         if kind == "error":
             raise answer
+        self.failed += answer or ()
 
     def _ask(self, kind: str, payload: Any) -> Any:
         """Send a request to one worker and wait for its answer; no unit may be in progress."""

@@ -18,6 +18,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from penstok.errors import EngineError, PenstokError, expected_error
+from penstok.worker.counting import CountingWorker
 from penstok.worker.worker import ShareReachedError, Worker, WorkerSpec
 
 if TYPE_CHECKING:
@@ -61,7 +62,8 @@ def _drain(parent: Connection, requests: SimpleQueue[Any]) -> None:
 
 def _answer_requests(parent: Connection, requests: SimpleQueue[Any], spec: WorkerSpec) -> None:
     """Create the worker before the first request, then answer until the parent hangs up."""
-    worker, failure = _guarded(lambda: Worker(spec), "startup")
+    make = CountingWorker if spec.sink == "count" else Worker
+    worker, failure = _guarded(lambda: make(spec), "startup")
     while failure is None and (request := requests.get()) is not None:
         kind, payload = request
         answer, failure = _guarded(partial(_answer, worker, kind, payload), payload)
@@ -84,18 +86,18 @@ def _guarded(work: Callable[[], Any], payload: object) -> tuple[Any, tuple[str, 
         return None, ("error", expected or _bug(error, payload))
 
 
-def _answer(worker: Worker, kind: str, payload: Any) -> Any:
+def _answer(worker: Worker | CountingWorker, kind: str, payload: Any) -> Any:
     if kind == "encode":
         return [worker.encode(unit) for unit in payload]
     if kind == "write":
         return [worker.write(offsets) for offsets in payload]
-    if kind == "layout":
-        return worker.write_to(payload)
-    if kind == "open":
-        return worker.find_open_split(*payload)
     if kind == "sample":
         return worker.sample(payload)
-    return worker.compare(payload)
+    if kind == "compare" or isinstance(worker, CountingWorker):
+        return worker.compare(payload)
+    if kind == "layout":
+        return worker.write_to(payload)
+    return worker.find_open_split(*payload)
 
 
 def _bug(error: Exception, payload: object) -> EngineError:

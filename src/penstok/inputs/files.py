@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from penstok.inputs.ring import RingFile
     from penstok.types import Source, Unit, Window
 
-__all__ = ["SourceFile", "open_unit"]
+__all__ = ["SharedInput", "SourceFile", "open_unit"]
 
 # How much more of a remote file is fetched with a unit: most reads outside a unit are near it.
 _BEHIND_BYTES = 1 << 16
@@ -55,6 +55,65 @@ def _open_seekable(unit: Unit) -> _SeekableInput:
     # While this unit is encoded, the disk reads the next one, whichever worker will take it.
     file.announce(unit.end, 2 * unit.end - unit.start)
     return file
+
+
+class SharedInput:
+    """Opens the input of a unit once for several readers, which read it one after the other.
+
+    So a remote range is fetched once, and pages stay in the page cache until the next unit.
+    """
+
+    def __init__(self, ring: RingFile | None) -> None:
+        self._ring = ring
+        self._unit: Unit | None = None
+        self._file: OpenInput | None = None
+        self._read: set[tuple[int, int]] = set()
+
+    def open_unit(self, unit: Unit) -> OpenInput:
+        """Open the input of a unit, or return it as it is open already."""
+        if self._file is None or unit is not self._unit:
+            self.close()
+            self._unit, self._file = unit, open_unit(unit, self._ring)
+        return _KeptInput(self._file, self._read)
+
+    def close(self) -> None:
+        """Close the input of the last unit, and give its pages back."""
+        file, self._file, self._unit = self._file, None, None
+        if file is not None:
+            with file:
+                for start, end in self._read:
+                    file.give_back(start, end)
+        self._read.clear()
+
+
+class _KeptInput(Resource):
+    """An input that stays open for its next reader."""
+
+    def __init__(self, file: OpenInput, read: set[tuple[int, int]]) -> None:
+        self.source = file.source
+        self.size: int = file.size
+        self._file = file
+        self._read = read
+
+    def read_at(self, start: int, end: int) -> bytes:
+        """Read the bytes from `start` to `end`, without what lies outside the content."""
+        return self._file.read_at(start, end)
+
+    def read_into(self, buffer: memoryview, start: int) -> None:
+        """Fill `buffer` with the content from `start` on."""
+        self._file.read_into(buffer, start)
+
+    def find_line(self, position: int) -> int:
+        """Find the first line or record at or after `position`."""
+        return self._file.find_line(position)
+
+    def count_lines(self, position: int) -> int | None:
+        """Count the lines that end before `position`."""
+        return self._file.count_lines(position)
+
+    def give_back(self, start: int, end: int) -> None:
+        """Take note of the range: the next reader still needs it."""
+        self._read.add((start, end))
 
 
 class _SeekableInput(Resource):

@@ -33,13 +33,22 @@ from penstok.worker.worker import WorkerSpec
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from penstok.choices import Dtype
     from penstok.jobs.plan import Plan
     from penstok.jobs.settings import JobSettings
     from penstok.output.segments import SinkKind
     from penstok.tokenizers import Tokenizer
     from penstok.types import OnError, Priority, Source, TextRules
 
-__all__ = ["Job", "Workers", "choose_workers", "make_processes", "prepare"]
+__all__ = [
+    "Job",
+    "Workers",
+    "choose_dtype",
+    "choose_workers",
+    "make_processes",
+    "make_record",
+    "prepare",
+]
 
 
 class Workers(Struct, frozen=True):
@@ -125,11 +134,11 @@ def prepare(settings: JobSettings) -> Job:
         bos=settings.bos,
         pattern=settings.pattern,
     )
-    dtype = _choose_dtype(settings, tokenizer)
+    dtype = choose_dtype(settings.dtype, tokenizer)
     rules = settings.text_rules(plan.rule, tokenizer.fingerprint, dtype)
     if settings.is_by_task and rules.task_bytes is None:
         rules = replace(rules, task_bytes=choose_task_bytes(plan))
-    record = _make_record(plan, tokenizer, rules)
+    record = make_record(plan, tokenizer, rules)
     refuse_formats(rules, record.tokenizer, str(settings.output))
     layout = Layout.of_job(settings.output, record)
     workers = choose_workers(
@@ -274,7 +283,8 @@ def _refuse_text(settings: JobSettings, plan: Plan) -> None:
         )
 
 
-def _make_record(plan: Plan, tokenizer: Tokenizer, rules: TextRules) -> JobRecord:
+def make_record(plan: Plan, tokenizer: Tokenizer, rules: TextRules) -> JobRecord:
+    """Return what shapes the bytes, as it is recorded."""
     return JobRecord(
         penstok=own_version(),
         tokenizer=tokenizer.record,
@@ -284,13 +294,13 @@ def _make_record(plan: Plan, tokenizer: Tokenizer, rules: TextRules) -> JobRecor
     )
 
 
-def _choose_dtype(settings: JobSettings, tokenizer: Tokenizer) -> Literal["uint16", "uint32"]:
+def choose_dtype(wanted: Dtype, tokenizer: Tokenizer) -> Literal["uint16", "uint32"]:
     """Take the smallest type that holds every id; refuse a smaller one."""
     needed: Literal["uint16", "uint32"] = "uint16" if tokenizer.vocab_size <= 1 << 16 else "uint32"
-    if settings.dtype == "uint16" and needed == "uint32":
+    if wanted == "uint16" and needed == "uint32":
         raise UsageError(
             f"uint16 cannot hold {tokenizer.vocab_size} ids",
             where="--dtype",
             next_step="pass `--dtype uint32`",
         )
-    return needed if settings.dtype == "auto" else settings.dtype
+    return needed if wanted == "auto" else wanted

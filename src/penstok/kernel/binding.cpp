@@ -14,6 +14,7 @@
 
 #include "bpe/encoder.hpp"
 #include "bpe/ranks.hpp"
+#include "text/characters.hpp"
 #include "text/content_hash.hpp"
 #include "text/csv_records.hpp"
 #include "text/csv_scan.hpp"
@@ -324,10 +325,9 @@ nb::tuple scan_csv_of(const Text& csv, size_t stop, uint8_t delimiter, uint8_t s
   return nb::make_tuple(found, static_cast<uint8_t>(reached));
 }
 
-void surely_nfc_of(const Text& text, const Positions& starts, const Positions& ends,
-                   const BytesOut& out) {
-  if (ends.size() != starts.size() || out.size() != starts.size()) {
-    throw std::invalid_argument("starts, ends and out differ in length");
+void check_documents(const Text& text, const Positions& starts, const Positions& ends) {
+  if (ends.size() != starts.size()) {
+    throw std::invalid_argument("starts and ends differ in length");
   }
   for (size_t i = 0; i < starts.size(); ++i) {
     const int64_t start = starts.data()[i], end = ends.data()[i];
@@ -335,6 +335,18 @@ void surely_nfc_of(const Text& text, const Positions& starts, const Positions& e
       throw std::invalid_argument("a document is outside the text");
     }
   }
+}
+
+uint64_t count_characters_of(const Text& text, const Positions& starts, const Positions& ends) {
+  check_documents(text, starts, ends);
+  const nb::gil_scoped_release released;
+  return count_characters(text.data(), starts.data(), ends.data(), starts.size());
+}
+
+void surely_nfc_of(const Text& text, const Positions& starts, const Positions& ends,
+                   const BytesOut& out) {
+  check_documents(text, starts, ends);
+  if (out.size() != starts.size()) throw std::invalid_argument("starts and out differ in length");
   const nb::gil_scoped_release released;
   find_surely_nfc(text.data(), starts.data(), ends.data(), starts.size(), out.data());
 }
@@ -425,6 +437,8 @@ NB_MODULE(_kernel, module) {
              "penstok.readers.csv names what is returned.");
   module.def("scan_csv", scan_csv_of, "csv"_a, "stop"_a, "delimiter"_a, "state"_a,
              "Return where the first record after `stop` begins, or -1, and the state there.");
+  module.def("count_characters", count_characters_of, "text"_a, "starts"_a, "ends"_a,
+             "Return how many characters of UTF-8 the documents text[starts[i]:ends[i]] have.");
   module.def("surely_nfc", surely_nfc_of, "text"_a, "starts"_a, "ends"_a, "out"_a,
              "Set out[i] to 1 if text[starts[i]:ends[i]] is UTF-8 in NFC by the quick check, to 0 "
              "if it may not be.");

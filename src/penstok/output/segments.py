@@ -53,7 +53,7 @@ __all__ = [
     "write_errors",
 ]
 
-SinkKind = Literal["write", "compare", "digest", "fields"]
+SinkKind = Literal["write", "compare", "digest", "fields", "count"]
 
 _MAX_OPEN_FILES = 4
 # Read back in pieces that stay in the processor's cache while they are hashed and summarized.
@@ -119,6 +119,8 @@ def make_sink(kind: SinkKind, layout: Layout) -> SegmentSink:
         return SegmentDigester(layout)
     if kind == "fields":
         return FieldsWriter(layout)
+    if kind == "count":
+        return SegmentDropper()
     return SegmentWriter(layout) if layout.piece_bytes is None else PieceWriter(layout)
 
 
@@ -241,6 +243,28 @@ class FieldsWriter(SegmentDigester):
     def begin_fields(self, unit_idx: int) -> UnitFields | None:
         """Start writing the kept fields of a unit."""
         return UnitFields(self._layout, unit_idx)
+
+
+class SegmentDropper:
+    """Drops all tokens, which only had to be counted."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+    def write_entries(
+        self, split: Split, kind: IndexKind, num_before: int, entries: Iterable[NDArray[Any]]
+    ) -> None:
+        """Do nothing."""
+
+    def begin_fields(self, unit_idx: int) -> UnitFields | None:
+        """Keep no fields."""
+        return None
+
+    def write(
+        self, split: Split, offset: int, tokens: NDArray[np.unsignedinteger[Any]]
+    ) -> list[Segment]:
+        """Return no segment."""
+        return []
 
 
 class SegmentComparer:

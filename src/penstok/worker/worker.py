@@ -37,10 +37,12 @@ from penstok.worker.repair import repair_block
 from penstok.worker.splits import CARRIED, TRAIN, VAL, Hasher, Splitter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from typing import TypeAlias
 
     from numpy.typing import NDArray
 
+    from penstok.inputs.base import OpenInput
     from penstok.inputs.ring import RingFile
     from penstok.output.fields import UnitFields
     from penstok.output.layout import Layout
@@ -57,7 +59,10 @@ if TYPE_CHECKING:
         Unit,
         UnitOffsets,
     )
+    from penstok.worker.counting import UnitSample
     from penstok.worker.memory import MemoryShare
+
+    OpenUnit: TypeAlias = Callable[[Unit], OpenInput]
 
 __all__ = [
     "ComparedText",
@@ -72,6 +77,8 @@ __all__ = [
 _CODES = (TRAIN, VAL, CARRIED)
 _SPLIT_OF = dict(zip((TRAIN, VAL), SPLITS, strict=True))
 _MAX_SPARE_TOKENS = 3
+# Bytes that continue a character of UTF-8 are less than this, as signed numbers.
+_FIRST_START = -64
 # The reference engine is slow, and needs memory of a hundred times the length of a text: of each
 # sample it is given this much, which takes it 3 ms.
 _COMPARED_BYTES = 32 << 10
@@ -83,7 +90,11 @@ class ShareReachedError(Exception):
 
 
 class WorkerSpec(Struct, frozen=True):
-    """Everything needed to create a worker; the same for all workers of a job."""
+    """Everything needed to create a worker; the same for all workers of a job.
+
+    With the sink `count`, a worker counts tokens and drops them, with the tokenizers of `others`
+    too, and leaves out units that are not in `sample` (`counting`).
+    """
 
     tokenizer: Tokenizer
     engine: str
@@ -95,6 +106,8 @@ class WorkerSpec(Struct, frozen=True):
     give_back: bool
     sink: SinkKind = "write"
     ring: RingFile | None = None
+    others: tuple[WorkerSpec, ...] = ()
+    sample: UnitSample | None = None
 
 
 class ComparedText(Struct, frozen=True):
@@ -142,8 +155,8 @@ class Sample(Struct, frozen=True):
     texts: list[ComparedText]
 
 
-def make_readers(spec: WorkerSpec) -> Readers:
-    """Make the readers of a worker."""
+def make_readers(spec: WorkerSpec, open_input: OpenUnit | None = None) -> Readers:
+    """Make the readers of a worker, which open inputs with `open_unit` unless told otherwise."""
     tokenizer, rules = spec.tokenizer, spec.rules
     eot_text = tokenizer.eot_text.encode()
     is_kept = spec.sink in ("write", "fields") and "fields" in spec.layout.index_kinds
@@ -151,7 +164,7 @@ def make_readers(spec: WorkerSpec) -> Readers:
     options = ReaderOptions(
         rule=rules.document_rule,
         text_key=rules.text_key,
-        open_unit=partial(open_unit, ring=spec.ring),
+        open_unit=open_input or partial(open_unit, ring=spec.ring),
         block_bytes=spec.block_bytes,
         special_text=b"" if rules.document_rule.separator == eot_text else eot_text,
         strip=rules.strip,
@@ -173,11 +186,17 @@ def make_hasher(rules: TextRules) -> Hasher:
 class Worker:
     """Turns units into tokens on one core."""
 
-    def __init__(self, spec: WorkerSpec) -> None:
+    def __init__(self, spec: WorkerSpec, open_input: OpenUnit | None = None) -> None:
+        """Load the engine.
+
+        Args:
+            spec: What it is made from.
+            open_input: Opens the input of a unit, if `open_unit` should not.
+        """
         tokenizer, rules = spec.tokenizer, spec.rules
         self._spec = spec
         self._tokenizer = tokenizer
-        self._readers = make_readers(spec)
+        self._readers = make_readers(spec, open_input)
         self._splitter = Splitter(rules.val_hashes, make_hasher(rules))
         # With `--eot none` the engine still ends every document: that is how they are told apart.
         self._drops_eot = rules.eot == "none" and spec.layout.has_index
@@ -187,6 +206,7 @@ class Worker:
         self._is_reference = spec.engine == name_reference(tokenizer)
         self._split_engine = self._engine if isinstance(self._engine, SplitEngine) else None
         self._sink = make_sink(spec.sink, spec.layout)
+        self._count_characters = _make_counter() if spec.sink == "count" else None
         self._waiting: dict[int, _UnitTokens] = {}
         self._spare: list[_UnitTokens] = []
 
@@ -346,6 +366,7 @@ class Worker:
             rooms = [tokens.room(code, block) for code in _CODES]
             parts = self._split_engine.encode_splits(block, splits, rooms)
             if parts is not None:
+                self._add_characters(block, tally)
                 for code, found in enumerate(parts):
                     positions = block.positions
                     if positions is not None:
@@ -357,10 +378,15 @@ class Worker:
             if chosen.any():
                 part = block if chosen.all() else block.select(chosen)
                 part, ids = self._encode_block(part, unit, tally, tokens.room(code, part))
+                self._add_characters(part, tally)
                 text_bytes = int((part.ends - part.starts).sum())
                 found = SplitIds(ids, int(part.begins.sum()), text_bytes)
                 positions = part.positions
                 yield code, found, None if positions is None else positions[part.begins]
+
+    def _add_characters(self, block: Block, tally: _Tally) -> None:
+        if self._count_characters is not None:
+            tally.num_characters += self._count_characters(block)
 
     def _encode_block(
         self, block: Block, unit: Unit, tally: _Tally, room: NDArray[np.unsignedinteger[Any]] | None
@@ -373,6 +399,21 @@ class Worker:
             if not len(repaired.starts):
                 return repaired, np.empty(0, np.uint32)
             return repaired, self._engine.encode(repaired)
+
+
+def _make_counter() -> Callable[[Block], int]:
+    """Return what counts the characters of valid text."""
+    count_characters = find_kernel_function("count_characters")
+
+    def count(block: Block) -> int:
+        text = np.frombuffer(block.text, np.uint8)
+        if count_characters is not None:
+            return int(count_characters(text, block.starts, block.ends))
+        # Where each byte is in the numbering of characters; a few documents can have many bytes.
+        numbers = np.concatenate(([0], np.cumsum(text.view(np.int8) >= _FIRST_START)))
+        return int((numbers[block.ends] - numbers[block.starts]).sum())
+
+    return count
 
 
 def _take_sample(block: Block, num_bytes: int) -> Block:
@@ -539,6 +580,7 @@ class _Tally:
     def __init__(self) -> None:
         self.repairs = Counts()
         self.skipped: list[SkippedRecord] = []
+        self.num_characters = 0
         self._documents = dict.fromkeys(SPLITS, 0)
         self._num_special = 0
         self._text_bytes = 0
@@ -601,4 +643,5 @@ class _Tally:
             open_split=self.open_split,
             open_special=self._open_special,
             skipped=(*reader.take_skipped(), *self.skipped),
+            num_characters=self.num_characters,
         )
