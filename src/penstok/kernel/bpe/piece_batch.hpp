@@ -328,11 +328,12 @@ class PieceBatchEncoder {
       const Value value = short_value(ids, count);
       // A longer result is stored as kNotHere: the next time it comes from the medium table.
       store_short(state_.pieces, scratch_.lines[i], scratch_.keys[i], value);
-      if (PENSTOK_LIKELY(value.count <= Value::kInline)) {
+      if (PENSTOK_LIKELY(value.count != Value::kNotHere)) {
         scratch_.values[i] = value;
         return;
       }
-    } else if (bytes <= kMediumPiece) {
+    }
+    if (bytes <= kMediumPiece) {
       const MediumKey key = make_medium_key(piece(i), bytes);
       store_medium(medium_entry(state_.pieces, key), key, ids, count);
     }
@@ -349,6 +350,8 @@ class PieceBatchEncoder {
       if (PENSTOK_LIKELY(value.count <= Value::kInline)) {
         std::memcpy(out, &value, sizeof value);
         out += value.count;
+      } else if (is_packed(value)) {
+        out = unpack(value, out);
       } else if (value.count == Value::kInOverflow) {
         std::memcpy(out, scratch_.overflow[value.ids[0]], sizeof scratch_.overflow[0]);
         out += value.ids[1];
@@ -388,7 +391,7 @@ class PieceBatchEncoder {
     const PieceKey& key = scratch_.keys[i];
     const bool non_ascii = (key.low & bits_below(8 * bytes) & kTopBits) ||
                            (bytes > 8 && (key.high & bits_below(8 * (bytes - 8)) & kTopBits));
-    if (bytes > kShortPiece || !non_ascii) {
+    if (sizeof(Id) == 4 || bytes > kShortPiece || !non_ascii) {
       return encode_uncommon(state_, piece(i), bytes, out);
     }
     Id* const end = encode_at_junctions(state_, piece(i), bytes, out);
