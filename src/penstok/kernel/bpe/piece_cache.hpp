@@ -88,14 +88,20 @@ PENSTOK_INLINE MediumKey make_medium_key(const uint8_t* p, size_t length) {
   return key;
 }
 
+// Where the second table would have a piece.
 template <class Id>
-PENSTOK_INLINE MediumEntry<Id>& medium_entry(const PieceTables<Id>& tables, const MediumKey& key) {
+PENSTOK_INLINE uint32_t medium_number(const PieceTables<Id>& tables, const MediumKey& key) {
   uint64_t hash = key.words[0] * 0x9E3779B97F4A7C15ull + key.words[1] * 0xC2B2AE3D27D4EB4Full;
   hash ^= hash >> 31;
   hash = hash * 0xD6E8FEB86659FD93ull + key.words[2] * 0xA0761D6478BD642Full;
   hash ^= hash >> 29;
   hash = (hash + key.words[3] * 0xE7037ED1A0B428DBull) * 0xBF58476D1CE4E5B9ull;
-  return tables.medium()[hash >> (64 - tables.medium_bits)];
+  return static_cast<uint32_t>(hash >> (64 - tables.medium_bits));
+}
+
+template <class Id>
+PENSTOK_INLINE MediumEntry<Id>& medium_entry(const PieceTables<Id>& tables, const MediumKey& key) {
+  return tables.medium()[medium_number(tables, key)];
 }
 
 PENSTOK_INLINE bool is_equal(const uint64_t (&a)[4], const uint64_t (&b)[4]) {
