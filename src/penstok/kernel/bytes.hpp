@@ -61,4 +61,16 @@ PENSTOK_INLINE uint32_t code_point4(const uint8_t* p) {
   return (p[0] & 0x07u) << 18 | (p[1] & 0x3Fu) << 12 | (p[2] & 0x3Fu) << 6 | (p[3] & 0x3Fu);
 }
 
+// The first character of well-formed UTF-8.
+struct Character {
+  uint32_t code_point;
+  unsigned bytes;
+};
+PENSTOK_INLINE Character character_at(const uint8_t* p) {
+  if (*p < 0x80) return {*p, 1};
+  if (*p < 0xE0) return {code_point2(p), 2};
+  if (*p < 0xF0) return {code_point3(p), 3};
+  return {code_point4(p), 4};
+}
+
 }  // namespace penstok::kernel

@@ -23,23 +23,33 @@ std::vector<size_t> borders_of(const std::string& bytes) {
   return borders;
 }
 
+bool is_whole_character(const uint8_t* p, size_t length) {
+  return !is_continuation(p[0]) && length == length_from(p[0]);
+}
+
 }  // namespace
 
 // Tokens that are matched only as whole pieces are included, which is harmless.
-CharacterBorders::CharacterBorders(const Vocabulary& vocabulary) {
+CharacterBorders::CharacterBorders(const Vocabulary& vocabulary)
+    : words_((size_t{1} << kBits) / 8) {
   for (const Token& token : vocabulary.tokens()) add_token(token.bytes);
 }
 
 void CharacterBorders::add_token(const std::string& bytes) {
-  const auto at = [&](size_t i) { return static_cast<uint8_t>(bytes[i]); };
-  const auto add = [&](PairSet& set, size_t border) {
-    set[at(border - 1)][at(border) >> 6] |= uint64_t{1} << (at(border) & 63);
+  const auto* p = reinterpret_cast<const uint8_t*>(bytes.data());
+  const auto side = [&](size_t begin, size_t end, uint8_t at_border) {
+    return is_whole_character(p + begin, end - begin) ? character_at(p + begin).code_point
+                                                      : part(at_border);
   };
   const std::vector<size_t> borders = borders_of(bytes);
-  if (borders.size() < 2) return;  // inside one character
-  const size_t first = borders.front(), last = borders[borders.size() - 2];
-  if (is_continuation(at(0)) || first != length_from(at(0))) add(begin_inside_, first);
-  if (bytes.size() - last != length_from(at(last))) add(end_inside_, last);
+  size_t begin = 0;
+  for (size_t i = 0; i + 1 < borders.size(); ++i) {
+    const size_t border = borders[i], end = borders[i + 1];
+    const uint32_t number =
+        number_of(side(begin, border, p[border - 1]), side(border, end, p[border]));
+    words_.as<uint32_t>()[number >> 5] |= uint32_t{1} << (number & 31);
+    begin = border;
+  }
 }
 
 std::vector<uint32_t> lowest_ranks_around_characters(const Vocabulary& vocabulary) {

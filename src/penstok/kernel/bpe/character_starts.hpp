@@ -11,7 +11,7 @@
 // early. They have higher ranks than the merges inside c (2), of which at least one is still to
 // come, of rank k or more. So the lowest merge is the same.
 //
-// (1) follows from the bytes at the borders of c, (2) is known for each character.
+// (1) follows from the characters at the borders of c, (2) is known for each character.
 #pragma once
 
 #include "bpe/memory.hpp"
@@ -28,29 +28,50 @@ struct CharacterStart {
   uint16_t joints;  // bit i: ids i and i + 1 might be merged
 };
 
+// Which borders between two neighbouring characters a token may cross.
+//
+// A set of pairs, hashed to single bits: for every border inside a token the characters on its two
+// sides, where a character that the token contains only a part of counts by the byte at the border.
+// If no bit is set, no merge crosses the border. That is so for most borders between two Chinese
+// characters, also in large vocabularies, whose tokens contain nearly every two bytes side by side.
 class CharacterBorders {
  public:
-  CharacterBorders() = default;
   explicit CharacterBorders(const Vocabulary& vocabulary);
 
-  // May a token end with a part of the character that begins with `right`, after `left`?
-  PENSTOK_INLINE bool may_end_inside(uint8_t left, uint8_t right) const {
-    return contains(end_inside_, left, right);
-  }
-  // May a token begin with a part of the character that ends with `left`, before `right`?
-  PENSTOK_INLINE bool may_begin_inside(uint8_t left, uint8_t right) const {
-    return contains(begin_inside_, left, right);
+  // What tokens may do at a border; true is always a safe answer.
+  struct Crossing {
+    bool any;            // some token crosses it
+    bool begins_inside;  // one begins with a part of the left character
+    bool ends_inside;    // one ends with a part of the right character
+  };
+
+  // `last` is the last byte of the character `left`, `first` the first one of `right`.
+  PENSTOK_INLINE Crossing between(uint32_t left, uint8_t last, uint32_t right,
+                                  uint8_t first) const {
+    const uint32_t left_part = part(last), right_part = part(first);
+    const bool both_parts = contains(left_part, right_part);
+    const bool begins_inside = contains(left_part, right) | both_parts;
+    const bool ends_inside = contains(left, right_part) | both_parts;
+    const bool any = contains(left, right) | begins_inside | ends_inside;
+    return {any, begins_inside, ends_inside};
   }
 
  private:
-  using PairSet = uint64_t[256][4];
+  static constexpr unsigned kBits = 19;  // 64 KB
 
-  PENSTOK_INLINE static bool contains(const PairSet& set, uint8_t left, uint8_t right) {
-    return set[left][right >> 6] >> (right & 63) & 1;
+  PENSTOK_INLINE static uint32_t part(uint8_t byte) {
+    return 0x110000u + byte;  // above every code point
+  }
+  PENSTOK_INLINE static uint32_t number_of(uint32_t left, uint32_t right) {
+    return (left * 0x9E3779B1u + right * 0x85EBCA77u) >> (32 - kBits);
+  }
+  PENSTOK_INLINE bool contains(uint32_t left, uint32_t right) const {
+    const uint32_t number = number_of(left, right);
+    return words_.as<uint32_t>()[number >> 5] >> (number & 31) & 1;
   }
   void add_token(const std::string& bytes);
 
-  PairSet end_inside_ = {}, begin_inside_ = {};
+  Buffer words_;
 };
 
 // For each code point below 0x10000, the lowest rank of a token that contains the character and

@@ -18,37 +18,49 @@ struct InitialIds {
   Id ids[kMaxInitialIds + 4];
 };
 
+// Appends the ids of the character at p; `is_cut` if a token may begin or end inside it.
+template <class Id>
+PENSTOK_INLINE void add_character(const State<Id>& state, const uint8_t* p, Character character,
+                                  bool is_cut, InitialIds<Id>& initial) {
+  Id* const to = initial.ids + initial.count;
+  if (character.bytes == 1) {
+    *to = state.merges.byte_id(*p);
+    ++initial.count;
+  } else if (is_cut || character.bytes == 4) {
+    for (unsigned i = 0; i < character.bytes; ++i) to[i] = state.merges.byte_id(p[i]);
+    initial.joints |= bits_below(character.bytes - 1) << initial.count;
+    initial.count += character.bytes;
+  } else {
+    const CharacterStart<Id>& start = state.character_starts()[character.code_point];
+    std::memcpy(to, start.ids, sizeof start.ids);
+    initial.joints |= uint64_t{start.joints} << initial.count;
+    initial.count += start.count;
+  }
+}
+
 template <class Id>
 PENSTOK_INLINE void find_initial_ids(const State<Id>& state, const uint8_t* p, size_t length,
                                      InitialIds<Id>& initial) {
-  const uint8_t *at = p, *const end = p + length;
-  unsigned count = 0;
-  uint64_t joints = 0;  // bit i: ids i - 1 and i
-  while (at < end && count <= kMaxInitialIds) {
-    const bool touches = at > p && state.junctions.bytes_touch(at[-1], at[0]);
-    joints |= uint64_t{touches} << count;
-    if (*at < 0x80) {
-      initial.ids[count++] = state.merges.byte_id(*at++);
-      continue;
-    }
-    const unsigned bytes = *at < 0xE0 ? 2 : *at < 0xF0 ? 3 : 4;
-    const bool is_cut = (touches && state.borders.may_end_inside(at[-1], at[0])) ||
-                        (at + bytes < end &&
-                         state.borders.may_begin_inside(at[bytes - 1], at[bytes]));
-    if (is_cut || bytes == 4) {
-      joints |= bits_below(bytes - 1) << (count + 1);
-      for (unsigned i = 0; i < bytes; ++i) initial.ids[count++] = state.merges.byte_id(at[i]);
-    } else {
-      const uint32_t code_point = bytes == 2 ? code_point2(at) : code_point3(at);
-      const CharacterStart<Id>& start = state.character_starts()[code_point];
-      std::memcpy(initial.ids + count, start.ids, sizeof start.ids);
-      joints |= uint64_t{start.joints} << (count + 1);
-      count += start.count;
-    }
-    at += bytes;
+  using Crossing = CharacterBorders::Crossing;
+  const uint8_t* const end = p + length;
+  initial.count = 0;
+  initial.joints = 0;
+  Character character = character_at(p);
+  Crossing before{};
+  for (;;) {
+    const uint8_t* const after = p + character.bytes;
+    if (after >= end) break;
+    const Character next = character_at(after);
+    const Crossing crossing =
+        state.borders.between(character.code_point, after[-1], next.code_point, after[0]);
+    add_character(state, p, character, before.ends_inside | crossing.begins_inside, initial);
+    if (initial.count > kMaxInitialIds) return;
+    initial.joints |= uint64_t{crossing.any} << (initial.count - 1);
+    p = after;
+    character = next;
+    before = crossing;
   }
-  initial.count = count;
-  initial.joints = joints >> 1;
+  add_character(state, p, character, before.ends_inside, initial);
 }
 
 }  // namespace penstok::kernel::PENSTOK_ISA

@@ -29,18 +29,35 @@ class PairTable32 {
 
   // kNoMerge if the pair is not a token.
   PENSTOK_INLINE uint32_t find(uint32_t left, uint32_t right) const {
-    const uint64_t pair = uint64_t{left} << kIdBits | right;
-    const uint64_t hash = pair * multiplier_;
-    const uint64_t slot = ((hash >> kSlotShift) + displacements_[hash >> bucket_shift_]) & mask_;
+    return read(probe(left, right));
+  }
+
+  // The same in two steps, so that the entry can be prefetched.
+  struct Probe {
+    uint64_t pair;
+    uint64_t slot;
+  };
+  PENSTOK_INLINE Probe prefetch(uint32_t left, uint32_t right) const {
+    const Probe found = probe(left, right);
+    __builtin_prefetch(entries_ + found.slot);
+    return found;
+  }
+  PENSTOK_INLINE uint32_t read(const Probe& probe) const {
     // An entry is (left, right, merged); subtracting (left, right, 0) leaves `merged` if the pair
     // matches, and a number far too large if it does not.
-    const uint64_t rest = entries_[slot] - (pair << kValueBits);
+    const uint64_t rest = entries_[probe.slot] - (probe.pair << kValueBits);
     return rest <= kMaxId ? static_cast<uint32_t>(rest) : kNoMerge;
   }
 
  private:
   static constexpr unsigned kValueBits = 64 - 2 * kIdBits;
   static constexpr unsigned kSlotShift = 26;
+
+  PENSTOK_INLINE Probe probe(uint32_t left, uint32_t right) const {
+    const uint64_t pair = uint64_t{left} << kIdBits | right;
+    const uint64_t hash = pair * multiplier_;
+    return {pair, ((hash >> kSlotShift) + displacements_[hash >> bucket_shift_]) & mask_};
+  }
 
   bool place(const std::vector<Merge>& merges, unsigned slot_bits);
 

@@ -1,9 +1,12 @@
 // Encodes a few hundred pieces: looks all of them up, merges the misses, writes the ids in order.
 #pragma once
 
+#include <type_traits>
+
 #include "bpe/initial_ids.hpp"
 #include "bpe/merge_short.hpp"
 #include "bpe/merge_wave.hpp"
+#include "bpe/merge_wide_wave.hpp"
 #include "bpe/piece_cache.hpp"
 #include "bpe/state.hpp"
 #include "bpe/uncommon_pieces.hpp"
@@ -25,6 +28,12 @@ struct PieceBatch {
   PENSTOK_INLINE const uint8_t* piece(size_t i) const { return base + starts[i]; }
   PENSTOK_INLINE size_t length(size_t i) const { return starts[i + 1] - starts[i]; }
 };
+
+#if PENSTOK_HAS_LANES
+struct NoWave {};  // 16-bit ids: merge_wave.hpp
+template <class Id, unsigned kLanes>
+using WaveOf = std::conditional_t<sizeof(Id) == 4, WideMergeWave<kLanes>, NoWave>;
+#endif
 
 template <class Id>
 class PieceBatchEncoder {
@@ -111,8 +120,9 @@ class PieceBatchEncoder {
     return misses;
   }
 
-  // Gives every miss a value: merged in groups if that is fastest, otherwise kNotHere.
+  // Gives every miss a value: merged here if that is fastest, otherwise kNotHere.
   PENSTOK_INLINE void merge_misses(size_t misses) {
+    prefetch_medium(misses);
     std::memset(scratch_.first_misses, 0, sizeof scratch_.first_misses);
     const Border* border = batch_.borders;
     const Border* const last_border = border + batch_.num_borders;
@@ -122,18 +132,27 @@ class PieceBatchEncoder {
         scratch_.values[i] = border_value(*border++);
       } else {
         add_miss(i);
-        if (short_group_.is_full()) merge_group(short_group_);
-        if (medium_group_.is_full()) merge_group(medium_group_);
       }
     }
 #if PENSTOK_HAS_LANES
-    if constexpr (kMergesInWaves<Id>) merge_in_waves();
+    merge_in_waves();
 #endif
-    if (short_group_.size > 0) merge_group(short_group_);
-    if (medium_group_.size > 0) merge_group(medium_group_);
     for (size_t r = 0; r < num_repeats_; ++r) {
       const Repeat& repeat = scratch_.repeats[r];
       scratch_.values[repeat.piece] = scratch_.values[repeat.first];
+    }
+  }
+
+  // Pieces of the second table have no line in the first: `lines` gets their number in the second.
+  // Only with 32-bit ids: GPT-2's vocabulary was not faster with it.
+  PENSTOK_INLINE void prefetch_medium(size_t misses) {
+    if constexpr (sizeof(Id) == 2) return;
+    for (size_t m = 0; m < misses; ++m) {
+      const uint32_t i = scratch_.misses[m];
+      const size_t bytes = length(i);
+      if (bytes <= kShortPiece || bytes > kMediumPiece) continue;
+      scratch_.lines[i] = medium_number(state_.pieces, make_medium_key(piece(i), bytes));
+      __builtin_prefetch(&state_.pieces.medium()[scratch_.lines[i]]);
     }
   }
 
@@ -168,7 +187,7 @@ class PieceBatchEncoder {
     } else if (length(i) <= kMediumPiece) {
       add_medium(i);
     } else if (sizeof(Id) == 4 && mostly_non_ascii(piece(i))) {
-      add_initial_ids(i);
+      merge_characters(i);
     } else {
       scratch_.values[i].count = Value::kNotHere;
     }
@@ -197,9 +216,9 @@ class PieceBatchEncoder {
     } else if (is_repeated(i, scratch_.lines[i])) {
       return;
     } else if (sizeof(Id) == 4 && high > 0) {
-      add_initial_ids(i);
+      merge_characters(i);
     } else {
-      add_bytes(i, short_group_);
+      merge_bytes(i);
     }
   }
 
@@ -211,44 +230,69 @@ class PieceBatchEncoder {
       return;
     }
     const MediumKey key = make_medium_key(p, length(i));
-    const MediumEntry<Id>& entry = medium_entry(state_.pieces, key);
+    const uint32_t number =
+        sizeof(Id) == 4 ? scratch_.lines[i] : medium_number(state_.pieces, key);
+    const MediumEntry<Id>& entry = state_.pieces.medium()[number];
     if (holds(entry, key)) {
       overflow(i, entry.ids, entry.count, sizeof entry.ids);
-    } else if (is_repeated(i, static_cast<size_t>(&entry - state_.pieces.medium()))) {
+    } else if (is_repeated(i, number)) {
       return;
     } else if (sizeof(Id) == 4 && mostly_non_ascii(p)) {
-      add_initial_ids(i);
+      merge_characters(i);
     } else {
-      add_bytes(i, medium_group_);
+      merge_bytes(i);
     }
   }
 
-  // A piece that is merged from its bytes.
-  template <class Group>
-  PENSTOK_INLINE void add_bytes(uint32_t i, Group& group) {
+  // Merges a piece of up to 31 bytes; if there are lanes, later together with others.
+  PENSTOK_INLINE void merge_bytes(uint32_t i) {
     const size_t bytes = length(i);
-    if constexpr (kMergesInWaves<Id>) {
-      const bool is_medium = bytes > kShortPiece;
+#if PENSTOK_HAS_LANES
+    const bool is_medium = bytes > kShortPiece;
+    if constexpr (sizeof(Id) == 2) {
       scratch_.unmerged[is_medium][num_unmerged_[is_medium]++] = i;
+    } else if (is_medium) {
+      medium_wave_.add(state_.merges, piece(i), bytes, i);
+      if (medium_wave_.is_full()) merge_wave(medium_wave_);
     } else {
-      group.add(piece(i), bytes, i);
+      short_wave_.add(state_.merges, piece(i), bytes, i);
+      if (short_wave_.is_full()) merge_wave(short_wave_);
     }
+#else
+    Id ids[kShortMerge];
+    keep(i, ids, merge_plain(state_.merges, piece(i), static_cast<unsigned>(bytes), ids));
+#endif
   }
 
   // Non-ASCII text with 32-bit ids: merging starts from characters. (16-bit ids mean a small
   // vocabulary, which has so many free junctions that dividing at them is faster.)
-  PENSTOK_INLINE void add_initial_ids(uint32_t i) {
+  PENSTOK_INLINE void merge_characters(uint32_t i) {
     InitialIds<Id> initial;
     find_initial_ids(state_, piece(i), length(i), initial);
     if (initial.count > kMaxInitialIds) {
       scratch_.values[i].count = Value::kNotHere;
     } else if (initial.joints == 0) {
       keep(i, initial.ids, initial.count);
-    } else if (initial.count <= kShortPiece) {
-      short_group_.add(initial, i);
     } else {
-      medium_group_.add(initial, i);
+      merge_initial_ids(i, initial);
     }
+  }
+
+  PENSTOK_INLINE void merge_initial_ids(uint32_t i, const InitialIds<Id>& initial) {
+#if PENSTOK_HAS_LANES
+    if constexpr (sizeof(Id) == 4) {
+      if (initial.count > 16) {
+        medium_wave_.add(state_.merges, initial, i);
+        if (medium_wave_.is_full()) merge_wave(medium_wave_);
+      } else {
+        short_wave_.add(state_.merges, initial, i);
+        if (short_wave_.is_full()) merge_wave(short_wave_);
+      }
+    }
+#else
+    Id ids[kShortMerge];
+    keep(i, ids, merge_initial_ids_plain(state_.merges, initial.ids, initial.count, ids));
+#endif
   }
 
   // Stores a result that is too long for a Value.
@@ -261,12 +305,17 @@ class PieceBatchEncoder {
 
 #if PENSTOK_HAS_LANES
   PENSTOK_INLINE void merge_in_waves() {
-    merge_in_wave<Lanes16>(scratch_.unmerged[0], num_unmerged_[0]);
-    merge_in_wave<Lanes32>(scratch_.unmerged[1], num_unmerged_[1]);
+    if constexpr (sizeof(Id) == 2) {
+      merge_listed<Lanes16>(scratch_.unmerged[0], num_unmerged_[0]);
+      merge_listed<Lanes32>(scratch_.unmerged[1], num_unmerged_[1]);
+    } else {
+      merge_wave(short_wave_);
+      merge_wave(medium_wave_);
+    }
   }
 
   template <class Lanes>
-  PENSTOK_INLINE void merge_in_wave(const uint32_t* unmerged, size_t num_unmerged) {
+  PENSTOK_INLINE void merge_listed(const uint32_t* unmerged, size_t num_unmerged) {
     MergeWave<Lanes> wave(state_.merges);
     wave.merge(
         unmerged, num_unmerged,
@@ -278,14 +327,15 @@ class PieceBatchEncoder {
           keep(i, ids, count);
         });
   }
-#endif
 
-  template <class Group>
-  PENSTOK_INLINE void merge_group(Group& group) {
-    group.merge(state_.merges);
-    for (unsigned g = 0; g < group.size; ++g) keep(group.tags[g], group.ids[g], group.counts[g]);
-    group.size = 0;
+  template <class Wave>
+  inline __attribute__((noinline)) void merge_wave(Wave& wave) {
+    wave.merge(state_.merges,
+               [&](uint32_t i, const Id* ids, unsigned count) __attribute__((always_inline)) {
+                 keep(i, ids, count);
+               });
   }
+#endif
 
   // Stores the ids of a piece, for this batch and for later ones.
   PENSTOK_INLINE void keep(uint32_t i, const Id* ids, unsigned count) {
@@ -294,11 +344,12 @@ class PieceBatchEncoder {
       const Value value = short_value(ids, count);
       // A longer result is stored as kNotHere: the next time it comes from the medium table.
       store_short(state_.pieces, scratch_.lines[i], scratch_.keys[i], value);
-      if (PENSTOK_LIKELY(value.count <= Value::kInline)) {
+      if (PENSTOK_LIKELY(value.count != Value::kNotHere)) {
         scratch_.values[i] = value;
         return;
       }
-    } else if (bytes <= kMediumPiece) {
+    }
+    if (bytes <= kMediumPiece) {
       const MediumKey key = make_medium_key(piece(i), bytes);
       store_medium(medium_entry(state_.pieces, key), key, ids, count);
     }
@@ -315,6 +366,8 @@ class PieceBatchEncoder {
       if (PENSTOK_LIKELY(value.count <= Value::kInline)) {
         std::memcpy(out, &value, sizeof value);
         out += value.count;
+      } else if (is_packed(value)) {
+        out = unpack(value, out);
       } else if (value.count == Value::kInOverflow) {
         std::memcpy(out, scratch_.overflow[value.ids[0]], sizeof scratch_.overflow[0]);
         out += value.ids[1];
@@ -354,7 +407,7 @@ class PieceBatchEncoder {
     const PieceKey& key = scratch_.keys[i];
     const bool non_ascii = (key.low & bits_below(8 * bytes) & kTopBits) ||
                            (bytes > 8 && (key.high & bits_below(8 * (bytes - 8)) & kTopBits));
-    if (bytes > kShortPiece || !non_ascii) {
+    if (sizeof(Id) == 4 || bytes > kShortPiece || !non_ascii) {
       return encode_uncommon(state_, piece(i), bytes, out);
     }
     Id* const end = encode_at_junctions(state_, piece(i), bytes, out);
@@ -373,8 +426,10 @@ class PieceBatchEncoder {
   State<Id>& state_;
   Scratch<Id>& scratch_;
   const PieceBatch<Id> batch_;
-  MergeGroup<Id, kShortPiece> short_group_;
-  MergeGroup<Id, kMediumPiece> medium_group_;
+#if PENSTOK_HAS_LANES
+  WaveOf<Id, 16> short_wave_;
+  WaveOf<Id, 32> medium_wave_;
+#endif
   uint32_t num_cold_ = 0;
   uint32_t num_unmerged_[2] = {};
   unsigned num_overflows_ = 0;

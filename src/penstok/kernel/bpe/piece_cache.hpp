@@ -21,8 +21,43 @@ PENSTOK_INLINE void store_short(PieceTables<Id>& tables, uint32_t line_number, c
   line.values[way] = value;
 }
 
+// The ids as PackedIds; false if they do not fit. Reads PackedIds::kMost ids.
+PENSTOK_INLINE bool pack(const uint32_t* ids, size_t count, PieceValue<uint32_t>& value) {
+  constexpr unsigned kBits = PackedIds::kBits;
+  if (count > PackedIds::kMost) return false;
+  uint32_t all = 0;
+  for (size_t i = 0; i < count; ++i) all |= ids[i];
+  if (all >> kBits != 0) return false;
+  const auto three = [](const uint32_t* from) {
+    constexpr uint64_t kMask = (uint64_t{1} << kBits) - 1;
+    return (from[0] & kMask) | (from[1] & kMask) << kBits | (from[2] & kMask) << (2 * kBits);
+  };
+  const PackedIds packed{{three(ids), three(ids + 3) | uint64_t{8 + count} << (3 * kBits)}};
+  std::memcpy(&value, &packed, sizeof value);
+  return true;
+}
+
+PENSTOK_INLINE bool is_packed(const PieceValue<uint32_t>& value) {
+  return value.count >= PackedIds::kPacked;
+}
+PENSTOK_INLINE bool is_packed(const PieceValue<uint16_t>&) { return false; }
+
+// Writes PackedIds::kMost ids and returns the position after those that are the value's own.
+PENSTOK_INLINE uint32_t* unpack(const PieceValue<uint32_t>& value, uint32_t* out) {
+  constexpr unsigned kBits = PackedIds::kBits;
+  PackedIds packed;
+  std::memcpy(&packed, &value, sizeof packed);
+  for (unsigned i = 0; i < PackedIds::kMost; ++i) {
+    const uint64_t id = packed.halves[i / 3] >> (kBits * (i % 3)) & bits_below(kBits);
+    out[i] = static_cast<uint32_t>(id);
+  }
+  return out + (packed.halves[1] >> (3 * kBits) & 7);
+}
+PENSTOK_INLINE uint16_t* unpack(const PieceValue<uint16_t>&, uint16_t* out) { return out; }
+
 // Reads 16 bytes of ids, whatever their count, as two numbers: copying only `count` took a chain of
 // branches, and setting `count` after a copy made GCC 12 take the value apart, id by id.
+// Packed ids take 24 bytes.
 template <class Id>
 PENSTOK_INLINE PieceValue<Id> short_value(const Id* ids, size_t count) {
   constexpr unsigned kIdsBits = 64 - 8 * sizeof(Id);  // the ids beside `count`
@@ -30,6 +65,9 @@ PENSTOK_INLINE PieceValue<Id> short_value(const Id* ids, size_t count) {
   const uint64_t words[2] = {
       load64(ids), (load64(ids + 8 / sizeof(Id)) & bits_below(kIdsBits)) | stored << kIdsBits};
   PieceValue<Id> value;
+  if constexpr (sizeof(Id) == 4) {
+    if (count > PieceValue<Id>::kInline && pack(ids, count, value)) return value;
+  }
   std::memcpy(&value, words, sizeof value);
   return value;
 }
@@ -50,14 +88,20 @@ PENSTOK_INLINE MediumKey make_medium_key(const uint8_t* p, size_t length) {
   return key;
 }
 
+// Where the second table would have a piece.
 template <class Id>
-PENSTOK_INLINE MediumEntry<Id>& medium_entry(const PieceTables<Id>& tables, const MediumKey& key) {
+PENSTOK_INLINE uint32_t medium_number(const PieceTables<Id>& tables, const MediumKey& key) {
   uint64_t hash = key.words[0] * 0x9E3779B97F4A7C15ull + key.words[1] * 0xC2B2AE3D27D4EB4Full;
   hash ^= hash >> 31;
   hash = hash * 0xD6E8FEB86659FD93ull + key.words[2] * 0xA0761D6478BD642Full;
   hash ^= hash >> 29;
   hash = (hash + key.words[3] * 0xE7037ED1A0B428DBull) * 0xBF58476D1CE4E5B9ull;
-  return tables.medium()[hash >> (64 - tables.medium_bits)];
+  return static_cast<uint32_t>(hash >> (64 - tables.medium_bits));
+}
+
+template <class Id>
+PENSTOK_INLINE MediumEntry<Id>& medium_entry(const PieceTables<Id>& tables, const MediumKey& key) {
+  return tables.medium()[medium_number(tables, key)];
 }
 
 PENSTOK_INLINE bool is_equal(const uint64_t (&a)[4], const uint64_t (&b)[4]) {

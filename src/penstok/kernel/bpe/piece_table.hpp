@@ -47,7 +47,8 @@ constexpr uint32_t make_way_of_halves() {
 }
 constexpr uint32_t kWayOfHalves = make_way_of_halves();
 
-// The ids of one piece, 7 of 16 bits or 3 of 32, and their count. Longer results are marked.
+// The ids of one piece, 7 of 16 bits or 3 of 32, and their count; or 4 to 6 of 20 bits (PackedIds).
+// Longer results are marked.
 template <class Id>
 struct alignas(16) PieceValue {
   static constexpr unsigned kInline = 16 / sizeof(Id) - 1;
@@ -56,6 +57,16 @@ struct alignas(16) PieceValue {
 
   Id ids[kInline];
   Id count;  // 0: the entry is free
+};
+
+// The bytes of a PieceValue<uint32_t> that has 4 to 6 ids below 2^20: three in the lower 60 bits of
+// each half, and 8 + their count above those of the second. So its `count` is kPacked or more.
+struct PackedIds {
+  static constexpr unsigned kMost = 6;
+  static constexpr unsigned kBits = 20;
+  static constexpr uint32_t kPacked = uint32_t{1} << 31;
+
+  uint64_t halves[2];
 };
 
 // One cache line holds two pieces: a look-up costs one memory access, prefetched.

@@ -21,11 +21,20 @@ unsigned write_utf8(uint32_t code_point, uint8_t* to) {  // U+0080 to U+FFFF
   return 3;
 }
 
+uint32_t id_of_longest(const std::vector<Token>& tokens) {
+  const auto is_shorter = [](const Token& a, const Token& b) {
+    return a.bytes.size() < b.bytes.size();
+  };
+  return std::max_element(tokens.begin(), tokens.end(), is_shorter)->id;
+}
+
 }  // namespace
 
 template <class Id>
 MergeTables<Id>::MergeTables(const Vocabulary& vocabulary)
-    : pairs(vocabulary.merges()), falling((vocabulary.max_id() / 64 + 1) * sizeof(uint64_t)) {
+    : pairs(vocabulary.merges()),
+      never_merged(static_cast<Id>(id_of_longest(vocabulary.tokens()))),
+      falling((vocabulary.max_id() / 64 + 1) * sizeof(uint64_t)) {
   for (uint32_t id : vocabulary.falling_ids()) {
     falling.as<uint64_t>()[id >> 6] |= uint64_t{1} << (id & 63);
   }

@@ -58,6 +58,7 @@ struct MergeTables {
   }
 
   PairTable<Id> pairs;
+  Id never_merged;  // an id that is part of no merge: that of a longest token
   Buffer falling;                  // a bit for every id
   BytePair<Id> byte_pairs[65536];  // [right << 8 | left]: two bytes of text, read as a number
 

@@ -62,6 +62,24 @@ PENSTOK_INLINE Id* put_lone_character(Id* out, const CharacterIds<Id>& character
   return out + (character.ids[3] & bits_below(character.kCountBits));
 }
 
+// May a token span the position before `at`, inside the piece [begin, end)? True is always a safe
+// answer. With 32-bit ids the characters on both sides decide: bytes are not enough there.
+template <class Id>
+PENSTOK_INLINE bool may_span(const State<Id>& state, const uint8_t* at, const uint8_t* begin,
+                             const uint8_t* end) {
+  if constexpr (sizeof(Id) == 2) {
+    return state.junctions.may_span(at, begin, end);
+  } else {
+    if (!state.junctions.bytes_touch(at[-1], at[0])) return false;
+    if ((at[0] & 0xC0) == 0x80) return true;
+    const uint8_t* left = at - 1;
+    while ((*left & 0xC0) == 0x80) --left;
+    return state.borders
+        .between(character_at(left).code_point, at[-1], character_at(at).code_point, at[0])
+        .any;
+  }
+}
+
 // Writes characters of `kLength` bytes from p on as long as a free junction follows each. Text in
 // one script stays in this loop. Reads a byte after the end.
 template <unsigned kLength, class Id>
@@ -78,7 +96,7 @@ PENSTOK_INLINE const uint8_t* put_characters(const State<Id>& state, const uint8
       p = after;
       continue;
     }
-    if (!is_last && state.junctions.may_span(after, begin, end)) return p;
+    if (!is_last && may_span(state, after, begin, end)) return p;
     out = put_lone_character(out, character);
     p = after;
     const bool same_length = kLength == 2 ? *p >= 0xC2 && *p < 0xE0 : (*p & 0xF0) == 0xE0;
@@ -92,7 +110,7 @@ inline Id* encode_at_junctions(State<Id>& state, const uint8_t* p, size_t length
   if (p[0] == ' ' && length >= 3 && p[1] >= 0xC2 && p[1] < 0xF0) {
     const unsigned bytes = p[1] < 0xE0 ? 2 : 3;
     const uint8_t* after = p + 1 + bytes;
-    if (after <= end && (after == end || !state.junctions.may_span(after, begin, end))) {
+    if (after <= end && (after == end || !may_span(state, after, begin, end))) {
       const uint32_t code_point = bytes == 2 ? code_point2(p + 1) : code_point3(p + 1);
       out = put_character(out, state.characters_after_space()[code_point]);
       p = after;
@@ -107,7 +125,7 @@ inline Id* encode_at_junctions(State<Id>& state, const uint8_t* p, size_t length
     }
     if (p != before) continue;
     const uint8_t* after = p + 1;
-    while (after < end && state.junctions.may_span(after, begin, end)) ++after;
+    while (after < end && may_span(state, after, begin, end)) ++after;
     out = encode_part(state, p, static_cast<size_t>(after - p), out);
     p = after;
   }
