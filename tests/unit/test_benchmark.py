@@ -27,6 +27,7 @@ from results import RESULTS, Result, find_last_committed
 from sections import DEFAULT_SECTIONS, Row, find_differences
 from usage import Usage
 
+import penstok
 from penstok.engines.kernel import KernelEngine
 from penstok.tokenizers import load_tokenizer
 
@@ -109,7 +110,7 @@ def test_modules_are_compiled_before_anything_is_measured(
     for name in ("penstok", "benchmarks"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "module.py").touch()
-    monkeypatch.setattr(run.penstok, "__file__", str(tmp_path / "penstok" / "module.py"))
+    monkeypatch.setattr(penstok, "__file__", str(tmp_path / "penstok" / "module.py"))
     monkeypatch.setattr(run, "__file__", str(tmp_path / "benchmarks" / "module.py"))
     run.compile_modules()
     assert len(list(tmp_path.glob("*/__pycache__/module.*.pyc"))) == 2
