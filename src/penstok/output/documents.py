@@ -144,9 +144,9 @@ class DocumentFinder:
             yield np.array([offset], np.uint64)
             num_documents -= 1
         for piece in tokens:
-            for found in self.iter_ids(piece):
+            for found in self.iter_ids(piece, offset + self._is_append):
                 if num_documents:
-                    starts = found[:num_documents] + np.uint64(offset + self._is_append)
+                    starts = found[:num_documents]
                     num_documents -= len(starts)
                     yield starts
             offset += len(piece)
@@ -165,20 +165,26 @@ class DocumentFinder:
             if starts_next and len(piece):
                 yield np.array([offset], np.uint64)
                 starts_next = False
-            for found in self.iter_ids(piece):
-                starts = found + np.uint64(offset + self._is_append)
+            for starts in self.iter_ids(piece, offset + self._is_append):
                 # What follows the last token may not exist.
                 starts_next = self._is_append and int(starts[-1]) == offset + len(piece)
                 yield starts[:-1] if starts_next else starts
             offset += len(piece)
 
-    def iter_ids(self, tokens: NDArray[np.unsignedinteger[Any]]) -> Iterator[NDArray[np.uint64]]:
-        """Yield the positions of end-of-text ids, in pieces that are not empty."""
+    def iter_ids(
+        self, tokens: NDArray[np.unsignedinteger[Any]], offset: int = 0
+    ) -> Iterator[NDArray[np.uint64]]:
+        """Yield the positions of end-of-text ids, in pieces that are not empty.
+
+        Args:
+            tokens: The tokens.
+            offset: Is added to all positions.
+        """
         for at in range(0, len(tokens), _FIND_TOKENS):
             count = self._find(tokens[at : at + _FIND_TOKENS], self._eot_id, self._found)
             if count:
                 # The type must be named: NumPy 1.26 adds a small number without widening.
-                yield np.add(self._found[:count], np.uint64(at), dtype=np.uint64)
+                yield np.add(self._found[:count], np.uint64(at + offset), dtype=np.uint64)
 
 
 def _find_ids(ids: NDArray[np.unsignedinteger[Any]], wanted: int, out: NDArray[np.uint32]) -> int:
@@ -308,7 +314,7 @@ class IndexContent(Struct, frozen=True):
     name: str
     num_documents: int
     continues: bool
-    content: Iterable[bytes]
+    content: Iterable[bytes | memoryview]
     values: dict[str, int] = field(default_factory=dict)
 
     def to_record(self, num_bytes: int, digest: str) -> IndexRecord:
@@ -360,6 +366,7 @@ def iter_indexes(
     for shard, file in zip(shards, divided, strict=True):
         for kind in layout.index_kinds:
             name, values = index_name(layout.file_name(split, shard), kind), dict[str, int]()
+            content: Iterable[bytes | memoryview]
             if kind == "fields":
                 rows = fields.iter_rows(file.first, file.count)
                 content = iter_parquet(rows, names, file.count, values)
@@ -391,17 +398,17 @@ def _divide_documents(
         yield _FileDocuments(first, end - first, low, high, continues)
 
 
-def _iter_starts(spool: Path, file: _FileDocuments) -> Iterator[bytes]:
+def _iter_starts(spool: Path, file: _FileDocuments) -> Iterator[bytes | memoryview]:
     """Yield the starts, counted from the file's own; a rest of a document starts at 0."""
     yield npy_header(file.count + file.continues + 1)
     if file.continues:
         yield bytes(ENTRY_BYTES)
     for piece in iter_spool(spool, "documents", file.first, file.count):
-        yield (piece - file.low).tobytes()
+        yield np.subtract(piece, file.low, out=piece).view(np.uint8).data
     yield (file.high - file.low).tobytes()
 
 
-def _iter_origins(spool: Path, file: _FileDocuments) -> Iterator[bytes]:
+def _iter_origins(spool: Path, file: _FileDocuments) -> Iterator[bytes | memoryview]:
     """Yield the origins as they are: a rest of a document has none, and there is no total."""
     dtype = ENTRY_TYPES["origins"]
     yield npy_header(file.count, dtype.descr)
@@ -410,11 +417,11 @@ def _iter_origins(spool: Path, file: _FileDocuments) -> Iterator[bytes]:
         if not (are_in_order(piece) and are_in_order(np.concatenate((last, piece[:1])))):
             raise lost_spool(spool, "its entries are not in order")
         last = piece[-1:]
-        yield piece.tobytes()
+        yield piece.view(np.uint8).data
 
 
 # How the content of an index is made from the spool of its kind.
-_CONTENTS: dict[IndexKind, Callable[[Path, _FileDocuments], Iterator[bytes]]] = {
+_CONTENTS: dict[IndexKind, Callable[[Path, _FileDocuments], Iterator[bytes | memoryview]]] = {
     "documents": _iter_starts,
     "origins": _iter_origins,
 }

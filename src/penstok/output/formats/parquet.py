@@ -45,6 +45,8 @@ _SETTINGS: Final[dict[str, Any]] = {
     "use_dictionary": ["attention_mask.list.element"],
     # The least and the largest id of many documents tell a reader nothing.
     "write_statistics": False,
+    # Tokens that are encoded at a time: with the 1,024 of pyarrow it takes 1.1 times as long.
+    "write_batch_size": 1 << 16,
 }
 _SPLIT_BYTES: Final = ("input_ids", "labels")
 
@@ -244,17 +246,21 @@ def _iter_content(
         for bounds in groups:
             offsets = pa.array((bounds - bounds[0]).astype(np.int32))
             values = _load_tokens(split, int(bounds[0]), int(bounds[-1]))
-            arrays = {
-                "input_ids": values.view(np.int32) if split.dtype == "uint32" else values,
-                "attention_mask": np.ones(len(values), np.int8),
-                "labels": values.astype(np.int32, copy=False),
-            }
             lists = [
-                pa.ListArray.from_arrays(offsets, pa.array(arrays[column])) for column in columns
+                pa.ListArray.from_arrays(offsets, pa.array(_make_column(column, values)))
+                for column in columns
             ]
             writer.write_batch(pa.record_batch(lists, schema=schema))
             yield from sink.take()
     yield from sink.take()
+
+
+def _make_column(column: str, values: NDArray[np.unsignedinteger[Any]]) -> NDArray[np.integer[Any]]:
+    if column == "attention_mask":
+        return np.ones(len(values), np.int8)
+    if column == "labels":
+        return values.astype(np.int32, copy=False)
+    return values.view(np.int32) if values.dtype == np.uint32 else values
 
 
 def _load_tokens(split: SplitTokens, start: int, stop: int) -> NDArray[np.unsignedinteger[Any]]:

@@ -127,7 +127,7 @@ class ObjectTaskFiles:
         for split in SPLITS:
             for index in iter_indexes(self.layout, split, tokens[split], documents[split]):
                 running = xxhash.xxh3_128()
-                content = _hashed(index.content, running)
+                content = _hashed(map(bytes, index.content), running)
                 _, location, num_bytes = _upload(self._folder, index.name, content)
                 record = index.to_record(num_bytes, running.hexdigest())
                 staged[split].append(StagedIndex(record, location))
