@@ -129,3 +129,21 @@ def _download(command: list[str], folder: Path, what: str) -> Iterator[Path]:
         *(tarfile.TarError, zipfile.BadZipFile, KeyError),
     ) as error:
         pytest.skip(f"NOT TESTED: no {what} ({error!r})")
+
+
+def sentencepiece_model(folder: Path) -> Path:
+    """Train a small SentencePiece model on the examples."""
+    import sentencepiece
+
+    text = folder / "corpus.txt"
+    text.write_text("\n".join(example_texts()), encoding="utf-8")
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(text),
+        model_prefix=str(folder / "sp"),
+        vocab_size=2500,
+        model_type="bpe",
+        byte_fallback=True,
+        minloglevel=2,
+    )
+    text.unlink()
+    return folder / "sp.model"

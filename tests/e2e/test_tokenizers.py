@@ -22,7 +22,7 @@ import tiktoken
 import tokenizers
 from support import EXAMPLES
 from tokenizers import models, normalizers, pre_tokenizers, processors, trainers
-from vocabularies import example_texts, fetch_npm, train, write_json
+from vocabularies import example_texts, fetch_npm, sentencepiece_model, train, write_json
 
 import penstok
 
@@ -212,21 +212,6 @@ def test_a_tokenizer_of_another_kind_goes_through_its_library(tmp_path: Path) ->
     assert output.train.tolist() == expected
     assert "is whole" in run("verify", "out", "--full", folder=tmp_path).stderr
     assert "is whole" in run("verify", "out", "--source", "--full", folder=tmp_path).stderr
-
-
-def sentencepiece_model(folder: Path) -> Path:
-    text = folder / "corpus.txt"
-    text.write_text("\n".join(example_texts()), encoding="utf-8")
-    sentencepiece.SentencePieceTrainer.train(
-        input=str(text),
-        model_prefix=str(folder / "sp"),
-        vocab_size=2500,
-        model_type="bpe",
-        byte_fallback=True,
-        minloglevel=2,
-    )
-    text.unlink()
-    return folder / "sp.model"
 
 
 def test_a_sentencepiece_model_goes_through(tmp_path: Path) -> None:

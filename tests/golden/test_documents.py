@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
+import list_memory
 import pytest
 from python_source import SOURCE, python_reference, python_source
 from support import ROOT
@@ -16,6 +18,7 @@ from penstok.cli.flags import GROUPS, Argument, Flag
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.md")])
 CLI_PAGE = ROOT / "docs" / "reference" / "cli.md"
 PYTHON_PAGE = ROOT / "docs" / "reference" / "python.md"
+GUIDES = ROOT / "docs" / "guides"
 
 CLI_NOTES = """
 ## Settings from elsewhere
@@ -74,7 +77,7 @@ def cli_reference() -> str:
     for row in COMMANDS:
         command = Command(row)
         lines += [f"## penstok {row.name}", "", row.summary, ""]
-        lines += ["```", *(f"$ {example}" for example in command.examples), "```", ""]
+        lines += ["```console", *(f"$ {example}" for example in command.examples), "```", ""]
         arguments = [each for each in command.flags if isinstance(each, Argument)]
         lines += ["| argument | |", "|---|---|"]
         lines += [f"| `{each.metavar}` | {each.text} |" for each in arguments]
@@ -114,6 +117,45 @@ def test_the_python_reference_is_what_the_docstrings_say(request: pytest.Fixture
     if request.config.getoption("--update-golden"):
         PYTHON_PAGE.write_text(python_reference(), encoding="utf-8")
     assert PYTHON_PAGE.read_text(encoding="utf-8") == python_reference()
+
+
+def example_block(name: str) -> str:
+    """Return an example as a page prints it; of a notebook, its code."""
+    text = (ROOT / name).read_text(encoding="utf-8")
+    if name.endswith(".ipynb"):
+        cells = json.loads(text)["cells"]
+        code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+        text = "\n\n".join(code) + "\n"
+    assert len(text.splitlines()) < 40
+    return f"```python\n{text}```"
+
+
+def included() -> dict[tuple[Path, str], str]:
+    """Return what pages include, by the page and the comment before it."""
+    examples = ("examples/train_nanogpt.py", "examples/report.ipynb")
+    memory = json.loads(list_memory.RESULT.read_text())
+    return {
+        **{(GUIDES / "examples.md", name): example_block(name) for name in examples},
+        (GUIDES / "why-it-froze.md", "list-memory"): list_memory.table(memory),
+    }
+
+
+@pytest.mark.parametrize(("page", "name"), included())
+def test_a_page_includes_what_is_elsewhere(
+    page: Path, name: str, request: pytest.FixtureRequest
+) -> None:
+    pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", re.DOTALL)
+    text = page.read_text(encoding="utf-8")
+    wanted = pattern.sub(lambda found: f"{found[1]}{included()[page, name]}\n{found[2]}", text)
+    if request.config.getoption("--update-golden"):
+        page.write_text(wanted, encoding="utf-8")
+    assert pattern.search(text)
+    assert page.read_text(encoding="utf-8") == wanted
+
+
+def test_the_picture_of_memory_is_what_was_measured() -> None:
+    result = json.loads(list_memory.RESULT.read_text())
+    assert list_memory.PICTURE.read_text() == list_memory.picture(result)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
