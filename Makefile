@@ -8,10 +8,14 @@ DEMO   := demo
 PROCESSES ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(PROCESSES) --dist worksteal
 
-.PHONY: demo wheel wheels test test-all test-rest test-formats check bench bench-quick bench-page simulate soak clean
+.PHONY: demo docs wheel wheels test test-all test-rest test-formats check bench bench-quick bench-page simulate soak clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/python examples/demo.py $(DEMO)
+
+# The documentation as a site in site/, which needs no server and no network: open site/index.html.
+docs: $(VENV)/.installed-docs
+	$(BIN)/zensical build --strict --clean
 
 # A wheel in dist/ for this Python (from 3.12 on: for all of them) and other machines of this kind.
 wheel: $(VENV)/.wheel-tools
@@ -27,12 +31,12 @@ test: check
 	$(PYTEST) -m "not thorough"
 
 # Every test, and more examples for the laws.
-test-all: check
+test-all: check $(VENV)/.installed-docs
 	$(MAKE) test-formats FAMILIES="shared olmo"
 	PENSTOK_TEST_THOROUGH=1 $(PYTEST)
 
 # What `test` leaves out of `test-all`.
-test-rest: $(VENV)/.installed-dev
+test-rest: $(VENV)/.installed-dev $(VENV)/.installed-docs
 	$(MAKE) test-formats FAMILIES="shared olmo"
 	PENSTOK_TEST_THOROUGH=1 $(PYTEST) -m "thorough or sampled or hypothesis"
 
@@ -79,7 +83,7 @@ soak: $(VENV)/.installed-dev $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/run.py --section memory --gb 8
 
 clean:
-	rm -rf $(VENV) .venv-formats $(DEMO) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-formats $(DEMO) build dist site .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -95,6 +99,10 @@ $(VENV)/.installed: $(VENV)/bin/python pyproject.toml
 
 $(VENV)/.installed-dev: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --editable '.[dev]' --group wheel
+	touch $@
+
+$(VENV)/.installed-docs: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --group docs
 	touch $@
 
 $(VENV)/.installed-bench: $(VENV)/.installed

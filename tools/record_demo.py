@@ -29,7 +29,7 @@ COMMANDS = (
 )
 COLUMNS = 100
 _LINE_HEIGHT, _CHARACTER_WIDTH, _MARGIN = 20, 8.4, 16
-_SECONDS_PER_CHARACTER, _PAUSE_SECONDS, _END_SECONDS = 0.03, 0.8, 6.0
+_SECONDS_PER_CHARACTER, _PAUSE_SECONDS, _END_SECONDS = 0.012, 0.8, 8.0
 # The control sequences that Penstok writes: erase to the end of the line or of the screen.
 _CONTROLS = re.compile(r"(\r\n|\r|\n|\x1b\[[0-9]*[JKm])")
 

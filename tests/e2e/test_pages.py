@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import shutil
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
@@ -195,6 +196,28 @@ def test_every_example_of_a_command_works(
             (folder / "data" / "train.idx").rename(folder / "data" / "web.idx")
             (folder / "data" / "train.bin").rename(folder / "data" / "web.bin")
         run_command(example, folder, f"an example of {command.name}")
+
+
+@pytest.mark.thorough
+def test_the_notebook_runs_and_its_progress_is_one_output(folder: Path) -> None:
+    import nbclient
+    import nbformat
+
+    path = ROOT / "examples" / "report.ipynb"
+    notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+    assert all(not cell.get("outputs") for cell in notebook.cells)
+    # Jupyter's own warnings are not ours.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        nbclient.NotebookClient(notebook, timeout=120).execute()
+    first, read, histogram = (cell.outputs for cell in notebook.cells if cell.cell_type == "code")
+    shown = [output for output in first if output.output_type == "display_data"]
+    assert len(shown) <= 1  # none, if the job is done before it can be shown
+    assert all(output.data["text/plain"].startswith("tokenizing  ") for output in shown)
+    assert not any(output.get("name") == "stderr" for output in first)
+    assert "train: " in first[-1].text
+    assert len(read[0].text) > 100
+    assert " tokens  #" in histogram[0].text
 
 
 def test_every_format_has_a_guide_and_a_page() -> None:

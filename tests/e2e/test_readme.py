@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import wheels
+from pages import read_blocks
 from support import ROOT
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.thorough]
@@ -48,15 +49,11 @@ def run(
     return done.stdout
 
 
-def blocks(language: str) -> list[str]:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+README = read_blocks(ROOT / "README.md")
 
 
 def commands() -> list[str]:
-    lines = "".join(blocks("console")).splitlines()
-    assert all(line.startswith("$ ") for line in lines)
-    return [line.removeprefix("$ ") for line in lines]
+    return [command for block in README for command in block.commands]
 
 
 INSTALL, *WHEEL = commands()[:3]
@@ -134,7 +131,7 @@ def test_the_wheel_runs_the_commands_of_the_readme(
     shards = sorted((tmp_path / "shards").glob("train_shard_*.bin"))
     whole = b"".join(shard.read_bytes() for shard in shards)
     assert whole == (tmp_path / "tokens" / "train.bin").read_bytes()
-    (snippet,) = blocks("python")
+    (snippet,) = (block.text for block in README if block.kind == "python")
     (tmp_path / "snippet.py").write_text(snippet)
     printed = run("python snippet.py", tmp_path, installed)
     assert re.fullmatch(r"\d+ uint16\n", printed)

@@ -14,6 +14,7 @@ import sys
 import termios
 from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,7 +27,7 @@ from penstok.cli.flags import Flag
 from penstok.cli.messages import escape, quote
 from penstok.cli.progress import JsonProgress, PlainProgress
 from penstok.jobs.progress import Status
-from penstok.jobs.progress_line import LineProgress, fit_line
+from penstok.jobs.progress_line import LineProgress, fit_line, make_progress
 
 HEAVY = ("numpy", "pyarrow", "tiktoken", "fastokens", "rich", "pydantic", "typer", "psutil")
 LINE = " 38%  152 MB/s  41.2M tok/s  61/160 units  memory 1.02 GB  ETA 1:05"
@@ -358,6 +359,30 @@ def test_the_line_fits_the_terminal_it_is_drawn_on(
     assert max(map(len, drawn)) <= columns - 1
     assert drawn[0] == "tokenizing  starting"[: columns - 1]
     assert drawn[1] == fit_line("tokenizing", shown(), columns - 1)
+
+
+def test_a_notebook_gets_one_output_that_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[str, dict[str, str]]] = []
+
+    def display(shown: dict[str, str], *, raw: bool, display_id: bool) -> SimpleNamespace:
+        assert raw
+        assert display_id
+        calls.append(("display", shown))
+        return SimpleNamespace(update=lambda shown, raw: calls.append(("update", shown)))
+
+    shell = SimpleNamespace(kernel=object())
+    fake = SimpleNamespace(get_ipython=lambda: shell)
+    monkeypatch.setitem(sys.modules, "IPython", fake)
+    monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=display))
+    with make_progress(True, "tokenizing") as progress:
+        progress.update(shown())
+        progress.update(shown(total_bytes=0, num_units=None))
+    assert [kind for kind, _ in calls] == ["display", "update"]
+    assert calls[0][1]["text/plain"] == f"tokenizing  {LINE.strip()}"
+    assert '<progress value="0.380">' in calls[0][1]["text/html"]
+    assert "<progress >" in calls[1][1]["text/html"]
+    del shell.kernel
+    assert isinstance(make_progress(True, "tokenizing"), LineProgress)
 
 
 def test_logs_get_a_line_every_30_seconds() -> None:

@@ -1,0 +1,55 @@
+"""A headless Chromium for tests of pages; they are skipped, loudly, where there is none."""
+
+from __future__ import annotations
+
+import shutil
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import pytest
+
+Scheme = Literal["light", "dark"]
+
+
+@contextmanager
+def open_browser() -> Iterator[Any]:
+    """Start Chromium with its driver: Debian's packages `chromium` and `chromium-driver`."""
+    webdriver = pytest.importorskip("selenium.webdriver", reason="pip install --group docs")
+    programs = {name: shutil.which(name) for name in ("chromium", "chromedriver")}
+    missing = [name for name, path in programs.items() if path is None]
+    if missing:
+        message = f"NOT TESTED: no {' and '.join(missing)}; `apt install chromium chromium-driver`"
+        warnings.warn(pytest.PytestWarning(message), stacklevel=2)
+        pytest.skip(message)
+    options = webdriver.ChromeOptions()
+    options.binary_location = programs["chromium"]
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    service = webdriver.ChromeService(programs["chromedriver"])
+    driver = webdriver.Chrome(options=options, service=service)
+    try:
+        # What a page would load from elsewhere is an error in its console.
+        driver.execute_cdp_cmd("Network.enable", {})
+        driver.execute_cdp_cmd("Network.setBlockedURLs", {"urls": ["http://*", "https://*"]})
+        yield driver
+    finally:
+        driver.quit()
+
+
+def resize(driver: Any, width: int, scheme: Scheme) -> None:
+    """Set the width of the page, which a window cannot make narrow enough, and its colours."""
+    metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    feature = {"name": "prefers-color-scheme", "value": scheme}
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+
+
+def find_faults(driver: Any) -> list[str]:
+    """Return what is wrong with the page that is open: errors, and what is wider than the page."""
+    errors = [entry["message"] for entry in driver.get_log("browser") if entry["level"] == "SEVERE"]
+    script = "const page = document.documentElement; return [page.scrollWidth, page.clientWidth]"
+    wanted, available = driver.execute_script(script)
+    return [*errors, *([f"{wanted} wide, {available} available"] if wanted > available else [])]
