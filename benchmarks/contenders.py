@@ -30,6 +30,7 @@ TWO_BARE = "bare loop, two copies"
 STEADY = "penstok -j 1, start-up apart"
 NO_INDEX = "penstok -j 1, no index"
 COPY = "cp"
+DECOMPRESSION = "decompression alone"
 
 # As a user starts it.
 PENSTOK = str(Path(sys.prefix) / "bin" / "penstok")
@@ -92,6 +93,12 @@ def bare_loop(text: Text, num_copies: int = 1, *, is_self_timed: bool = False) -
     ]
     name = BARE if num_copies == 1 else TWO_BARE
     return Command(name, text.name, commands, text.num_bytes, 2, is_self_timed=is_self_timed)
+
+
+def decompress(text: Text) -> Command:
+    """Decompress a text and drop it."""
+    command = _script("decompress.py", text.path)
+    return Command(DECOMPRESSION, text.name, [command], text.num_bytes, is_self_timed=True)
 
 
 def convert(output: Path, kind: str, text: str, num_bytes: int) -> Command:

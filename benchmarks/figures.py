@@ -139,6 +139,12 @@ def core_use(two: Iterable[Usage], one: Iterable[Usage], start: Iterable[Usage])
     return _ratio(least, [each.wall_seconds for each in two])
 
 
+def share_of_parts(whole: Iterable[Usage], *parts: Iterable[Usage]) -> Estimate:
+    """Divide the CPU time of parts that are measured alone by that of the whole job."""
+    sums = [sum(seconds_of(each, "CPU") for each in turn) for turn in zip(*parts, strict=True)]
+    return _ratio(sums, [seconds_of(each, "CPU") for each in whole])
+
+
 def seconds_per_gb(turns: Iterable[Usage]) -> Estimate:
     """Return the wall time for 10^9 bytes."""
     return Estimate.from_values([1e9 * each for each in _seconds_per_byte(turns, "wall")])

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from contenders import (
     BARE,
     COPY,
+    DECOMPRESSION,
     FASTOKENS,
     GIGATOKEN,
     IN_MEMORY,
@@ -34,6 +35,7 @@ from contenders import (
     bare_loop,
     convert,
     copy,
+    decompress,
     engine,
     gigatoken_script,
     plain_script,
@@ -62,6 +64,7 @@ from figures import (
     core_use,
     scaling_ratio,
     seconds_per_gb,
+    share_of_parts,
     speed_ratio,
     time_ratio,
 )
@@ -101,7 +104,9 @@ _IMPORT_MARK_SECONDS = 0.02
 _SMALL_JOB_MARK_SECONDS = 0.4
 _WHOLE_MARKS = {"web": 1.2}
 _SCALING_MARK = 0.95
-_FORMAT_MARKS = {JSONL: 0.65, PARQUET: 0.6, JSONL_ZST: 0.45, JSONL_GZ: 0.4}
+_FORMAT_MARKS = {JSONL: 0.65, PARQUET: 0.6, JSONL_ZST: 0.55, JSONL_GZ: 0.55}
+# Of the time for a compressed input, what JSON Lines and decompression alone take.
+_DECOMPRESSION_MARK = 0.8
 # Of what two cores could do: with one worker the driver already decompresses on the other one.
 _STREAM_WORKERS_MARK = 0.9
 _INDEX_MARK, _LINES_INDEX_MARK = 1.02, 1.1
@@ -329,14 +334,23 @@ def run_formats(bench: Bench) -> None:
     for kind in FORMATS:
         contenders += [tokenize(write_format(each, kind, bench.folder), 1) for each in (head, text)]
     pairs = {kind: (f"{head.name}.{kind}", f"{text.name}.{kind}") for kind in FORMATS}
-    stream = replace(text, name=pairs[JSONL_GZ][1], path=bench.folder / pairs[JSONL_GZ][1])
-    contenders += [tokenize(stream, 2, num_cores=2)]
+    streams = {
+        kind: replace(text, name=pairs[kind][1], path=bench.folder / pairs[kind][1])
+        for kind in (JSONL_ZST, JSONL_GZ)
+    }
+    stream = streams[JSONL_GZ]
+    contenders += [tokenize(stream, 2, num_cores=2), *map(decompress, streams.values())]
     samples = bench.take("formats", contenders, max_seconds=100, are_watched=True)
     for start, whole in ((head.name, text.name), *pairs.values()):
         _take_apart(bench, "formats", samples, STEADY, (ONE, whole), (ONE, start))
     for kind, (_, whole) in pairs.items():
         ratio = speed_ratio(samples[STEADY, whole], samples[STEADY, text.name], "CPU")
         bench.add(f"CPU: {kind} against text", text.name, ratio, _FORMAT_MARKS[kind])
+    for kind, each in streams.items():
+        parts = samples[STEADY, pairs[JSONL][1]], samples[DECOMPRESSION, each.name]
+        share = share_of_parts(samples[STEADY, each.name], *parts)
+        label = f"CPU: jsonl and {DECOMPRESSION} of {kind}"
+        bench.add(label, text.name, share, _DECOMPRESSION_MARK)
     one, two = (samples[name, stream.name] for name in (ONE, TWO))
     bench.add("wall: two workers against one", stream.name, speed_ratio(two, one, "wall"))
     used = core_use(two, one, samples[ONE, pairs[JSONL_GZ][0]])

@@ -40,7 +40,7 @@ def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spans, "HEAD_BYTES", 8)
     monkeypatch.setattr(spans, "_SPAN_BYTES", 8)
     monkeypatch.setattr(readers, "GIANT_DOCUMENT_BYTES", 128)
-    for name in ("_BEHIND_BYTES", "_AHEAD_BYTES", "_NEAR_BYTES", "MAX_CARRIED_BYTES"):
+    for name in ("_BEHIND_BYTES", "_AHEAD_BYTES", "_NEAR_BYTES", "_MAX_CARRIED_BYTES"):
         monkeypatch.setattr(buffered_stream, name, getattr(buffered_stream, name) // scale)
     monkeypatch.setattr(buffered_stream, "_PIECE_BYTES", 64)
     monkeypatch.setattr(feed, "LONGEST_WINDOW_BYTES", 2048)

@@ -19,6 +19,7 @@ from figures import (
     core_use,
     scaling_ratio,
     seconds_per_gb,
+    share_of_parts,
     speed_ratio,
 )
 from measure import LEAST_TURNS, Command, Effort, rotated, take_turns
@@ -97,6 +98,12 @@ def test_two_workers_on_a_stream_are_compared_with_two_cores_that_are_never_idle
     # Beyond the startup, one worker takes 4 CPU seconds: 2 s on two cores, after 2 s of startup.
     start, one, two = turns([1.0] * 5), turns([5.0] * 5), turns([2.5] * 5)
     assert core_use(two, one, start).median == pytest.approx(0.8)
+
+
+def test_parts_that_are_measured_alone_are_compared_with_the_whole_turn_by_turn() -> None:
+    whole, lines, rest = turns([4.0, 8.0] * 3), turns([2.0, 4.0] * 3), turns([1.0, 2.0] * 3)
+    share = share_of_parts(whole, lines, rest)
+    assert (share.low, share.median, share.high) == pytest.approx((0.75, 0.75, 0.75))
 
 
 def test_a_conversion_is_measured_in_seconds_per_gigabyte() -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gzip
 import select
+from collections import deque
 from typing import TYPE_CHECKING
 
 import pytest
 
 from penstok.inputs import buffered_stream
 from penstok.inputs.buffered_stream import StreamOptions
-from penstok.inputs.feed import Feed
+from penstok.inputs.feed import Feed, make_feed
 from penstok.readers.formats import open_scanner
 from penstok.types import UNKNOWN_END, Source, Unit
 
@@ -28,7 +29,7 @@ def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(buffered_stream, "_PIECE_BYTES", PIECE)
     monkeypatch.setattr(buffered_stream, "_BEHIND_BYTES", 1 << 10)
     monkeypatch.setattr(buffered_stream, "_AHEAD_BYTES", 1 << 11)
-    monkeypatch.setattr(buffered_stream, "MAX_CARRIED_BYTES", 1 << 13)
+    monkeypatch.setattr(buffered_stream, "_MAX_CARRIED_BYTES", 1 << 13)
 
 
 def iter_shown(
@@ -82,6 +83,40 @@ def test_units_show_the_content_and_leave_most_of_the_ring_alone(
         assert max(places) < WRAP + UNIT + (1 << 11) + 2 * PIECE
         num_units += 1
     assert num_units == -(-len(data) // UNIT)
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "text"])
+@pytest.mark.parametrize("num_workers", [1, 2])
+def test_the_ring_holds_two_units_per_worker_and_one_that_is_filled(
+    tmp_path: Path, kind: InputFormat, num_workers: int
+) -> None:
+    path = tmp_path / "data.gz"
+    path.write_bytes(gzip.compress(b'{"text": "a line of some length"}\n' * 4000))
+    source = Source(
+        str(path), path.stat().st_size, 0, "", format=kind, compression="gzip", is_stream=True
+    )
+    made = make_feed(
+        [source], num_workers, UNIT, open_scanner=open_scanner, on_error="stop", give_back=False
+    )
+    assert made is not None
+    highest, held = 0, deque[Unit]()
+    try:
+        for number in range(30):
+            start = number * UNIT
+            # It would wait for ever if units that are held left no room.
+            filled = made.fill(Unit(number, 0, source, start, start + UNIT, UNKNOWN_END))
+            assert filled is not None
+            assert filled.window is not None
+            last = filled.window.base + filled.window.end - 1
+            highest = max(highest, last % made.ring.num_bytes)
+            held.append(filled)
+            if len(held) == 2 * num_workers:
+                made.release(held.popleft())
+    finally:
+        made.close()
+    ahead = 0 if kind == "jsonl" else 1 << 11
+    assert 2 * num_workers * UNIT < highest
+    assert highest <= (2 * num_workers + 1) * UNIT + ahead + 2 * PIECE
 
 
 def test_a_long_line_may_use_all_of_the_ring(tmp_path: Path) -> None:

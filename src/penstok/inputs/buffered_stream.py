@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from penstok.inputs.ring import Ring
     from penstok.types import OnError, Unit
 
-__all__ = ["LONGEST_WINDOW_BYTES", "MAX_CARRIED_BYTES", "BufferedStream", "StreamOptions"]
+__all__ = ["LONGEST_WINDOW_BYTES", "BufferedStream", "StreamOptions"]
 
 # How far readers of text read before a unit's start and after its end (`readers.borders`).
 _BEHIND_BYTES = 4 << 20
@@ -35,7 +35,7 @@ _HEAD_BYTES = 4
 _PIECE_BYTES = 1 << 20
 LONGEST_WINDOW_BYTES = _BEHIND_BYTES + max(MAX_LINE_BYTES, _AHEAD_BYTES) + 2 * _PIECE_BYTES
 # At most this much is copied to start again at the beginning of the ring.
-MAX_CARRIED_BYTES = 12 << 20
+_MAX_CARRIED_BYTES = 12 << 20
 
 
 class StreamOptions(Struct, frozen=True):
@@ -43,9 +43,9 @@ class StreamOptions(Struct, frozen=True):
 
     Attributes:
         open_scanner: Makes the scanner that finds the records of a stream.
-        wrap_bytes: A unit that would begin after this offset of the ring begins at the ring's
-            start instead, if it can: the rest is for long lines, and takes no memory until one
-            comes.
+        wrap_bytes: A unit that would begin at this offset of the ring or later begins at the
+            ring's start instead, if it can: the rest is for long lines, and takes no memory until
+            one comes.
         on_error: End a damaged stream at the damage, or stop there.
         max_window_bytes: The largest window that a decoder may use.
         give_back: Drop pages that were read from the page cache.
@@ -130,7 +130,7 @@ class BufferedStream:
         # Before more is read, which may overwrite what precedes the unit.
         self._scan_to(start)
         self._ring.hold(self._base + start)
-        self._start_again(start)
+        self._start_again(unit, start)
         self._read_to(unit.end + (_AHEAD_BYTES if self._scanner is None else 1))
         if unit.start >= self.size:
             self._ring.drop_hold()
@@ -199,13 +199,19 @@ class BufferedStream:
         self._base = self._ring.position - self._filled
         self._first = self._filled
 
-    def _start_again(self, start: int) -> None:
-        """Continue at the ring's start, with a copy of what a unit already has, if it is short."""
+    def _start_again(self, unit: Unit, start: int) -> None:
+        """Continue at the ring's start, with a copy of what a unit already has, if it is short.
+
+        Args:
+            unit: The unit.
+            start: Where its window begins.
+        """
         ring = self._ring
         source, carried = self._base + start, self._filled - start
         at = source % ring.num_bytes
-        is_late = at + carried == ring.position % ring.num_bytes >= self._options.wrap_bytes
-        if not is_late or not 0 <= carried <= min(MAX_CARRIED_BYTES, at - 1):
+        is_late = at + unit.start - start >= self._options.wrap_bytes
+        is_whole = at + carried == ring.position % ring.num_bytes
+        if not (is_late and is_whole) or not 0 <= carried <= min(_MAX_CARRIED_BYTES, at - 1):
             return
         self._digest_at(start)
         ring.start_again()

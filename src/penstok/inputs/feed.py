@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from penstok.inputs.buffered_stream import (
     LONGEST_WINDOW_BYTES,
-    MAX_CARRIED_BYTES,
     BufferedStream,
     StreamOptions,
 )
@@ -54,7 +53,7 @@ def make_feed(
         return None
     options = StreamOptions(
         open_scanner=open_scanner,
-        wrap_bytes=MAX_CARRIED_BYTES + 2 * unit_bytes * num_workers,
+        wrap_bytes=unit_bytes * (2 * num_workers + 1),
         on_error=on_error,
         max_window_bytes=_window_bytes(sources),
         give_back=give_back,
