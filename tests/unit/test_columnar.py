@@ -26,6 +26,7 @@ from row_cases import (
 
 from penstok.errors import InputError
 from penstok.readers.columnar import RowFile
+from penstok.readers.columnar.columns import find_kept_column
 from penstok.readers.columnar.texts import MAX_TEXT_BYTES
 from penstok.readers.formats import check_start, find_format
 from penstok.readers.probe import probe_source
@@ -449,3 +450,33 @@ def test_bytes_that_are_not_text_are_refused(path: Path) -> None:
     write_rows(path, table_of([b"\x89PNG\r\n\x1a\n" + random.Random(1).randbytes(99)], pa.binary()))
     with pytest.raises(InputError, match="the column `text` holds a PNG picture, not text"):
         probe_source(str(path), None, "text")
+
+
+KEPT = {
+    "nanoseconds": (pa.array([[1], None], pa.list_(pa.timestamp("ns"))), "1970-01-01 00:00:00.0"),
+    "far years": (pa.array([[-(10**18)], None], pa.list_(pa.timestamp("us"))), '["-29719-04-05'),
+    "durations": (pa.array([[1], None], pa.large_list(pa.duration("ns"))), '["1"]'),
+    "no numbers": (pa.array([{"a": [float("nan"), 1.5]}, None]), '{"a":["nan",1.5]}'),
+    "bytes": (pa.array([[b"\xff", b"x"], None]), '["\ufffd","x"]'),
+    "maps": (pa.array([[("k", b"v")], None], pa.map_(pa.string(), pa.binary())), '[["k","v"]]'),
+    "hashes": (pa.array([b"\x00\xff", None], pa.binary(2)), "00ff"),
+    "hashes in lists": (pa.array([[b"\x00\xff"], None], pa.list_(pa.binary(2), 1)), '["00ff"]'),
+    "nested nulls": (pa.array([[None, {"a": None}], None]), '[null,{"a":null}]'),
+    "dictionaries": (
+        pa.DictionaryArray.from_arrays(pa.array([0, None]), pa.array([[1]])),
+        "[1]",
+    ),
+    "decimals": (pa.array([[1], None], pa.list_(pa.decimal128(9, 2))), '["1.00"]'),
+}
+
+
+@pytest.mark.parametrize("kind", KEPT)
+def test_columns_of_every_type_are_kept_as_text(kind: str) -> None:
+    array, expected = KEPT[kind]
+    schema = pa.schema([("a", array.type)])
+    column = find_kept_column(schema, "a", "a.arrow")
+    # Slices too: their values do not begin at the first item.
+    for part in (array, array[:1], array[1:], pa.concat_arrays([array, array])[1:3]):
+        found = column.pick(pa.record_batch([part], schema=schema)).to_pylist()
+        assert [value is None for value in found] == [not each.is_valid for each in part]
+        assert all(expected in value for value in found if value is not None)

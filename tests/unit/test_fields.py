@@ -144,15 +144,17 @@ def test_files_of_units_are_joined(tmp_path: Path) -> None:
     assert all(restored.has(*unit) for unit in units)
 
 
-@pytest.mark.parametrize("at", [0, 8, 20, -1, -20])
-def test_a_damaged_file_of_a_unit_is_found(tmp_path: Path, at: int) -> None:
+@pytest.mark.parametrize(
+    ("at", "bit"), [(0, 1), (7, 0x80), (8, 1), (15, 0x80), (20, 1), (-1, 1), (-20, 1)]
+)
+def test_a_damaged_file_of_a_unit_is_found(tmp_path: Path, at: int, bit: int) -> None:
     layout = Layout(str(tmp_path), 2, None, work="", kept_fields=NAMES)
     unit = UnitFields(layout, 0)
     unit.append("train", make_fields(VALUES), np.arange(100) * 10)
     unit.finish({"train": 0, "val": 0})
     path = layout.spool_path("train", "fields") / "0.rows"
     data = bytearray(path.read_bytes())
-    data[at] ^= 1
+    data[at] ^= bit
     path.write_bytes(data)
     spool = FieldSpool(path.parent, 2)
     assert not spool.has(0, 100)

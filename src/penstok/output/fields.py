@@ -330,7 +330,7 @@ class FieldSpool:
                     count, size = _FRAME.unpack(numbers)
                     if not count:
                         break
-                    if size > left:
+                    if size > left or count > size:
                         raise ValueError("it ends too early")
                     body = file.read(size)
                     running.update(numbers)

@@ -6,6 +6,8 @@ It reads no rows. `parquet` and `arrow` call it once per file.
 from __future__ import annotations
 
 import json
+import math
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from penstok.errors import InputError
@@ -97,22 +99,78 @@ def _as_text(array: pa.Array) -> pa.Array:
     """Return values as text: numbers and times as pyarrow has them, lists and structs as JSON."""
     import pyarrow as pa
 
-    kind = storage_type(array.type)
-    array = array if kind == array.type else array.storage
+    array = _plain(array)
+    kind = array.type
     if _is_text(kind):
         return array
     if pa.types.is_nested(kind):
-        return pa.array([_as_json(value) for value in array.to_pylist()], pa.large_string())
-    try:
-        return array.cast(pa.large_string())
-    except pa.ArrowNotImplementedError:
-        values = [None if value is None else str(value) for value in array.to_pylist()]
-        return pa.array(values, pa.large_string())
+        values = [None if value is None else _as_json(value) for value in _to_values(array)]
+    elif pa.types.is_fixed_size_binary(kind):
+        # Hashes and UUIDs: never text.
+        values = [None if value is None else value.hex() for value in array.to_pylist()]
+    else:
+        try:
+            return array.cast(pa.large_string())
+        except pa.ArrowNotImplementedError:
+            values = [None if value is None else str(value) for value in array.to_pylist()]
+    return pa.array(values, pa.large_string())
 
 
-def _as_json(value: Any) -> str | None:
-    if value is None:
-        return None
+def _plain(array: pa.Array) -> pa.Array:
+    """Return the values without an extension type, a dictionary that is not text, or runs."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if storage_type(array.type) != array.type:
+        return _plain(array.storage)
+    if pa.types.is_run_end_encoded(array.type):
+        return _plain(pc.run_end_decode(array))
+    if pa.types.is_dictionary(array.type) and not _is_text(array.type):
+        return _plain(array.dictionary.take(array.indices))
+    return array
+
+
+def _to_values(array: pa.Array) -> list[Any]:
+    """Return values as Python objects that JSON has; what it does not have is text.
+
+    `to_pylist` would fail for nanoseconds and years that Python's types do not have.
+    """
+    import pyarrow as pa
+
+    array = _plain(array)
+    kind = array.type
+    if pa.types.is_struct(kind):
+        names = [kind.field(idx).name for idx in range(kind.num_fields)]
+        columns = [_to_values(column) for column in array.flatten()]
+        valid = array.is_valid().to_pylist()
+        return [
+            {name: column[row] for name, column in zip(names, columns, strict=True)}
+            if is_valid
+            else None
+            for row, is_valid in enumerate(valid)
+        ]
+    if pa.types.is_map(kind):
+        pairs = pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)]))
+        rows = _to_values(array.cast(pairs))
+        return [row and [[pair["key"], pair["value"]] for pair in row] for row in rows]
+    if pa.types.is_nested(kind) and not pa.types.is_union(kind):
+        items, lengths = iter(_to_values(array.flatten())), array.value_lengths().to_pylist()
+        return [None if length is None else list(islice(items, length)) for length in lengths]
+    if pa.types.is_floating(kind):
+        return [_finite(value) for value in array.to_pylist()]
+    if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_union(kind):
+        return list(array.to_pylist())
+    values = _as_text(array).to_pylist()
+    return [
+        value.decode(errors="replace") if isinstance(value, bytes) else value for value in values
+    ]
+
+
+def _finite(value: float | None) -> float | str | None:
+    return value if value is None or math.isfinite(value) else str(value)
+
+
+def _as_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
 
 
