@@ -384,7 +384,7 @@ def _run_conversions(bench: Bench) -> None:
         num_bytes = sum(path.stat().st_size for path in output.glob("*.bin"))
         contenders += [convert(output, kind, label, num_bytes) for kind in _CONVERT_MARKS_SECONDS]
         contenders += [copy(output, label, num_bytes)]
-    samples = bench.take("outputs", contenders, max_seconds=50)
+    samples = bench.take("outputs", contenders, max_seconds=40)
     for each in contenders[-1 - len(_CONVERT_MARKS_SECONDS) : -1]:
         _add_speed(bench, samples, each.name, COPY, name, None, "wall")
     for kind, mark in _CONVERT_MARKS_SECONDS.items():

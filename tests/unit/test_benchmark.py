@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 import run
 from bare_loop import encode_part, find_ends, find_part, make_block
+from contenders import DECOMPRESSION
+from corpora import Text
 from figures import (
     INTERPRETER,
     Estimate,
@@ -22,10 +24,10 @@ from figures import (
     share_of_parts,
     speed_ratio,
 )
-from measure import LEAST_TURNS, Command, Effort, rotated, take_turns
+from measure import LEAST_TURNS, Command, Contender, Effort, rotated, take_turns
 from report import BEGIN, END, PAGE, mark_lines, page_lines, section_lines, write_page
 from results import RESULTS, Result, find_last_committed
-from sections import DEFAULT_SECTIONS, Row, find_differences
+from sections import DEFAULT_SECTIONS, Bench, Row, find_differences, run_formats
 from usage import Usage
 
 import penstok
@@ -108,6 +110,43 @@ def test_parts_that_are_measured_alone_are_compared_with_the_whole_turn_by_turn(
 
 def test_a_conversion_is_measured_in_seconds_per_gigabyte() -> None:
     assert seconds_per_gb(turns([0.25] * 5, num_bytes=10**8)).median == pytest.approx(5.0)
+
+
+def test_compressed_lines_have_their_figures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Startup takes 1 CPU second, every job 2 more, gzip 4 more; decompression alone takes 1."""
+
+    def take(
+        bench: Bench, section: str, contenders: list[Contender], **effort: object
+    ) -> dict[tuple[str, str], list[Usage]]:
+        seconds = {
+            (each.name, each.text): 1.0
+            if "1 MB" in each.text or each.name == DECOMPRESSION
+            else 5.0
+            if each.text.endswith("gz")
+            else 3.0
+            for each in contenders
+        }
+        return {
+            (name, text): turns([each] * 5, num_bytes=10 if "1 MB" in text else 100)
+            for (name, text), each in seconds.items()
+        }
+
+    monkeypatch.setattr(Bench, "take", take)
+    text = tmp_path / "web.txt"
+    text.write_bytes(b"one document<|endoftext|>another one<|endoftext|>" * 20)
+    texts = [Text("web", text, text.stat().st_size, 40)]
+    bench = Bench(texts, tmp_path, False, 1, 1, [], print)
+    run_formats(bench)
+    found = {(each.label, each.text): each.estimate.median for each in bench.figures}
+    assert found["CPU: jsonl.gz against text", "web"] == pytest.approx(0.5)
+    for kind, share in (("jsonl.zst", 1.5), ("jsonl.gz", 0.75)):
+        label = f"CPU: jsonl and decompression alone of {kind}"
+        assert found[label, "web"] == pytest.approx(share)
+    # Two cores need 2 s of wall time to start, then half of 4 CPU seconds; two workers took 10.
+    label = "wall: least time of two cores against two workers"
+    assert found[label, "web.jsonl.gz"] == pytest.approx(0.4)
 
 
 def test_modules_are_compiled_before_anything_is_measured(

@@ -23,6 +23,7 @@ _MIN_VOCAB = 30_000
 # Fewer saved tokens are not worth another tokenizer.
 _MAX_RATIO = 0.75
 _MIN_FOREIGN = 0.3
+_NOT_ASCII = bytes(range(0x80, 0x100))
 # The largest vocabulary first: one encoding is measured, which takes half a second.
 _ENCODINGS = (("o200k_base", 200_019), ("cl100k_base", 100_277), ("gpt2", 50_257))
 
@@ -51,7 +52,8 @@ def advise(
     low = f"{len(text) / num_tokens:.2f} bytes of text per token is low"
     found = next((each for each in larger if is_at_hand(each[0])), None)
     if found is None or not measures:
-        foreign = sum(byte >= 0x80 for byte in text) / max(len(text), 1)
+        num_ascii = len(text.translate(None, _NOT_ASCII))
+        foreign = (len(text) - num_ascii) / max(len(text), 1)
         return (
             f"{low}: a tokenizer with a larger vocabulary may need far fewer tokens; compare with "
             f"`penstok plan -t {larger[0][0]} INPUT`"
