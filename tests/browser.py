@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
@@ -20,9 +19,9 @@ def open_browser() -> Iterator[Any]:
     programs = {name: shutil.which(name) for name in ("chromium", "chromedriver")}
     missing = [name for name, path in programs.items() if path is None]
     if missing:
-        message = f"NOT TESTED: no {' and '.join(missing)}; `apt install chromium chromium-driver`"
-        warnings.warn(pytest.PytestWarning(message), stacklevel=2)
-        pytest.skip(message)
+        pytest.skip(
+            f"NOT TESTED: no {' and '.join(missing)}: `apt install chromium chromium-driver`"
+        )
     options = webdriver.ChromeOptions()
     options.binary_location = programs["chromium"]
     for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):

@@ -28,6 +28,7 @@ COMMANDS = (
     "penstok verify tokens/",
 )
 COLUMNS = 100
+_MAX_WAIT_SECONDS = 0.4
 _LINE_HEIGHT, _CHARACTER_WIDTH, _MARGIN = 20, 8.4, 16
 _SECONDS_PER_CHARACTER, _PAUSE_SECONDS, _END_SECONDS = 0.012, 0.8, 8.0
 # The control sequences that Penstok writes: erase to the end of the line or of the screen.
@@ -96,10 +97,13 @@ def record(folder: Path) -> Screen:
         screen.write(f"$ {command}", now)
         now += len(command) * _SECONDS_PER_CHARACTER + 0.2
         screen.write("\r\n", now)
-        written = run(command, folder)
-        for seconds, text in written:
-            screen.write(text, now + seconds)
-        now += written[-1][0] + _PAUSE_SECONDS
+        last = 0.0
+        for seconds, text in run(command, folder):
+            # A machine that is busy with something else must not make the picture slow.
+            now += min(seconds - last, _MAX_WAIT_SECONDS)
+            last = seconds
+            screen.write(text, now)
+        now += _PAUSE_SECONDS
     screen.lines = [line for line in screen.lines if line.text]
     return screen
 

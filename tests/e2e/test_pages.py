@@ -198,6 +198,26 @@ def test_every_example_of_a_command_works(
         run_command(example, folder, f"an example of {command.name}")
 
 
+def test_every_key_of_json_output_is_documented(folder: Path) -> None:
+    page = (DOCS / "reference" / "json.md").read_text(encoding="utf-8")
+    commands = [
+        "penstok tokenize corpus -o out --provenance --json -q",
+        "penstok plan corpus --json",
+        "penstok verify out --json -q",
+        "penstok convert out --format megatron --json -q",
+        "penstok find out --input corpus/german.txt --json",
+        "penstok tokenize corpus -o parts --part 1/1 --json -q",
+        "penstok finish parts --json -q",
+        "penstok train-tokenizer corpus --vocab-size 1000 -o my.json --json -q",
+    ]
+    for command in commands:
+        *_, last = lines = run_command(command, folder, "json.md").splitlines()
+        for line in lines:
+            unknown = [key for key in json.loads(line) if f"`{key}`" not in page]
+            assert not unknown, f"{command}: {unknown} not in json.md"
+        assert json.loads(last)["type"] in ("summary", "part", "plan")
+
+
 @pytest.mark.thorough
 def test_the_notebook_runs_and_its_progress_is_one_output(folder: Path) -> None:
     import nbclient
