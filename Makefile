@@ -8,7 +8,7 @@ DEMO   := demo
 PROCESSES ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(PROCESSES) --dist worksteal
 
-.PHONY: demo docs wheel wheels test test-all test-rest test-formats check bench bench-quick bench-page simulate soak clean
+.PHONY: chromium demo docs wheel wheels test test-all test-rest test-formats check bench bench-quick bench-page simulate soak clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/python examples/demo.py $(DEMO)
@@ -43,6 +43,12 @@ test-rest: $(VENV)/.installed-dev $(VENV)/.installed-docs
 # Output formats, opened by their owners' own readers; FAMILIES="shared mosaicml olmo" or some of them.
 test-formats: $(VENV)/.installed-dev
 	$(BIN)/python tools/format_readers.py $(FAMILIES)
+
+# The browser for the tests of the page that `penstok report` writes; they are skipped without it.
+chromium:
+	@command -v chromium chromedriver >/dev/null || \
+	  { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium chromium-driver; } || \
+	  echo "no chromium: the tests of the report's page will be skipped" >&2
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

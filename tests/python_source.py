@@ -17,6 +17,7 @@ from penstok.counting.settings import TEXT_SETTINGS, CountSettings
 from penstok.data.settings import ShowSettings
 from penstok.jobs.definition import Setting, settings_of
 from penstok.jobs.settings import JobSettings
+from penstok.reports.settings import ReportSettings
 from penstok.training.settings import INPUT_SETTINGS, TrainingSettings
 from penstok.verification.settings import OUT, REPAIR, VerifySettings
 
@@ -199,6 +200,22 @@ FUNCTIONS = (
         >>> penstok.show("tokens", at=0, tokens=3)
         'The first text'
         """,
+        has_progress=False,
+    ),
+    Function(
+        "report",
+        "Write one HTML page about a finished output; say where it is.",
+        "The page has lengths, inputs, vocabulary, the run and documents to read. It loads "
+        "nothing from the network.",
+        OUTPUT,
+        settings_of(ReportSettings),
+        "WrittenReport",
+        "_report(output, values)",
+        """
+        >>> penstok.report("tokens", page="report.html").documents
+        10
+        """,
+        raises="DamageError: If there is no finished job, or it is damaged.",
         has_progress=False,
     ),
     Function(

@@ -52,6 +52,12 @@ HOSTILE_CHARACTERS = (
     "\u0301\u0327\u20dd\ufe0f👍🏽👨‍👩‍👧𝒜𠀀\U0010ffff"
 )
 
+# Text that would do something in a page or a terminal.
+HOSTILE_MARKUP = (
+    "</script><script>window.pwned = 1</script><img src=x onerror='window.pwned = 2'>"
+    "\"' & \u202eright to left \x07 \x1b[31m <!-- "
+)
+
 
 def rounds(number: int) -> int:
     """How often to try something at random: `make test` is content with a fifth."""

@@ -16,6 +16,7 @@ from penstok.api import (
     info,
     open,  # noqa: A004 reads as `penstok.open`
     plan,
+    report,
     show,
     tokenize,
     tokenize_part,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from penstok.jobs.progress import Status
     from penstok.jobs.run import PartOutcome
     from penstok.output.manifest import Manifest
+    from penstok.reports.report import WrittenReport
     from penstok.training.train import TrainingResult
     from penstok.types import FailedTokenizer
     from penstok.verification.findings import Finding, Report
@@ -81,6 +83,7 @@ __all__ = [
     "TrainingResult",
     "UsageError",
     "WriteError",
+    "WrittenReport",
     "__version__",
     "convert",
     "count",
@@ -89,6 +92,7 @@ __all__ = [
     "info",
     "open",
     "plan",
+    "report",
     "show",
     "tokenize",
     "tokenize_part",
@@ -115,6 +119,7 @@ _RECORDS = {
     "Status": "penstok.jobs.progress",
     "TokenizerCount": "penstok.counting.count",
     "TrainingResult": "penstok.training.train",
+    "WrittenReport": "penstok.reports.report",
 }
 
 

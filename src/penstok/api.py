@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from penstok.jobs.run import Outcome, PartOutcome
     from penstok.jobs.settings import JobSettings
     from penstok.output.manifest import Manifest
+    from penstok.reports.report import WrittenReport
     from penstok.storage.object_paths import OutputPath
     from penstok.training.train import TrainingResult
     from penstok.verification.findings import Report
@@ -40,6 +41,7 @@ __all__ = [
     "info",
     "open",
     "plan",
+    "report",
     "show",
     "tokenize",
     "tokenize_part",
@@ -721,6 +723,36 @@ def show(
     return _show(output, values)
 
 
+def report(
+    output: str | os.PathLike[str],
+    *,
+    page: str | os.PathLike[str] = "report.html",
+    overwrite: bool = False,
+) -> WrittenReport:
+    """Write one HTML page about a finished output; say where it is.
+
+    The page has lengths, inputs, vocabulary, the run and documents to read. It loads nothing from
+    the network.
+
+    Args:
+        output: A finished output: a folder, or s3://BUCKET/NAME.
+        page: Page to write.
+        overwrite: Replace the file even if it is not a report.
+
+    Raises:
+        DamageError: If there is no finished job, or it is damaged.
+
+    Example:
+        >>> penstok.report("tokens", page="report.html").documents
+        10
+    """
+    values = {
+        "page": page,
+        "overwrite": overwrite,
+    }
+    return _report(output, values)
+
+
 def find(
     output: str | os.PathLike[str],
     pattern: str,
@@ -1028,6 +1060,15 @@ def _show(output: Path, values: Mapping[str, Any]) -> str:
     settings = ShowSettings(**_fields(ShowSettings, values))
     dataset = _open(output)
     return dataset.decode_stored(dataset.read_shown(settings))
+
+
+def _report(output: Path, values: Mapping[str, Any]) -> WrittenReport:
+    """Write a page about an output."""
+    from penstok.reports.report import write_report
+    from penstok.reports.settings import ReportSettings
+
+    fields = _fields(ReportSettings, values)
+    return write_report(ReportSettings(output=_output(output), **fields))
 
 
 def _find(output: Path, pattern: str) -> Iterator[FoundDocument]:

@@ -306,7 +306,7 @@ def test_the_true_number_is_within_the_margin_of_a_sample(kind: str, tmp_path: P
 
 @pytest.mark.slow
 @pytest.mark.thorough
-@pytest.mark.parametrize("name", ["web", "multi", "code"])
+@pytest.mark.parametrize("name", ["web", "multi"])
 def test_the_true_number_of_a_real_corpus_is_within_the_margin(name: str) -> None:
     folder = Path(os.environ.get("PENSTOK_CORPUS", ROOT.parent / "shared" / "corpus"))
     path = folder / f"{name}.jsonl.zst"

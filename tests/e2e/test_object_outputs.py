@@ -479,3 +479,15 @@ def test_inputs_and_output_may_both_be_objects(
     summary = json.loads(found.splitlines()[-1])
     assert summary["output"] == url
     assert summary["documents_proved"] == 200
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_report_is_that_of_the_folder(
+    kind: str, s3: Any, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    texts = []
+    for number, output in enumerate((str(made / kind), f"s3://{BUCKET}/{kind}")):
+        written = penstok.report(output, page=tmp_path / f"{number}.html")
+        texts.append(written.page.read_text(encoding="utf-8").replace(output, "OUTPUT"))
+    assert texts[0] == texts[1]

@@ -83,6 +83,16 @@ COMMANDS = (
         _codes(0, 1, 2, 6, 8, 130, 141, _4="output cannot be read"),
     ),
     CommandRow(
+        "report",
+        "penstok.cli.report",
+        "Show an output as one page: lengths, inputs, vocabulary, the run, documents to read.",
+        _codes(
+            *(0, 1, 2, 6, 8, 130, 141),
+            _4="output cannot be read",
+            _5="another file is where the page should be",
+        ),
+    ),
+    CommandRow(
         "verify",
         "penstok.cli.verify",
         "Check an output for damage, and repair it.",

@@ -13,6 +13,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Protocol
 
 from penstok.output.ledger.journal import NodeTotals
+from penstok.output.manifest import RunSeries
 from penstok.quantities import format_bytes, format_count, format_seconds, plural
 from penstok.types import Counts, Struct, field
 from penstok.worker.memory import tree_bytes
@@ -28,12 +29,14 @@ if TYPE_CHECKING:
     from penstok.output.ledger.journal import TaskRecord
     from penstok.types import FinishedUnit, Unit
 
-__all__ = ["Meter", "Progress", "SilentProgress", "Status", "Watch"]
+__all__ = ["Meter", "Progress", "SeriesRecorder", "SilentProgress", "Status", "Watch"]
 
 _TICK_SECONDS = 0.2
 # A node is slow if its rate per core is less than this fraction of the others' median.
 _SLOW_SHARE = 0.6
 _MIN_TASKS = 2
+# A few kB in the manifest.
+_MAX_MOMENTS = 120
 
 
 class Status(Struct, frozen=True, kw_only=True):
@@ -185,6 +188,32 @@ class _Done(Struct):
         self.num_units += num_units
 
 
+class SeriesRecorder:
+    """Keeps a run's speed and memory at some 100 moments, however long it runs.
+
+    When there are too many, every second one is dropped, and half as many are added from then on.
+    """
+
+    def __init__(self) -> None:
+        self._points: list[tuple[float, int, int]] = []
+        self._every = 0.0
+
+    def add(self, seconds: float, text_bytes: int, memory_bytes: int) -> None:
+        """Add a moment, unless it is soon after the last."""
+        if self._points and seconds < self._points[-1][0] + self._every:
+            return
+        self._points.append((round(seconds, 2), text_bytes, memory_bytes))
+        if len(self._points) > _MAX_MOMENTS:
+            self._points = self._points[::2]
+            self._every = 2 * seconds / _MAX_MOMENTS
+
+    def series(self) -> RunSeries:
+        """Return what was kept."""
+        return (
+            RunSeries(*map(list, zip(*self._points, strict=True))) if self._points else RunSeries()
+        )
+
+
 class Watch:
     """Follows a running job: its units and tasks, its nodes and its memory.
 
@@ -192,6 +221,7 @@ class Watch:
         peak_bytes: The peak memory use.
         work_seconds: How long tasks have run.
         done: What this run has finished.
+        recorder: Its speed and memory over time.
     """
 
     def __init__(
@@ -206,6 +236,7 @@ class Watch:
         self.peak_bytes: int = 0
         self.work_seconds: float = 0.0
         self.done: _Done = _Done()
+        self.recorder: SeriesRecorder = SeriesRecorder()
         self._progress = progress
         self._num_units = plan.num_units if resume is not None else None
         self._sizes = [0, *accumulate(source.num_bytes for source in plan.sources)]
@@ -278,6 +309,8 @@ class Watch:
             counts = sum((part.counts for part in parts), Counts())
             stored_bytes = sum(part.stored_bytes for part in parts)
             num_units = sum(part.num_units for part in parts)
+        done_bytes = sum(part.counts.text_bytes for part in parts[1:])
+        self.recorder.add(elapsed, done_bytes, memory_bytes)
         node = self.find_slow()
         slow = None if node is None else f"{node.name} ({format_bytes(node.rate)}/s per core)"
         self._progress.update(

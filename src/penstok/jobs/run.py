@@ -491,6 +491,7 @@ def _describe_run(job: Job, run: _Run, started: float) -> RunRecord:
         )
         if run.job.is_by_task
         else None,
+        series=watch.recorder.series(),
     )
 
 

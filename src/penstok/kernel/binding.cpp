@@ -19,6 +19,7 @@
 #include "text/csv_records.hpp"
 #include "text/csv_scan.hpp"
 #include "text/find.hpp"
+#include "text/id_counts.hpp"
 #include "text/json_lines.hpp"
 #include "text/nfc.hpp"
 
@@ -245,6 +246,21 @@ size_t find_ids_of(const Ids& ids, uint32_t wanted, const NumbersOut& out) {
                   static_cast<uint16_t>(wanted), out.data(), out.size());
 }
 
+uint64_t count_ids_of(const Ids& ids, const NumbersOut& tables) {
+  const bool is_narrow = ids.dtype() == nb::dtype<uint16_t>();
+  if (!is_narrow && ids.dtype() != nb::dtype<uint32_t>()) {
+    throw std::invalid_argument("ids must be uint16 or uint32");
+  }
+  if (tables.size() % kIdTables) throw std::invalid_argument("tables must be three of one size");
+  const size_t table_size = tables.size() / kIdTables;
+  const nb::gil_scoped_release released;
+  if (is_narrow) {
+    return count_ids(static_cast<const uint16_t*>(ids.data()), ids.size(), tables.data(),
+                     table_size);
+  }
+  return count_ids(static_cast<const uint32_t*>(ids.data()), ids.size(), tables.data(), table_size);
+}
+
 nb::tuple find_documents_of(const Text& text, size_t start, size_t end, const nb::bytes& separator,
                             bool drops_returns, bool keeps_first, int64_t head_bytes,
                             const PositionsOut& starts, const PositionsOut& ends,
@@ -421,6 +437,9 @@ NB_MODULE(_kernel, module) {
   module.def("find_ids", find_ids_of, "ids"_a, "wanted"_a, "out"_a,
              "Write the offsets of an id among uint16 or uint32 `ids` to `out` until it is full, and "
              "return their number.");
+  module.def("count_ids", count_ids_of, "ids"_a, "tables"_a,
+             "Add how often each id occurs to three tables, of which the sum is the count; return "
+             "how many ids are not in them.");
   module.def("find_documents", find_documents_of, "text"_a, "start"_a, "end"_a, "separator"_a,
              "drops_returns"_a, "keeps_first"_a, "head_bytes"_a, "starts"_a, "ends"_a, "heads"_a,
              "Write the documents that end with a separator in text[start:end] to `starts`, `ends` "

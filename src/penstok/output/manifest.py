@@ -55,6 +55,7 @@ __all__ = [
     "Manifest",
     "NewerManifestError",
     "RunRecord",
+    "RunSeries",
     "SplitRecord",
     "TaskFacts",
     "check_readable",
@@ -203,6 +204,20 @@ class TaskFacts(Struct, frozen=True):
     tasks_retried: int
 
 
+class RunSeries(Struct, frozen=True):
+    """How fast a run was and how much memory it had, at a few moments.
+
+    Attributes:
+        seconds: The moments, from the first unit on.
+        text_bytes: How much text was done by then.
+        memory_bytes: How much memory all processes had then.
+    """
+
+    seconds: list[float] = field(default_factory=list)
+    text_bytes: list[int] = field(default_factory=list)
+    memory_bytes: list[int] = field(default_factory=list)
+
+
 class RunRecord(Struct, frozen=True, kw_only=True):
     """How the last run of a job went.
 
@@ -215,6 +230,7 @@ class RunRecord(Struct, frozen=True, kw_only=True):
         units_kept: How many units earlier runs had finished.
         is_resumed: Whether earlier runs had finished anything.
         tasks: Its tasks, if each writes its own shards.
+        series: Its speed and memory over time; None if it was run in parts.
     """
 
     seconds: float
@@ -225,6 +241,7 @@ class RunRecord(Struct, frozen=True, kw_only=True):
     units_kept: int
     is_resumed: bool
     tasks: TaskFacts | None
+    series: RunSeries | None = None
 
     def to_dict(
         self, num_replaced: int, engines: Iterable[str], nodes: Mapping[str, NodeTotals]
@@ -245,6 +262,7 @@ class RunRecord(Struct, frozen=True, kw_only=True):
             "engine": ", ".join(sorted(engines)),
             **({"nodes": per_node} if per_node else {}),
             **({} if self.tasks is None else to_builtins(self.tasks)),
+            **({} if self.series is None else {"series": to_builtins(self.series)}),
         }
 
 
@@ -282,7 +300,11 @@ class Manifest(Struct, frozen=True):
             if not content[name]:
                 del content[name]
         inputs = ",\n    ".join(record.to_json() for record in self.inputs)
-        text = json.dumps(content, indent=2)
+        # Hundreds of numbers, on one line.
+        series = json.dumps(self.run.get("series"))
+        if "series" in self.run:
+            content["run"] = {**self.run, "series": {}}
+        text = json.dumps(content, indent=2).replace('"series": {}', f'"series": {series}', 1)
         return text.replace('"inputs": []', f'"inputs": [\n    {inputs}\n  ]', 1) + "\n"
 
     @classmethod

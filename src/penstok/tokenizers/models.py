@@ -172,12 +172,16 @@ class Tokenizer(Struct, frozen=True):
         """Return the name of a special token; empty if the tokenizer has none for this id."""
         return next((text for text, one in self.special.items() if one == token_id), "")
 
-    def decode_bytes(self, ids: list[int]) -> bytes:
-        """Decode ids to bytes (special ones to their names)."""
+    def spell(self, ids: set[int]) -> dict[int, bytes]:
+        """Return the bytes of ids, and of special ones their names; unknown ones are left out."""
         tokens = {token_id: text.encode() for text, token_id in self.special.items()}
         tokens[self.eot_id] = self.eot_text.encode()
+        return tokens | self.model.spell(ids - tokens.keys())
+
+    def decode_bytes(self, ids: list[int]) -> bytes:
+        """Decode ids to bytes (special ones to their names)."""
         wanted = set(ids)
-        tokens |= self.model.spell(wanted - tokens.keys())
+        tokens = self.spell(wanted)
         unknown = wanted - tokens.keys()
         if unknown:
             raise DamageError(
