@@ -41,6 +41,7 @@ SHOWN = [
 SLOW_PAGES = {
     *(page for page in PAGES if page.parent.name in ("es", "hi", "ja")),
     DOCS / "guides" / "clusters.md",
+    DOCS / "guides" / "examples.md",
     DOCS / "guides" / "own-tokenizer.md",
     DOCS / "guides" / "remote.md",
 }

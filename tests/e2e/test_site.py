@@ -88,6 +88,8 @@ def test_pages_fit_the_screen_without_errors(
     for page in LOOKED_AT:
         driver.get((site / page).with_suffix(".html").as_uri())
         faults[page] = find_faults(driver)
+        language = driver.execute_script("return document.documentElement.lang")
+        assert language == (page[:2] if re.match(r"\w\w/", page) else "en")
         shown = driver.execute_script("return document.body.dataset.mdColorScheme")
         assert shown == {"light": "default", "dark": "slate"}[scheme]
     assert {page: found for page, found in faults.items() if found} == {}
