@@ -46,7 +46,7 @@ test-formats: $(VENV)/.installed-dev
 
 # The browser for the tests of the page that `penstok report` writes; they are skipped without it.
 chromium:
-	@command -v chromium chromedriver >/dev/null || \
+	@{ command -v chromium && command -v chromedriver; } >/dev/null || \
 	  { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium chromium-driver; } || \
 	  echo "no chromium: the tests of the report's page will be skipped" >&2
 

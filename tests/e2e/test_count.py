@@ -20,6 +20,7 @@ import pytest
 from compressed import compress
 from conftest import RunPenstok
 from processes import write_corpus
+from remote_servers import web_server
 from row_cases import write_rows
 from support import EXAMPLES, ROOT, few, write_sample_corpus
 from vocabularies import example_texts, train, write_json
@@ -174,6 +175,38 @@ def test_standard_input_is_counted(penstok: RunPenstok, tmp_path: Path) -> None:
         check=True,
     )
     assert json.loads(done.stdout)["tokenizers"][0]["tokens"] == expected
+
+
+def test_a_remote_file_is_fetched_once_for_all_tokenizers(small: str) -> None:
+    data = "".join(f"{EOT}document {number} of many" for number in range(30_000)).encode()
+    with web_server() as web:
+        web.files["a.txt"] = data
+        sizes: dict[str, Any] = {"unit_bytes": 200_000, "block_bytes": 50_000, "workers": 1}
+        one = library.count(web.url("a.txt"), **sizes)
+        before = len(web.requests)
+        both = library.count(web.url("a.txt"), ["gpt2", small], **sizes)
+        assert len(web.requests) - before == before
+    assert both.tokenizers[0].tokens == one.tokenizers[0].tokens
+
+
+def test_a_worker_that_dies_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = write_corpus(tmp_path / "a.txt", 1000)
+    sizes: dict[str, Any] = {"unit_bytes": 100_000, "block_bytes": 50_000, "workers": 2}
+    expected = library.count(text, **sizes)
+    encode = worker.Worker.encode
+    mark = tmp_path / "died"
+
+    def die_once(self: worker.Worker, unit: Unit) -> Any:
+        if unit.index == 7 and not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return encode(self, unit)
+
+    monkeypatch.setattr(worker.Worker, "encode", die_once)
+    monkeypatch.setattr("penstok.executors.children._can_fork", lambda: True)
+    counted = library.count(text, **sizes)
+    assert mark.exists()
+    assert counted.inputs == expected.inputs
 
 
 def test_nothing_is_written(penstok: RunPenstok, tmp_path: Path) -> None:

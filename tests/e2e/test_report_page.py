@@ -74,6 +74,8 @@ def open_browser(profile: Path, *, has_scripts: bool = True) -> Iterator[Chrome]
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     browser = Chrome(options=options, service=Service(DRIVER))
+    # A busy machine takes half a minute for what else takes a second.
+    browser.set_script_timeout(300)
     try:
         if not has_scripts:
             command = "Emulation.setScriptExecutionDisabled"
@@ -130,7 +132,8 @@ def test_contrast_and_labels_are_accessible(
     browser.execute_script(script)
     found = browser.execute_async_script(
         "const done = arguments[arguments.length - 1];"
-        "axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21aa', 'best-practice']})"
+        "const rules = ['wcag2a', 'wcag2aa', 'wcag21aa', 'best-practice'];"
+        "axe.run({exclude: [['article[hidden]']]}, {runOnly: rules})"
         ".then(result => done(result.violations.map("
         "each => [each.id, each.nodes.length, each.nodes[0].html, each.nodes[0].failureSummary])))"
     )

@@ -27,6 +27,7 @@ def interrupt(*_: Any, **__: Any) -> None:
         (["verify", "out", "--repair"], KEPT),
         (["info", "out"], NOTHING),
         (["show", "out"], NOTHING),
+        (["report", "out"], NOTHING),
         (["tokenize", "in.txt"], KEPT),
         (["count", "in.txt"], NOTHING),
         (["train-tokenizer", "in.txt"], NOTHING),

@@ -34,7 +34,7 @@
     options: {
       scales: { x: { time: false, range: [-0.6, values.length - 0.4] }, y: { range: (_, low, high) => [0, high * 1.05 || 1] } },
       axes: [
-        axis({ splits: whole(values.length - 1), values: (_, splits) => splits.map((at) => at + 1), grid: { show: false } }),
+        axis({ size: 30, splits: whole(values.length - 1), values: (_, splits) => splits.map((at) => at + 1), grid: { show: false } }),
         axis({ values: (_, splits) => splits.map(show), size: 58 }),
       ],
       series: [{ label: "input", value: (_, at) => (at == null ? "" : `${at + 1}: ${names[at]}`) }, bars(label, min, (_, value) => show(value))],
@@ -51,7 +51,7 @@
         options: {
           scales: { x: { time: false, range: [-0.6, train.length - 0.4] }, y: { range: (_, low, high) => [0, high * 1.05 || 1] } },
           axes: [
-            axis({ splits: whole(train.length - 1), values: steps(labels), grid: { show: false }, label: "tokens per document, from", labelFont: "12px system-ui, sans-serif", labelSize: 20 }),
+            axis({ size: 30, splits: whole(train.length - 1), values: steps(labels), grid: { show: false }, label: "tokens per document, from", labelFont: "12px system-ui, sans-serif", labelSize: 20 }),
             axis({ values: (_, splits) => splits.map((at) => at + " %"), size: 52 }),
           ],
           series: [
@@ -70,7 +70,7 @@
         data: [ranks, counts],
         options: {
           scales: { x: { time: false, distr: 3 }, y: { distr: 3 } },
-          axes: [axis({ ...decades, values: (_, splits) => splits.map(short) }),
+          axes: [axis({ ...decades, size: 30, values: (_, splits) => splits.map(short) }),
                  axis({ ...decades, values: (_, splits) => splits.map(short), size: 52 })],
           series: [{ label: "rank", value: (_, at) => short(at) },
                    { label: "count", stroke: colour("--accent"), fill: colour("--accent") + "22", width: 2, value: (_, at) => short(at), points: { show: false } }],
@@ -83,7 +83,7 @@
         options: {
           scales: { x: { time: false }, y: { range: (_, low, high) => [0, high * 1.1 || 1] }, memory: { range: (_, low, high) => [0, high * 1.1 || 1] } },
           axes: [
-            axis({ values: (_, splits) => splits.map((at) => at + " s") }),
+            axis({ size: 30, values: (_, splits) => splits.map((at) => at + " s") }),
             axis({ values: (_, splits) => splits.map((at) => bytes(at) + "/s"), size: 74 }),
             axis({ scale: "memory", side: 1, values: (_, splits) => splits.map(bytes), size: 66, grid: { show: false } }),
           ],
