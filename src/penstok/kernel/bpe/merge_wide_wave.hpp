@@ -1,8 +1,9 @@
 // Merges many pieces with 32-bit ids in rounds.
 //
 // As in merge_wave.hpp every round makes one merge in every piece that has any left. Lanes never
-// move: a merge removes one, and a mask tells which remain. The first lane and the one after the last
-// hold an id that is part of no merge, so that every merge has two neighbours and needs no branch.
+// move: a merge removes one, and a mask tells which remain. The first lane and the one after the
+// last hold an id that is part of no merge, so that every merge has two neighbours and needs no
+// branch.
 //
 // A round is three passes over the pieces: find the lowest keys, which drops the pieces that are
 // finished; merge, and prefetch the ranks of the new pairs; read them. So no pass waits for memory,

@@ -158,6 +158,7 @@ struct Subject {
   std::string name;
   PatternName pattern;
   EotMode eot_mode;
+  uint32_t eot_id;
   Encoder encoder;
 };
 
@@ -170,7 +171,8 @@ std::vector<std::unique_ptr<Subject>> make_subjects(const std::vector<Token>& to
                                ", end of text " + std::to_string(eot) + ", pattern " +
                                std::to_string(static_cast<int>(pattern));
       subjects.emplace_back(
-          new Subject{full, pattern, mode, Encoder(tokens, {eot, mode, table_bytes, name, pattern})});
+          new Subject{full, pattern, mode, eot,
+                      Encoder(tokens, {eot, mode, table_bytes, name, pattern})});
     };
     for (PatternName pattern : kPatterns) {
       add(EotMode::append, size_t{4} << 20, kEot, pattern);
@@ -252,10 +254,6 @@ Outcome encode(Encoder& encoder, const std::string& text, const DocumentParts& d
   return outcome;
 }
 
-uint32_t eot_of(const Subject& subject) {
-  return subject.encoder.id_bytes() == 2 ? kEot : 70000;
-}
-
 bool agrees(Subject& subject, const Block& block, const Expected& expected) {
   const DocumentParts documents{block.starts.data(), block.ends.data(), block.begins, block.closes,
                                 block.starts.size()};
@@ -263,7 +261,7 @@ bool agrees(Subject& subject, const Block& block, const Expected& expected) {
   const Outcome outcome = encode(subject.encoder, block.text, documents, ids);
   if (outcome.malformed_document != expected.malformed_document) return false;
   if (expected.malformed_document != Outcome::kAllWellFormed) return true;
-  return ids == expected.with_eot(block, subject.eot_mode, eot_of(subject));
+  return ids == expected.with_eot(block, subject.eot_mode, subject.eot_id);
 }
 
 bool fuzz(const std::vector<Token>& tokens, size_t rounds, uint64_t seed) {
