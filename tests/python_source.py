@@ -319,7 +319,10 @@ def parameter(name: str, annotation: str, default: str) -> list[str]:
     if len(line) <= WIDTH:
         return [line]
     opening, words, closing = re.fullmatch(r"(.*?\[)(.*)(\].*)", line).groups()  # type: ignore[union-attr]
-    return [opening, f"        {words}", f"    {closing}"]
+    inside = f"        {words}"
+    split = [f"        {word}," for word in words.split(", ")]
+    end = [f"    {part}" for part in closing.replace("] | ", "]\n| ").split("\n")]
+    return [opening, *([inside] if len(inside) <= WIDTH else split), *end]
 
 
 def described(name: str, text: str) -> list[str]:

@@ -75,7 +75,19 @@ def tokenize(
     eot: Literal["append", "prepend", "none"] = "append",
     eot_token: str | int | None = None,
     bos: str | int = "auto",
-    pattern: Literal["gpt2", "cl100k", "llama3", "qwen2", "o200k"] | None = None,
+    pattern: Literal[
+        "gpt2",
+        "starcoder",
+        "cl100k",
+        "llama3",
+        "nanochat",
+        "qwen2",
+        "qwen35",
+        "o200k",
+        "tekken",
+        "deepseek",
+    ]
+    | None = None,
     engine: Literal[
         "auto", "kernel", "fastokens", "tiktoken", "tokenizers", "sentencepiece"
     ] = "auto",
@@ -131,8 +143,8 @@ def tokenize(
         eot_token: End-of-text token, as text or id (default: the one the tokenizer defines).
         bos: Token before each document: auto (the one the tokenizer adds), none, or a token as text
             or id.
-        pattern: Pattern that splits text into words, for a .tiktoken file: gpt2, cl100k, llama3,
-            qwen2 or o200k.
+        pattern: Pattern that splits text into words, for a .tiktoken file: gpt2, starcoder, cl100k,
+            llama3, nanochat, qwen2, qwen35, o200k, tekken or deepseek.
         engine: Encoder: auto, kernel, fastokens, tiktoken, tokenizers or sentencepiece; all give
             the same ids.
         val_fraction: Fraction of the documents that goes to the val split; at least one of few.
@@ -237,7 +249,19 @@ def plan(
     eot: Literal["append", "prepend", "none"] = "append",
     eot_token: str | int | None = None,
     bos: str | int = "auto",
-    pattern: Literal["gpt2", "cl100k", "llama3", "qwen2", "o200k"] | None = None,
+    pattern: Literal[
+        "gpt2",
+        "starcoder",
+        "cl100k",
+        "llama3",
+        "nanochat",
+        "qwen2",
+        "qwen35",
+        "o200k",
+        "tekken",
+        "deepseek",
+    ]
+    | None = None,
     engine: Literal[
         "auto", "kernel", "fastokens", "tiktoken", "tokenizers", "sentencepiece"
     ] = "auto",
@@ -292,8 +316,8 @@ def plan(
         eot_token: End-of-text token, as text or id (default: the one the tokenizer defines).
         bos: Token before each document: auto (the one the tokenizer adds), none, or a token as text
             or id.
-        pattern: Pattern that splits text into words, for a .tiktoken file: gpt2, cl100k, llama3,
-            qwen2 or o200k.
+        pattern: Pattern that splits text into words, for a .tiktoken file: gpt2, starcoder, cl100k,
+            llama3, nanochat, qwen2, qwen35, o200k, tekken or deepseek.
         engine: Encoder: auto, kernel, fastokens, tiktoken, tokenizers or sentencepiece; all give
             the same ids.
         val_fraction: Fraction of the documents that goes to the val split; at least one of few.
@@ -518,7 +542,19 @@ def tokenize_part(
     eot: Literal["append", "prepend", "none"] = "append",
     eot_token: str | int | None = None,
     bos: str | int = "auto",
-    pattern: Literal["gpt2", "cl100k", "llama3", "qwen2", "o200k"] | None = None,
+    pattern: Literal[
+        "gpt2",
+        "starcoder",
+        "cl100k",
+        "llama3",
+        "nanochat",
+        "qwen2",
+        "qwen35",
+        "o200k",
+        "tekken",
+        "deepseek",
+    ]
+    | None = None,
     engine: Literal[
         "auto", "kernel", "fastokens", "tiktoken", "tokenizers", "sentencepiece"
     ] = "auto",
@@ -576,8 +612,8 @@ def tokenize_part(
         eot_token: End-of-text token, as text or id (default: the one the tokenizer defines).
         bos: Token before each document: auto (the one the tokenizer adds), none, or a token as text
             or id.
-        pattern: Pattern that splits text into words, for a .tiktoken file: gpt2, cl100k, llama3,
-            qwen2 or o200k.
+        pattern: Pattern that splits text into words, for a .tiktoken file: gpt2, starcoder, cl100k,
+            llama3, nanochat, qwen2, qwen35, o200k, tekken or deepseek.
         engine: Encoder: auto, kernel, fastokens, tiktoken, tokenizers or sentencepiece; all give
             the same ids.
         val_fraction: Fraction of the documents that goes to the val split; at least one of few.
@@ -899,7 +935,18 @@ def train_tokenizer(
     priority: Literal["low", "normal"] = "low",
     sample: int | str = "100MB",
     vocab_size: int | str = 32000,
-    pattern: Literal["gpt2", "cl100k", "llama3", "qwen2", "o200k"] = "cl100k",
+    pattern: Literal[
+        "gpt2",
+        "starcoder",
+        "cl100k",
+        "llama3",
+        "nanochat",
+        "qwen2",
+        "qwen35",
+        "o200k",
+        "tekken",
+        "deepseek",
+    ] = "cl100k",
     special: str | Sequence[str] = "<|endoftext|>",
     overwrite: bool = False,
     progress: bool | Callable[[Status], object] = False,
@@ -931,7 +978,8 @@ def train_tokenizer(
         priority: CPU priority: low, or normal on a dedicated machine.
         sample: How much text to train on, taken evenly from all inputs.
         vocab_size: Vocabulary size, special tokens included.
-        pattern: Pattern that splits text into words: gpt2, cl100k, llama3, qwen2 or o200k.
+        pattern: Pattern that splits text into words: gpt2, starcoder, cl100k, llama3, nanochat,
+            qwen2, qwen35, o200k, tekken or deepseek.
         special: Special token; repeat the flag for several. The first one is the end-of-text token.
         overwrite: Replace the file if it exists.
         progress: True draws a line on standard error, or a bar in a notebook, that is updated in

@@ -56,4 +56,15 @@ EngineChoice: TypeAlias = Literal[
     "auto", "kernel", "fastokens", "tiktoken", "tokenizers", "sentencepiece"
 ]
 # A test compares these with the patterns that `tokenizers` knows.
-PatternName: TypeAlias = Literal["gpt2", "cl100k", "llama3", "qwen2", "o200k"]
+PatternName: TypeAlias = Literal[
+    "gpt2",
+    "starcoder",
+    "cl100k",
+    "llama3",
+    "nanochat",
+    "qwen2",
+    "qwen35",
+    "o200k",
+    "tekken",
+    "deepseek",
+]

@@ -22,16 +22,19 @@ from parity.kernel_cases import ISAS, TINY_TABLE, block_of, hostile_document
 from support import EXAMPLES, ROOT, part_of
 from vocabularies import all_pairs, fetch_npm, write_json
 
-from penstok.engines import load_engine
+from penstok.engines import choose_engine, load_engine
 from penstok.engines.kernel import KernelEngine
 from penstok.engines.tokenizer_json import format_tokenizer_json
 from penstok.tokenizers import ByteLevel, Tokenizer, load_tokenizer
 from penstok.tokenizers.cuts import ByteLevelCuts
-from penstok.tokenizers.vocabulary import PATTERNS
+from penstok.tokenizers.vocabulary import DEEPSEEK_SPLITS, PATTERNS, SPELLINGS
 from penstok.types import replace
 
 CORPUS = Path(os.environ.get("PENSTOK_CORPUS", ROOT.parent / "shared" / "corpus"))
-NEW_PATTERNS = ("cl100k", "qwen2")
+# Those that divide text in their own way, and those that differ from one of them in a detail.
+FAMILIES = ("cl100k", "o200k", "deepseek")
+RELATIVES = ("starcoder", "nanochat", "qwen2", "qwen35", "tekken")
+NEW_PATTERNS = (*FAMILIES, *RELATIVES)
 # Letters of several scripts and cases, digits of several scripts, all kinds of white space,
 # apostrophes, marks, punctuation, emoji, zero-width characters, the ends of the alphabet.
 HOSTILE = (
@@ -41,8 +44,11 @@ HOSTILE = (
     "   \t\t\n\n\n\r\r\x0b\x0c\x1c\x1f\x85\xa0\u1680\u2003\u2028\u2029\u202f\u205f\u3000"
     "''''\u2019\u2018`\u00b4\u0301\u0e31\u093f!!..,,--__==\"\"##\u3002\uff0c\u00d7\U0001f600"
     "\u200b\u200d\u2060\ufeff\u00ad\U000e0001\x00\x7f\U0010ffff"
+    "//\u01c5\u1e9e\u0416\u30fb\u309b\u3040\u9fa6\uff21\uff41\u0301"
 )
 CODE_POINT_CONTEXT = "x{0}1{0}2345{0}'s {0}a\n{0}\n '{0}a'l{0}.{0}\r\n\n  {0}{0}b\n {0}"
+# What matters to patterns that distinguish case, or kana and Han.
+CASE_CONTEXT = "A{0}B{0}c!{0}D\u4e2d{0}E/{0}\n/{0} !{0}f\u30ab{0}\u200b{0}\x01\x02{0}_g{0}"
 
 
 def tokenizer_of(ranks: dict[bytes, int], pattern: str) -> Tokenizer:
@@ -107,7 +113,8 @@ def hostile_texts(seed: int, count: int) -> list[str]:
 
 @pytest.mark.parametrize("pattern", NEW_PATTERNS)
 def test_hostile_strings_match_both_references(pattern: str) -> None:
-    texts = hostile_texts(1, 30_000)
+    count = 12_000 if pattern in FAMILIES else 3000
+    texts = [*hostile_texts(1, count), *cased_texts(14, count)]
     reference = reference_of(pattern)
     expected = expected_ids(reference, texts)
     for isa in ISAS:
@@ -122,6 +129,7 @@ def test_short_strings_over_a_small_alphabet_match_exhaustively(pattern: str) ->
     reference = reference_of(pattern)
     texts = ["".join(made) for made in product("a1' \n.\t", repeat=5)]
     texts += ["".join(made) for made in product("sL\u017f'\u3000\u0663 \r\u3002", repeat=4)]
+    texts += ["".join(made) for made in product("aB\u4e2d\u0301!/'s\n ", repeat=4)]
     expected = expected_ids(reference, texts)
     for isa in ISAS:
         check(kernel(pattern, isa), texts, expected, reference)
@@ -137,12 +145,13 @@ def code_points() -> list[int]:
 @pytest.mark.slow
 @pytest.mark.parametrize("pattern", NEW_PATTERNS)
 def test_every_code_point_matches(pattern: str) -> None:
-    # The two differ only in numbers: a sample is enough for the second.
-    points = code_points() if pattern == "cl100k" else code_points()[::5]
+    # Relatives differ from a family in few characters: a sample is enough.
+    points = code_points() if pattern in FAMILIES else code_points()[::5]
     reference, size = reference_of(pattern), 4096
+    context = CODE_POINT_CONTEXT + CASE_CONTEXT
     for first in range(0, len(points), size):
         group = [chr(code) for code in points[first : first + size]]
-        texts = ["".join(map(CODE_POINT_CONTEXT.format, group)), *group]
+        texts = ["".join(map(context.format, group)), *group]
         expected = expected_ids(reference, texts)
         for isa in ISAS:
             check(kernel(pattern, isa), texts, expected, reference)
@@ -150,21 +159,78 @@ def test_every_code_point_matches(pattern: str) -> None:
 
 @pytest.mark.sampled
 @pytest.mark.slow
-def test_the_references_agree_on_every_code_point() -> None:
-    pattern = "cl100k"
+@pytest.mark.parametrize("pattern", FAMILIES)
+def test_the_references_agree_on_every_code_point(pattern: str) -> None:
     reference, library = reference_of(pattern), library_of(pattern)
     points = code_points()
     for first in range(0, len(points), 512):
         group = [chr(code) for code in points[first : first + 512]]
-        text = "".join(f"{char}'s1{char}2345'{char}la" for char in group)
+        text = "".join(
+            f"{char}'s1{char}2345'{char}la!{char}\n/{char}A\u4e2d{char}B" for char in group
+        )
         found = library.encode(text, add_special_tokens=False).ids
         assert found == reference.encode_ordinary(text), hex(points[first])
+
+
+def own_library(pattern: str) -> tokenizers.Tokenizer:
+    """Return the library with the steps that files with this pattern have, one after the other."""
+    content = json.loads(format_tokenizer_json(ByteLevel(all_pairs(), PATTERNS[pattern])))
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
+    if pattern == "starcoder":
+        digits = {"type": "Digits", "individual_digits": True}
+        steps = [digits, {**byte_level, "use_regex": True}]
+    else:
+        steps = [
+            {
+                "type": "Split",
+                "pattern": {"Regex": text},
+                "behavior": "Isolated",
+                "invert": False,
+            }
+            for text in DEEPSEEK_SPLITS
+        ]
+        steps.append({**byte_level, "use_regex": False})
+    content["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": steps}
+    return tokenizers.Tokenizer.from_str(json.dumps(content))
+
+
+@pytest.mark.sampled
+@pytest.mark.slow
+@pytest.mark.parametrize("pattern", ["starcoder", "deepseek"])
+def test_one_expression_divides_text_as_several_steps_do(pattern: str, tmp_path: Path) -> None:
+    library, engine = own_library(pattern), kernel(pattern, ISAS[0])
+    tokenizer = load_tokenizer(write_json(tmp_path, library.to_str()), eot_token="65792")
+    assert tokenizer.pattern == PATTERNS[pattern]
+    assert choose_engine("auto", tokenizer) == ("kernel", "")
+    context = CODE_POINT_CONTEXT + CASE_CONTEXT
+    texts = [context.format(chr(code)) for code in code_points()]
+    texts += [*hostile_texts(15, 3000), *cased_texts(16, 3000)]
+    texts += [context.format(chr(code)) for code in (*range(0x11DE0, 0x11DEA), 0x16FF4, 0x16FF6)]
+    for text, found in zip(texts, library.encode_batch(texts), strict=True):
+        assert ids_of(engine, [text]) == found.ids, ascii(text)
+        assert reference_of(pattern).encode_ordinary(text) == found.ids, ascii(text)
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS, ids=range(len(SPELLINGS)))
+def test_other_spellings_match_the_same_pieces(spelling: str) -> None:
+    same = SPELLINGS[spelling]
+    texts = [*hostile_texts(17, 3000), *cased_texts(18, 1500)]
+    one, other = (
+        tiktoken_of(replace(pairs_tokenizer("gpt2"), model=ByteLevel(all_pairs(), pattern)))
+        for pattern in (spelling, same)
+    )
+    library = tokenizers.Tokenizer.from_str(format_tokenizer_json(ByteLevel(all_pairs(), spelling)))
+    for text in texts:
+        ids = other.encode_ordinary(text)
+        assert one.encode_ordinary(text) == ids, ascii(text)
+        assert library.encode(text).ids == ids, ascii(text)
 
 
 SNIPPETS = (
     *("'s", "'LL", "'\u017f", "'", "''", "'x", "\u2019s", "a", "\u00e9", "\u5b57", "."),
     *("...", "\U0001f600", "1", "1234", "\u0663\u0663", " ", "  ", "\n", "\r\n", "\n  ", "\n \n"),
     *("\t", "\u3000", "\xa0\n", "\u2028", ".\n", ".\n\n  ", "12345678901"),
+    *("A", "aB", "ABc", "\u5b57A", "\u5b57Ab", "\u0301", "!\u0301", "/", "!\n/", "\x01", "\u30fb"),
 )
 
 
@@ -198,13 +264,19 @@ def test_runs_longer_than_64_bytes_match(pattern: str) -> None:
         "'",
         "a",
         ".\n",
+        "A",
+        "aB",
+        "\u0301",
+        "\n/",
+        "\u4e2d",
+        "\x01",
     )
     texts = [
         before + unit * count + after
-        for before in ("", "a", "\n", ".", "1")
+        for before in ("", "a", "\n", ".", "1", "\u4e2d", "!!")
         for unit in units
         for count in (31, 32, 63, 64, 65, 127, 128, 129, 200, 333)
-        for after in ("", "a", "\n", ".", "1", " ")
+        for after in ("", "a", "A", "\n", ".", "1", " ")
     ]
     expected = expected_ids(reference, texts)
     for isa in ISAS:
@@ -224,7 +296,7 @@ def test_16_bit_ids_match_too(pattern: str) -> None:
         assert engine.encode(block_of([b"x"])).dtype == np.uint16
 
 
-@pytest.mark.parametrize("pattern", [*NEW_PATTERNS, "o200k"])
+@pytest.mark.parametrize("pattern", NEW_PATTERNS)
 def test_fastokens_matches_too(pattern: str) -> None:
     texts = hostile_texts(4, 5000)
     # It treats U+180E as white space; such text is encoded by tiktoken.
@@ -240,7 +312,7 @@ def sparse_tokenizer(pattern: str) -> Tokenizer:
     return tokenizer_of(all_pairs(most_ids=22_000), pattern)
 
 
-@pytest.mark.parametrize("pattern", ["gpt2", *NEW_PATTERNS, "o200k"])
+@pytest.mark.parametrize("pattern", ["gpt2", *NEW_PATTERNS])
 def test_every_cut_of_hostile_strings_changes_no_token(pattern: str) -> None:
     tokenizer = sparse_tokenizer(pattern)
     rule, encode = ByteLevelCuts(tokenizer), tiktoken_of(tokenizer).encode_ordinary
@@ -262,6 +334,7 @@ def cased_texts(seed: int, count: int) -> list[str]:
     rng = random.Random(seed)
     letters = (
         "aBcD\u00e9\u00c9\u5b57\u6f22\u3042\ud55c\u0e01\u0301\u3002\uff0c\uff01\u3001/\n\r. '1"
+        "!s\u30fb\u3099\u3040\u200b\x01\u9fa6\u0416\u0436"
     )
     return ["".join(rng.choices(letters, k=rng.randrange(2, 14))) for _ in range(count)]
 

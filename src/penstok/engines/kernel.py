@@ -8,16 +8,18 @@ is in `penstok/kernel/`; `docs/concepts/kernel.md` explains it.
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from penstok.engines.base import SplitIds, cannot_encode, most_tokens
+from penstok.engines.tiktoken import TiktokenEngine
 from penstok.errors import EngineError, UsageError
 from penstok.kernel import KernelUnavailableError, load_kernel
 from penstok.tokenizers import ByteLevel
 from penstok.tokenizers.cuts import keep_junctions
-from penstok.tokenizers.vocabulary import CL100K_PATTERN, GPT2_PATTERN, QWEN2_PATTERN
+from penstok.tokenizers.vocabulary import PATTERNS, SPELLINGS
 from penstok.types import Block
 
 if TYPE_CHECKING:
@@ -36,18 +38,15 @@ DEFAULT_TABLE_BYTES = 16 << 20
 _SMALL_TABLE_BYTES = 1 << 16
 _SHORT_BYTES = 1 << 18
 
-# The kernel's names of the patterns for which it is proved. GPT-2's pattern has two more spellings,
-# from tiktoken, that match the same pieces. (tiktoken's newer pattern for cl100k does not: it takes
-# all white space at the end of a text as one piece. With the tokens of cl100k_base the ids are the
-# same.)
-KERNEL_PATTERNS = {
-    GPT2_PATTERN: "gpt2",
-    r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+": "gpt2",
-    r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s": "gpt2",
-    CL100K_PATTERN: "cl100k",
-    QWEN2_PATTERN: "qwen2",
-}
+# The kernel's names of the patterns for which it is proved, by every spelling that matches the same
+# pieces. (tiktoken's newer pattern for cl100k does not: it takes all white space at the end of a
+# text as one piece. With the tokens of cl100k_base the ids are the same.)
+_NAMES = {text: name for name, text in reversed(PATTERNS.items())}
+KERNEL_PATTERNS = _NAMES | {text: _NAMES[same] for text, same in SPELLINGS.items()}
 
+
+# Digits that the library's step for digits knows and the kernel does not: see STARCODER_PATTERN.
+_NEWER_DIGITS = re.compile(rb"\xf0(?:\x91\xb7[\xa0-\xa9]|\x96\xbf[\xb4-\xb6])")
 
 # The tokenizer and encoder of the last successful `find_obstacle`, until they are used.
 _proved: list[tuple[Tokenizer, Any]] = []
@@ -98,6 +97,7 @@ class KernelEngine:
         bos_id: int | None = tokenizer.bos_id
         chosen = _check_isa(kernel, os.environ.get(ISA_VARIABLE, "") if isa is None else isa)
         self._eot, self._table_bytes, self._encoded_bytes = eot, table_bytes, 0
+        self._tokenizer, self._divides_at_digits = tokenizer, pattern == "starcoder"
         self._is_small = table_bytes > _SMALL_TABLE_BYTES
         size = _SMALL_TABLE_BYTES if self._is_small else table_bytes
         proved = _take_proved(tokenizer, chosen)
@@ -155,6 +155,8 @@ class KernelEngine:
         They are written to `out` if it has the type that the kernel writes.
         """
         text, starts, ends = block.text, block.starts, block.ends
+        if self._has_newer_digits(text):
+            return TiktokenEngine(self._tokenizer, self._eot).encode(block)
         self._grow(len(text))
         if out is None or out.dtype != self._out.dtype:
             out = self._reserve(block)
@@ -174,9 +176,10 @@ class KernelEngine:
     ) -> list[SplitIds] | None:
         """Write the ids of the pieces with split i to `outs[i]`.
 
-        None if some text is not valid UTF-8, or `outs` do not have the type that the kernel writes.
+        None if some text is not valid UTF-8 or has digits that the kernel does not know, or `outs`
+        do not have the type that the kernel writes.
         """
-        if any(out.dtype != self._out.dtype for out in outs):
+        if any(out.dtype != self._out.dtype for out in outs) or self._has_newer_digits(block.text):
             return None
         self._grow(len(block.text))
         totals: list[tuple[int, int, int]] = self._encoder.encode_splits(
@@ -194,6 +197,9 @@ class KernelEngine:
             SplitIds(out[:num_ids], num_documents, text_bytes)
             for out, (num_ids, num_documents, text_bytes) in zip(outs, totals, strict=True)
         ]
+
+    def _has_newer_digits(self, text: memoryview) -> bool:
+        return self._divides_at_digits and _NEWER_DIGITS.search(text) is not None
 
     def _grow(self, num_bytes: int) -> None:
         """Give the tables their full size once there is more than a short text to encode."""

@@ -47,10 +47,12 @@ EotMode eot_mode_from(const std::string& name) {
 }
 
 PatternName pattern_from(const std::string& name) {
-  if (name == "gpt2") return PatternName::gpt2;
-  if (name == "cl100k") return PatternName::cl100k;
-  if (name == "qwen2") return PatternName::qwen2;
-  throw std::invalid_argument("unknown pattern `" + name + "`; known: gpt2, cl100k, qwen2");
+  std::string known;
+  for (size_t i = 0; i < std::size(kPatternNames); ++i) {
+    if (name == kPatternNames[i]) return static_cast<PatternName>(i);
+    known += (i > 0 ? ", " : "") + std::string(kPatternNames[i]);
+  }
+  throw std::invalid_argument("unknown pattern `" + name + "`; known: " + known);
 }
 
 std::vector<Token> tokens_from(const nb::dict& ranks) {

@@ -14,9 +14,14 @@ import numpy as np
 from penstok.tokenizers import ByteLevel
 from penstok.tokenizers.vocabulary import (
     CL100K_PATTERN,
+    DEEPSEEK_PATTERN,
     GPT2_PATTERN,
+    NANOCHAT_PATTERN,
     O200K_PATTERN,
     QWEN2_PATTERN,
+    QWEN35_PATTERN,
+    STARCODER_PATTERN,
+    TEKKEN_PATTERN,
     find_whole_tokens,
 )
 
@@ -191,8 +196,7 @@ class _Cl100kRule:
         marked: NDArray[np.bool_] = found.visible_end & is_inline_space
         marked |= _after(_is_newline(text)) & found.visible_start
         if found.wide_start.any():
-            beside = _between_letters if self._normalizes else _beside_letter
-            joints = found.wide_end & found.wide_start & beside(text)
+            joints = found.wide_end & found.wide_start & self._find_letters(text)
             marked |= self._free.among(joints, text)
         return marked
 
@@ -200,20 +204,25 @@ class _Cl100kRule:
         marked: NDArray[np.bool_] = _after(_is_newline(text)) & _characters(text).visible_start
         return marked
 
+    def _find_letters(self, text: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        """Mark where a junction may be, by the letters beside it."""
+        return _between_letters(text) if self._normalizes else _beside_letter(text)
+
 
 class _O200kRule:
-    """The pattern of o200k, where words also end before a capital letter.
+    """The pattern of o200k and tekken, where words also end before a capital letter.
 
     1. The first rule of cl100k.
     2. The second, but not before a slash, which can belong to the newlines after punctuation.
     3. Before a full stop or comma of the scripts without spaces, after a letter of theirs: a word
        ends there, and the next match does not depend on what precedes it. (Between two letters it
        does: whether a word ends before a following capital depends on earlier small letters.)
+
+    They hold for text that is normalized later: neither character composes with anything there.
     """
 
     def __init__(self, free: _FreeJunctions, *, normalizes: bool) -> None:
-        if normalizes:
-            raise TypeError("no rule is proved for o200k with a normalizer")
+        pass
 
     def mask(self, text: NDArray[np.uint8]) -> NDArray[np.bool_]:
         found = _characters(text)
@@ -230,12 +239,38 @@ class _O200kRule:
         return marked
 
 
+class _DeepSeekRule(_Cl100kRule):
+    """The pattern of DeepSeek V3, where characters without a class are pieces too.
+
+    1. and 2. As in cl100k.
+    3. At a free junction between two letters of scripts without spaces. (Not between any other
+       character and a letter: one without a class can begin the word, and is part of what precedes
+       it if the word is cut off.)
+    4. Before a full stop or comma of those scripts, after a letter of theirs, as in o200k.
+    """
+
+    def mask(self, text: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        marked = super().mask(text)
+        found = _characters(text)
+        if found.wide_start.any():
+            marked |= found.wide_end & _starts(text, _STOPS) & _after_letter(text)
+        return marked
+
+    def _find_letters(self, text: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        return _between_letters(text)
+
+
 # Every pattern in `vocabulary.PATTERNS` has a proved rule.
 _RULES: dict[str, type[_Gpt2Rule | _Cl100kRule | _O200kRule]] = {
     GPT2_PATTERN: _Gpt2Rule,
+    STARCODER_PATTERN: _Gpt2Rule,
     CL100K_PATTERN: _Cl100kRule,
+    NANOCHAT_PATTERN: _Cl100kRule,
     QWEN2_PATTERN: _Cl100kRule,
+    QWEN35_PATTERN: _Cl100kRule,
     O200K_PATTERN: _O200kRule,
+    TEKKEN_PATTERN: _O200kRule,
+    DEEPSEEK_PATTERN: _DeepSeekRule,
 }
 
 

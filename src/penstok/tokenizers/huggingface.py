@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from typing import TYPE_CHECKING, Any, Literal
 
 from penstok.tokenizers.libraries import try_library
 from penstok.tokenizers.models import ByteLevel, LibraryModel, ParsedTokenizer
 from penstok.tokenizers.vocabulary import (
     BYTE_OF,
+    DEEPSEEK_PATTERN,
+    DEEPSEEK_SPLITS,
     GPT2_PATTERN,
     MAX_ID,
     PATTERNS,
+    SPELLINGS,
+    STARCODER_PATTERN,
     UnsupportedError,
     check_ids,
     last_merges,
@@ -29,6 +34,8 @@ if TYPE_CHECKING:
 __all__ = ["read_config", "read_huggingface"]
 
 
+# Two non-ASCII characters, between which text can be cut.
+_WIDE_PAIR = re.compile(r"[^\x00-\x7f]{2}")
 _SHOWN_KEYS = 6
 _SHOWN_CHARACTERS = 40
 
@@ -129,18 +136,42 @@ def _read_ranks(
             raise _LibraryOnlyError(f"its model has `{name}`")
     pattern = _find_pattern(settings.get("pre_tokenizer"))
     normalizer = _find_normalizer(settings.get("normalizer"))
-    found_in_text = _find_added(added)
+    found_in_text = _find_added(added, normalizes=normalizer is not None)
     vocab, merges = dict(model["vocab"]), [_pair(merge) for merge in model["merges"]]
     # Special tokens are in `vocab` too, but no merge produces them.
     unmerged = set(vocab) - {left + right for left, right in merges} - set(BYTE_OF)
     special_only = unmerged & {token["content"] for token in added}
     if special_only and model.get("ignore_merges"):
-        raise _LibraryOnlyError("it looks up whole pieces, including special tokens")
-    spelled = {_bytes_of(text): text for text in vocab.keys() - special_only}
+        _check_never_pieces(special_only, pattern)
+    # Nor does text ever get a token that no merge produces and no bytes spell; Command R has some.
+    # (The largest id stays, because it determines the size of the vocabulary.)
+    largest = max(vocab.values())
+    unused = {text for text in unmerged if read_spelling(text) is None and vocab[text] < largest}
+    spelled = {_bytes_of(text): text for text in vocab.keys() - special_only - unused}
     ranks = {token: vocab[text] for token, text in spelled.items()}
     _check_order(vocab, merges)
     _prove_merges(ranks, spelled, set(merges), takes_whole=bool(model.get("ignore_merges")))
     return ByteLevel(ranks, pattern, normalizer, found_in_text)
+
+
+def _check_never_pieces(texts: set[str], pattern: str) -> None:
+    """Refuse special tokens that a library that looks up whole pieces would find in text.
+
+    A text without white space that is several pieces alone is never one piece inside another text:
+    a match that covers it there would cover it alone, because only white space looks ahead.
+    """
+    import tiktoken
+
+    found = {spelled for text in texts if (spelled := read_spelling(text)) is not None}
+    ranks = {bytes([byte]): byte for byte in range(256)}
+    ranks |= {token: 256 + number for number, token in enumerate(sorted(found - ranks.keys()))}
+    divide = tiktoken.Encoding(
+        "pieces", pat_str=pattern, mergeable_ranks=ranks, special_tokens={}
+    ).encode_ordinary
+    for token in found:
+        text = token.decode(errors="replace")
+        if "\ufffd" in text or any(map(str.isspace, text)) or len(divide(text)) == 1:
+            raise _LibraryOnlyError("it looks up whole pieces, including special tokens")
 
 
 def _check_order(vocab: dict[str, int], merges: list[tuple[str, str]]) -> None:
@@ -180,21 +211,33 @@ def _find_pattern(pre_tokenizer: dict[str, Any] | None) -> str:
     steps = [pre_tokenizer or {"type": None}]
     if steps[0]["type"] == "Sequence":
         steps = steps[0]["pretokenizers"]
-    kinds = [step["type"] for step in steps]
-    if kinds not in (["ByteLevel"], ["Split", "ByteLevel"]):
-        raise _LibraryOnlyError(f"its pre-tokenizer is {' and '.join(map(str, kinds))}")
-    byte_level = steps[-1]
+    *splits, byte_level = steps
+    kinds = [step["type"] for step in splits]
+    if byte_level["type"] != "ByteLevel" or kinds not in ([], ["Digits"], ["Split"], ["Split"] * 3):
+        shown = " and ".join(str(step["type"]) for step in steps)
+        raise _LibraryOnlyError(f"its pre-tokenizer is {shown}")
     if byte_level.get("add_prefix_space", True):
         raise _LibraryOnlyError("its pre-tokenizer adds a space to the text")
-    has_split, uses_own = len(steps) > 1, byte_level.get("use_regex", True)
+    has_split, uses_own = "Split" in kinds, byte_level.get("use_regex", True)
     if has_split == uses_own:
         raise _LibraryOnlyError("its pre-tokenizer has no pattern, or two")
-    return _split_pattern(steps[0]) if has_split else GPT2_PATTERN
+    if kinds == ["Digits"]:
+        if not splits[0].get("individual_digits"):
+            raise _LibraryOnlyError("its pre-tokenizer divides text at numbers of several digits")
+        return STARCODER_PATTERN
+    return _split_pattern(splits) if has_split else GPT2_PATTERN
 
 
-def _split_pattern(split: dict[str, Any]) -> str:
-    pattern = str(split["pattern"].get("Regex"))
-    if split["behavior"] != "Isolated" or split["invert"] or pattern not in PATTERNS.values():
+def _split_pattern(splits: list[dict[str, Any]]) -> str:
+    """Return the pattern that one split or several in a row have, by its spelling."""
+    found = tuple(str(split["pattern"].get("Regex")) for split in splits)
+    # Known patterns match all text, so that keeping what matches is the same as isolating it.
+    kept = (("Isolated", False), ("Removed", True)) if len(splits) == 1 else (("Isolated", False),)
+    pattern = SPELLINGS.get(found[0], found[0])
+    if found == DEEPSEEK_SPLITS:
+        pattern = DEEPSEEK_PATTERN
+    is_known = pattern in PATTERNS.values() and (len(splits) == 1 or found == DEEPSEEK_SPLITS)
+    if not is_known or any((one["behavior"], one["invert"]) not in kept for one in splits):
         raise _LibraryOnlyError("its pre-tokenizer has an unknown pattern")
     return pattern
 
@@ -210,22 +253,25 @@ def _find_normalizer(normalizer: dict[str, Any] | None) -> Literal["NFC"] | None
     return "NFC"
 
 
-def _find_added(added: list[dict[str, Any]]) -> dict[str, int]:
+def _find_added(added: list[dict[str, Any]], *, normalizes: bool) -> dict[str, int]:
     """Return the tokens that are found in text before it is divided.
 
     Only tokens that no cut can divide and no normalizer can produce are accepted.
     """
     found = {}
+    if len({bool(token.get("normalized")) for token in added if not token["special"]}) > 1:
+        raise _LibraryOnlyError("it finds some tokens in text before, some after normalizing it")
     for token in added:
         text = str(token["content"])
         if token["special"]:
             continue
         if _is_hidden(text, added):
             raise _LibraryOnlyError(f"{text!r} in text can be a part of a special token")
-        is_simple = text.isascii() and text.isprintable() and " " not in text
+        is_simple = text.isascii() if normalizes else not _WIDE_PAIR.search(text)
+        is_simple = is_simple and text.isprintable() and " " not in text
         if not is_simple or any(token.get(n) for n in ("lstrip", "rstrip", "single_word")):
             raise _LibraryOnlyError(f"it finds {text!r} in text before it is divided")
-        if token.get("normalized"):
+        if normalizes and token.get("normalized"):
             raise _LibraryOnlyError(f"it finds {text!r} in normalized text")
         found[text] = int(token["id"])
     return found

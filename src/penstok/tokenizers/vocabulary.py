@@ -21,11 +21,18 @@ __all__ = [
     "BYTE_OF",
     "BYTE_SPELLING",
     "CL100K_PATTERN",
+    "DEEPSEEK_PATTERN",
+    "DEEPSEEK_SPLITS",
     "GPT2_PATTERN",
     "MAX_ID",
+    "NANOCHAT_PATTERN",
     "O200K_PATTERN",
     "PATTERNS",
     "QWEN2_PATTERN",
+    "QWEN35_PATTERN",
+    "SPELLINGS",
+    "STARCODER_PATTERN",
+    "TEKKEN_PATTERN",
     "UnsupportedError",
     "check_ids",
     "find_whole_tokens",
@@ -43,8 +50,17 @@ CL100K_PATTERN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-# The same, with each digit as a piece.
+# The same with two digits, and with each digit as a piece.
+NANOCHAT_PATTERN = CL100K_PATTERN.replace(r"{1,3}", r"{1,2}")
 QWEN2_PATTERN = CL100K_PATTERN.replace(r"\p{N}{1,3}", r"\p{N}")
+# Here marks belong to words, and not to punctuation.
+QWEN35_PATTERN = QWEN2_PATTERN.replace(r"?\p{L}+", r"?[\p{L}\p{M}]+").replace(
+    r"[^\s\p{L}\p{N}]", r"[^\s\p{L}\p{M}\p{N}]"
+)
+_GPT4_SPELLING = (
+    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}"
+    r"| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"
+)
 # o200k: a word also ends before a capital letter that follows a small one.
 _CAPITALS, _SMALL = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
 _CONTRACTION = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
@@ -53,18 +69,71 @@ O200K_PATTERN = (
     rf"|[^\r\n\p{{L}}\p{{N}}]?{_CAPITALS}+{_SMALL}*{_CONTRACTION}"
     r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-# By the name that `--pattern` takes. Llama 3's is exactly that of cl100k.
+# Mistral's: the same without contractions, and each digit is a piece.
+TEKKEN_PATTERN = O200K_PATTERN.replace(_CONTRACTION, "").replace(r"\p{N}{1,3}", r"\p{N}")
+# StarCoder, SmolLM and Command R divide text at every digit and then by GPT-2's pattern. This is
+# the same in one expression: white space before a digit is not divided, as at the end of a text.
+# The library's step for digits has those of Unicode 17; its patterns, and tiktoken's, those of 16.
+_DIGIT = "\\p{N}\U00011de0-\U00011de9\U00016ff4-\U00016ff6"
+STARCODER_PATTERN = (
+    rf"'s|'t|'re|'ve|'m|'ll|'d| ?\p{{L}}+|[{_DIGIT}]| ?[^\s\p{{L}}{_DIGIT}]+"
+    rf"|\s+(?![^\s{_DIGIT}])|\s+"
+)
+# DeepSeek V3 divides text at groups of digits, then at runs of kana and Han, then by a pattern.
+# What that pattern does not match (controls, format characters) is a piece too.
+_KANA_HAN = "\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff"
+DEEPSEEK_SPLITS = (
+    r"\p{N}{1,3}",
+    f"[{_KANA_HAN}]+",
+    r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+"""
+    "|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*"
+    "|\\s*[\r\n]+|\\s+(?!\\S)|\\s+",
+)
+
+
+def _join_deepseek_splits() -> str:
+    """Return one expression that divides text as the three do; a test compares them."""
+    inside, outside = f"[{_KANA_HAN}]", f"[^{_KANA_HAN}]"
+
+    def words(part: str) -> str:
+        letters = rf"[\p{{L}}\p{{M}}&&{part}]"
+        lead = rf"[[^\r\n\p{{L}}\p{{N}}\p{{P}}\p{{S}}]&&{part}]"
+        unmatched = rf"[[^\s\p{{L}}\p{{M}}\p{{N}}\p{{P}}\p{{S}}]&&{part}]"
+        return rf"{lead}?{letters}+|(?:{unmatched}(?!{letters}))+"
+
+    return (
+        rf"\p{{N}}{{1,3}}|{words(inside)}|[\p{{P}}\p{{S}}&&{inside}]+"
+        rf"|[!-/:-@\[-`{{-~][A-Za-z]+|{words(outside)}| ?[\p{{P}}\p{{S}}&&{outside}]+[\r\n]*"
+        rf"|\s*[\r\n]+|\s+(?![^\s\p{{N}}{_KANA_HAN}])|\s+"
+    )
+
+
+DEEPSEEK_PATTERN = _join_deepseek_splits()
+# By the name that `--pattern` takes. Llama 3's is exactly that of cl100k, Llama 4's that of o200k.
 PATTERNS = {
     "gpt2": GPT2_PATTERN,
+    "starcoder": STARCODER_PATTERN,
     "cl100k": CL100K_PATTERN,
     "llama3": CL100K_PATTERN,
+    "nanochat": NANOCHAT_PATTERN,
     "qwen2": QWEN2_PATTERN,
+    "qwen35": QWEN35_PATTERN,
     "o200k": O200K_PATTERN,
+    "tekken": TEKKEN_PATTERN,
+    "deepseek": DEEPSEEK_PATTERN,
+}
+# Other spellings of these patterns that match the same pieces in every text.
+SPELLINGS = {
+    r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+": GPT2_PATTERN,
+    (
+        r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"
+    ): GPT2_PATTERN,
+    _GPT4_SPELLING: CL100K_PATTERN,
+    _GPT4_SPELLING.replace(r"{1,3}", r"{1,2}"): NANOCHAT_PATTERN,
 }
 
 # The kernel packs three ids into 64 bits; the largest vocabularies in use have 262,144.
 MAX_ID = (1 << 21) - 1
-_MAX_TOKEN_BYTES = 1 << 10
 # What the kernel returns for a token that no merges produce.
 _NOT_MADE = 0xFFFF_FFFF
 
@@ -191,10 +260,8 @@ def check_ids(ranks: dict[bytes, int]) -> None:
         )
     tokens: dict[int, bytes] = {}
     for token, rank in ranks.items():
-        if not 0 < len(token) <= _MAX_TOKEN_BYTES:
-            raise UnsupportedError(
-                f"token {rank} has {len(token)} bytes; it must have 1 to {_MAX_TOKEN_BYTES}"
-            )
+        if not token:
+            raise UnsupportedError(f"token {rank} is empty")
         if type(rank) is not int or not 0 <= rank <= MAX_ID:
             raise UnsupportedError(
                 f"token {token!r} has the id {rank}; it must be from 0 to {MAX_ID}"

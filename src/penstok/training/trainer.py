@@ -27,7 +27,7 @@ LENGTH_BYTES = 4
 # Longer runs without a space are divided, which affects one word in hundreds.
 _TEXT_BYTES = 1 << 11
 # Nothing can be learned from a pair that occurs once. GPT-2's longest token has 128 bytes; tokens
-# of more than 1,024 would be refused when the file is loaded.
+# of thousands would be of no use.
 _LEAST_COUNT = 2
 _MAX_TOKEN_BYTES = 128
 _MEASURED_BYTES = 1 << 20

@@ -156,14 +156,15 @@ class DocumentEncoder {
     Pattern pattern;
     uint64_t malformed = 0;
     const uint8_t* window = window_at(begin);
-    ByteClasses classes = classify(window, end - begin, Carry{});
+    using Classes = typename Pattern::Classes;
+    Classes classes = classify(window, end - begin, Classes{});
     for (size_t at = begin; at < end; at += kMaskBytes) {
       const size_t left = end - at;
       const uint8_t* next_window = window;
-      ByteClasses next = after_the_end();
+      Classes next = after_the_end<Classes>();
       if (PENSTOK_LIKELY(left > kMaskBytes)) {
         next_window = window_at(at + kMaskBytes);
-        next = classify(next_window, left - kMaskBytes, classes.carry);
+        next = classify(next_window, left - kMaskBytes, classes);
       } else {
         next.malformed = classes.carry.continuation;  // the document ends inside a character
       }

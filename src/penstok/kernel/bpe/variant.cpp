@@ -5,6 +5,7 @@
 #include "bpe/piece_cache.hpp"
 #include "simd/simd.hpp"
 #include "text/pattern_cl100k.hpp"
+#include "text/pattern_deepseek.hpp"
 #include "text/pattern_gpt2.hpp"
 
 namespace penstok::kernel::PENSTOK_ISA {
@@ -47,11 +48,23 @@ template <class Id>
 Variant<Id> variant(PatternName pattern) {
   switch (pattern) {
     case PatternName::cl100k:
-      return {preload<Id>, encode<Id, Cl100kPattern<3>>};
+      return {preload<Id>, encode<Id, Cl100kPattern<Cl100kRules>>};
+    case PatternName::nanochat:
+      return {preload<Id>, encode<Id, Cl100kPattern<NanochatRules>>};
     case PatternName::qwen2:
-      return {preload<Id>, encode<Id, Cl100kPattern<1>>};
+      return {preload<Id>, encode<Id, Cl100kPattern<Qwen2Rules>>};
+    case PatternName::qwen35:
+      return {preload<Id>, encode<Id, Cl100kPattern<Qwen35Rules>>};
+    case PatternName::o200k:
+      return {preload<Id>, encode<Id, Cl100kPattern<O200kRules>>};
+    case PatternName::tekken:
+      return {preload<Id>, encode<Id, Cl100kPattern<TekkenRules>>};
+    case PatternName::deepseek:
+      return {preload<Id>, encode<Id, DeepSeekPattern>};
+    case PatternName::starcoder:
+      return {preload<Id>, encode<Id, Gpt2Pattern<true>>};
     default:
-      return {preload<Id>, encode<Id, Gpt2Pattern>};
+      return {preload<Id>, encode<Id, Gpt2Pattern<false>>};
   }
 }
 

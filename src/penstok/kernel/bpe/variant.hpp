@@ -7,7 +7,19 @@
 namespace penstok::kernel {
 
 // How text is divided into pieces: pattern_*.hpp.
-enum class PatternName { gpt2, cl100k, qwen2 };
+enum class PatternName {
+  gpt2,
+  starcoder,
+  cl100k,
+  nanochat,
+  qwen2,
+  qwen35,
+  o200k,
+  tekken,
+  deepseek
+};
+constexpr const char* kPatternNames[] = {"gpt2",   "starcoder", "cl100k", "nanochat", "qwen2",
+                                         "qwen35", "o200k",     "tekken", "deepseek"};
 
 enum class EotMode { none, append, prepend };
 

@@ -1,6 +1,7 @@
 #include "bpe/vocabulary.hpp"
 
 #include <algorithm>
+#include <queue>
 #include <stdexcept>
 
 namespace penstok::kernel {
@@ -70,6 +71,7 @@ class TokenMerger {
 
   void merge_down_to_two(const std::string& bytes) {
     start_with(bytes);
+    if (parts_.size() > kMostWithoutHeap) return merge_with_heap();
     while (parts_.size() > 2) {
       const auto lowest = std::min_element(ranks_.begin(), ranks_.end());
       if (*lowest == kNoMerge) return;
@@ -80,6 +82,49 @@ class TokenMerger {
   const std::vector<uint32_t>& parts() const { return parts_; }
 
  private:
+  // Finding the lowest rank takes as many steps as there are parts: too many for a token of
+  // thousands of bytes.
+  static constexpr size_t kMostWithoutHeap = 64;
+
+  struct Candidate {  // a pair that had this rank; the leftmost of equals comes first
+    uint32_t rank, at;
+    bool operator<(const Candidate& other) const {
+      return rank != other.rank ? rank > other.rank : at > other.at;
+    }
+  };
+
+  void merge_with_heap() {
+    const auto count = static_cast<uint32_t>(parts_.size());
+    std::vector<uint32_t> before(count), after(count);
+    std::priority_queue<Candidate> candidates;
+    ranks_.push_back(kNoMerge);  // of the last part, which has no neighbour
+    for (uint32_t i = 0; i < count; ++i) {
+      before[i] = i - 1;
+      after[i] = i + 1;
+      if (ranks_[i] != kNoMerge) candidates.push({ranks_[i], i});
+    }
+    const auto look_up = [&](uint32_t at) {
+      ranks_[at] = after[at] < count ? known_.find(parts_[at], parts_[after[at]]) : kNoMerge;
+      if (ranks_[at] != kNoMerge) candidates.push({ranks_[at], at});
+    };
+    for (size_t left = count; left > 2 && !candidates.empty();) {
+      const Candidate lowest = candidates.top();
+      candidates.pop();
+      if (ranks_[lowest.at] != lowest.rank) continue;  // merged meanwhile
+      const uint32_t removed = after[lowest.at];
+      parts_[lowest.at] = lowest.rank;
+      ranks_[removed] = kNoMerge;
+      after[lowest.at] = after[removed];
+      if (after[removed] < count) before[after[removed]] = lowest.at;
+      look_up(lowest.at);
+      if (lowest.at > 0) look_up(before[lowest.at]);
+      --left;
+    }
+    size_t num_parts = 0;
+    for (uint32_t at = 0; at < count; at = after[at]) parts_[num_parts++] = parts_[at];
+    parts_.resize(num_parts);
+  }
+
   void start_with(const std::string& bytes) {
     parts_.clear();
     for (char c : bytes) parts_.push_back(byte_ids_[static_cast<uint8_t>(c)]);

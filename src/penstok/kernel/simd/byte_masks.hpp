@@ -21,4 +21,18 @@ struct HighMasks {
   uint64_t malformed;           // bytes that never occur in UTF-8: C0, C1, F5 to FF
 };
 
+// What only some patterns need.
+struct AsciiDetails {
+  uint64_t bit5;   // bytes with bit 5: of the letters, the small ones
+  uint64_t slash;
+  uint64_t control;  // below the blank, and 7F
+};
+
+// The same as HighMasks with the case of letters: the three-byte letters have none, the two-byte
+// letters are capital or small, and everything else that can be a letter or a mark is mixed.
+struct DetailedHighMasks : HighMasks {
+  uint64_t capital2, small2;
+  uint64_t kana_han3;  // 3040..30FF and 4E00..9FA5
+};
+
 }  // namespace penstok::kernel

@@ -54,16 +54,58 @@ PENSTOK_INLINE void refine_by_page(const Bytes64& lead, const uint8_t* p, HighMa
   }
 }
 
-PENSTOK_INLINE HighMasks classify_high(const uint8_t* p, uint64_t high) {
-  const Bytes64 v(p);
-  HighMasks masks;
+PENSTOK_INLINE void find_leads(const Bytes64& v, uint64_t high, HighMasks& masks) {
   masks.lead = high & v.bits<6>();
   masks.lead3 = masks.lead & v.bits<5>();
   masks.lead4 = masks.lead3 & v.bits<4>();
   masks.malformed = masks.lead & (v.at_least(0xF5) | v.at_most(0xC1));
   find_lead_kinds(v, masks);
+}
+
+PENSTOK_INLINE HighMasks classify_high(const uint8_t* p, uint64_t high) {
+  const Bytes64 v(p);
+  HighMasks masks;
+  find_leads(v, high, masks);
   if (masks.mixed) refine_mixed(v, p, masks);
   if (masks.mixed) refine_by_page(v, p, masks);
+  return masks;
+}
+
+PENSTOK_INLINE AsciiDetails find_ascii_details(const uint8_t* p) {
+  const Bytes64 v(p);
+  return {v.bits<5>(), v.equal('/'), v.at_most(0x1F) | v.equal(0x7F)};
+}
+
+// First bytes of the characters from 3040 to 30FF (E3 81 80 on) and from 4E00 to 9FA5 (E4 B8 80 to
+// E9 BE A5).
+PENSTOK_INLINE uint64_t find_kana_han(const Bytes64& lead, const uint8_t* p) {
+  const Bytes64 second(p + 1), third(p + 2);
+  const uint64_t kana = lead.equal(0xE3) & second.at_least(0x81) & second.at_most(0x83);
+  const uint64_t last = second.at_most(0xBD) | (second.equal(0xBE) & third.at_most(0xA5));
+  return kana | (lead.equal(0xE4) & second.at_least(0xB8)) |
+         (lead.at_least(0xE5) & lead.at_most(0xE8)) | (lead.equal(0xE9) & last);
+}
+
+PENSTOK_INLINE DetailedHighMasks classify_high_detailed(const uint8_t* p, uint64_t high) {
+  const Bytes64 v(p);
+  DetailedHighMasks masks;
+  find_leads(v, high, masks);
+  if (masks.mixed) refine_mixed(v, p, masks);
+  masks.capital2 = masks.small2 = 0;
+  if (masks.letter2) {
+    // Letters of Latin-1 and the common ones of Cyrillic.
+    const Bytes64 second(p + 1);
+    const uint64_t latin = masks.letter2 & v.equal(0xC3), capital_latin = second.at_most(0x9E);
+    const uint64_t d0 = v.equal(0xD0), capital_d0 = second.at_most(0xAF);
+    masks.capital2 = (latin & capital_latin) | (d0 & capital_d0);
+    masks.small2 = (latin & ~capital_latin) | (d0 & ~capital_d0) |
+                   (v.equal(0xD1) & second.at_most(0x9F));
+  }
+  masks.kana_han3 = find_kana_han(v, p);
+  const uint64_t known2 = masks.capital2 | masks.small2;
+  // CC and F3 are the lead bytes of marks that no letter has.
+  masks.mixed |= (masks.letter2 & ~known2) | v.equal(0xCC) | v.equal(0xF3);
+  masks.letter2 = known2;
   return masks;
 }
 

@@ -47,6 +47,17 @@ PENSTOK_INLINE AsciiMasks classify_ascii(const uint8_t* p) {
   return masks;
 }
 
+PENSTOK_INLINE AsciiDetails find_ascii_details(const uint8_t* p) {
+  alignas(64) uint8_t flags[64];
+  for (unsigned i = 0; i < 64; ++i) {
+    const bool is_control = p[i] < 0x20 || p[i] == 0x7F;
+    flags[i] = static_cast<uint8_t>((p[i] & 0x20) | (p[i] == '/' ? 1 : 0) | (is_control ? 2 : 0));
+  }
+  uint64_t words[8];
+  std::memcpy(words, flags, sizeof words);
+  return {collect(words, 5), collect(words, 0), collect(words, 1)};
+}
+
 PENSTOK_INLINE HighMasks classify_high(const uint8_t* p, uint64_t high) {
   HighMasks masks{};
   for (uint64_t rest = high; rest != 0; rest &= rest - 1) {
@@ -62,6 +73,19 @@ PENSTOK_INLINE HighMasks classify_high(const uint8_t* p, uint64_t high) {
     masks.letter3 |= kind == kLeadLetter3 ? bit : 0;
     masks.mixed |= kind == kLeadMixed ? bit : 0;
     masks.malformed |= c < 0xC2 || c > 0xF4 ? bit : 0;
+  }
+  return masks;
+}
+
+PENSTOK_INLINE DetailedHighMasks classify_high_detailed(const uint8_t* p, uint64_t high) {
+  DetailedHighMasks masks{classify_high(p, high), 0, 0, 0};
+  masks.mixed = masks.lead & ~masks.letter3 & ~masks.malformed;
+  masks.letter2 = 0;
+  for (uint64_t rest = masks.lead3 & ~masks.lead4; rest != 0; rest &= rest - 1) {
+    const uint32_t code_point = code_point3(p + lowest_bit(rest));
+    const bool is_found = (code_point >= 0x3040 && code_point <= 0x30FF) ||
+                          (code_point >= 0x4E00 && code_point <= 0x9FA5);
+    masks.kana_han3 |= is_found ? rest & -rest : 0;
   }
   return masks;
 }

@@ -22,7 +22,11 @@ namespace penstok::kernel {
 namespace {
 
 constexpr uint32_t kEot = 50256;
-constexpr PatternName kPatterns[] = {PatternName::gpt2, PatternName::cl100k, PatternName::qwen2};
+constexpr PatternName kPatterns[] = {
+    PatternName::gpt2,   PatternName::starcoder, PatternName::cl100k,
+    PatternName::nanochat, PatternName::qwen2,   PatternName::qwen35,
+    PatternName::o200k,  PatternName::tekken,    PatternName::deepseek};
+static_assert(std::size(kPatterns) == std::size(kPatternNames), "every pattern is compared");
 
 std::string decode_base64(const std::string& text) {
   std::string bytes;
@@ -92,16 +96,17 @@ class Texts {
         return repeated(" ", 1 + below(below(20) == 0 ? 700 : 20));
       case 4:
         return pick({"'s", "'t", "'re", "'ve", "'m", "'ll", "'d", "'l", "'v", "''", "'S", "'",
-                     "'\u017f", "'LL", ".\n\n", "\n  \n", "123", "12345", "\u0663"});
+                     "'\u017f", "'LL", ".\n\n", "\n  \n", "123", "12345", "\u0663", "\u0301",
+                     "!\u0301", "!\n/", "\n//", "aB", "ABc", "\u4e00AB", "\u200b", "\x01", "_x"});
       case 5:
         return pick({" ", "\n", "\r\n", "\t", "\u00a0", "\u3000", "\u2028", "\x0b", "\u0085"});
       case 6:
         return repeated(pick({"a", "=", "-", "#", "0", "ab", "\u4e00", "\u0430", "\n"}),
                         below(300));
       case 7:
-        return letters(1 + below(60), 26);
+        return letters(1 + below(60), 26, below(2) == 0 ? 1 : 4);
       case 8:
-        return letters(1 + below(below(30) == 0 ? 6000 : 100), 3 + below(2));
+        return letters(1 + below(below(30) == 0 ? 6000 : 100), 3 + below(2), 1);
       case 9:
         return run_of_script(1 + below(40));
       default:
@@ -117,9 +122,12 @@ class Texts {
     return all;
   }
 
-  std::string letters(size_t count, size_t alphabet) {
+  std::string letters(size_t count, size_t alphabet, size_t one_capital_in) {
     std::string text;
-    while (count-- > 0) text.push_back(static_cast<char>('a' + below(alphabet)));
+    while (count-- > 0) {
+      const char first = one_capital_in > 1 && below(one_capital_in) == 0 ? 'A' : 'a';
+      text.push_back(static_cast<char>(first + below(alphabet)));
+    }
     return text;
   }
 
@@ -169,7 +177,7 @@ std::vector<std::unique_ptr<Subject>> make_subjects(const std::vector<Token>& to
     const auto add = [&](EotMode mode, size_t table_bytes, uint32_t eot, PatternName pattern) {
       const std::string full = name + ", table of " + std::to_string(table_bytes) +
                                ", end of text " + std::to_string(eot) + ", pattern " +
-                               std::to_string(static_cast<int>(pattern));
+                               kPatternNames[static_cast<size_t>(pattern)];
       subjects.emplace_back(
           new Subject{full, pattern, mode, eot,
                       Encoder(tokens, {eot, mode, table_bytes, name, pattern})});

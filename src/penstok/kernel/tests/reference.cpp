@@ -28,15 +28,21 @@ Character decode(std::string_view text, size_t at) {
   return {code_point, wrong ? 0 : bytes};
 }
 
-// Length of the run of characters of one class that begins at `at`.
-size_t run_of(std::string_view text, size_t at, unsigned kind) {
+// Length of the run of characters from `at` on for which `is_wanted` is true.
+template <class Test>
+size_t run_where(std::string_view text, size_t at, Test is_wanted) {
   size_t end = at;
   while (end < text.size()) {
     const Character character = decode(text, end);
-    if (class_of(character.code_point) != kind) break;
+    if (!is_wanted(character.code_point)) break;
     end += character.bytes;
   }
   return end - at;
+}
+
+// Length of the run of characters of one class that begins at `at`.
+size_t run_of(std::string_view text, size_t at, unsigned kind) {
+  return run_where(text, at, [=](uint32_t c) { return class_of(c) == kind; });
 }
 
 size_t contraction(std::string_view text) {
@@ -60,37 +66,141 @@ bool is_newline(uint8_t byte) {
   return byte == '\r' || byte == '\n';
 }
 
-// The alternatives of pattern_cl100k.hpp, in their order.
-size_t cl100k_piece_length(std::string_view text, size_t most_digits) {
-  if (text[0] == '\'' && byte_at(text, 1) == 0xC5 && byte_at(text, 2) == 0xBF) return 3;
+size_t any_case_contraction(std::string_view text) {
+  if (byte_at(text, 0) == '\'' && byte_at(text, 1) == 0xC5 && byte_at(text, 2) == 0xBF) return 3;
   std::string lower(text.substr(0, 3));
   for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c;
-  if (const size_t length = contraction(lower)) return length;
-  const Character first = decode(text, 0);
-  const unsigned kind = class_of(first.code_point);
-  const bool may_lead =
-      kind == kClassOther || (kind == kClassSpace && !is_newline(byte_at(text, 0)));
-  const size_t lead = may_lead ? first.bytes : 0;
-  if (const size_t letters = run_of(text, lead, kClassLetter)) return lead + letters;
-  if (kind == kClassNumber) {
-    size_t end = 0;
-    for (size_t i = 0; i < most_digits && end < text.size(); ++i) {
-      const Character digit = decode(text, end);
-      if (class_of(digit.code_point) != kClassNumber) break;
-      end += digit.bytes;
-    }
-    return end;
+  return contraction(lower);
+}
+
+// \p{N}{1,most}
+size_t digits_length(std::string_view text, size_t most) {
+  size_t end = 0;
+  for (size_t i = 0; i < most && end < text.size(); ++i) {
+    const Character digit = decode(text, end);
+    if (class_of(digit.code_point) != kClassNumber) break;
+    end += digit.bytes;
   }
-  const size_t blank = text[0] == ' ' ? 1 : 0;
-  if (const size_t others = run_of(text, blank, kClassOther)) {
-    size_t end = blank + others;
-    while (is_newline(byte_at(text, end))) ++end;
-    return end;
-  }
+  return end;
+}
+
+// \s*[\r\n]+|\s+(?!\S)|\s+
+size_t line_space_length(std::string_view text) {
   for (size_t end = run_of(text, 0, kClassSpace); end > 0; --end) {
     if (is_newline(byte_at(text, end - 1))) return end;
   }
   return space_length(text);
+}
+
+bool is_mark(uint32_t c) {
+  return detail_of(c) == kDetailMark;
+}
+
+// The alternatives of pattern_cl100k.hpp, in their order.
+size_t cl100k_piece_length(std::string_view text, size_t most_digits, bool joins_marks) {
+  if (const size_t length = any_case_contraction(text)) return length;
+  const Character first = decode(text, 0);
+  const auto is_letter = [=](uint32_t c) {
+    return class_of(c) == kClassLetter || (joins_marks && is_mark(c));
+  };
+  const auto is_other = [=](uint32_t c) { return class_of(c) == kClassOther && !is_letter(c); };
+  const unsigned kind = class_of(first.code_point);
+  const bool may_lead =
+      kind == kClassOther || (kind == kClassSpace && !is_newline(byte_at(text, 0)));
+  const size_t lead = may_lead ? first.bytes : 0;
+  if (const size_t letters = run_where(text, lead, is_letter)) return lead + letters;
+  if (const size_t letters = run_where(text, 0, is_letter)) return letters;
+  if (kind == kClassNumber) return digits_length(text, most_digits);
+  const size_t blank = text[0] == ' ' ? 1 : 0;
+  if (const size_t others = run_where(text, blank, is_other)) {
+    size_t end = blank + others;
+    while (is_newline(byte_at(text, end))) ++end;
+    return end;
+  }
+  return line_space_length(text);
+}
+
+// The words of o200k from `at` on: capitals and then small letters, letters without case and marks
+// being both. Returns their length, or 0.
+size_t cased_word_length(std::string_view text, size_t at, bool needs_small) {
+  const auto is_capital = [](uint32_t c) {
+    return (class_of(c) == kClassLetter && detail_of(c) != kDetailSmall) || is_mark(c);
+  };
+  const auto is_small = [](uint32_t c) {
+    return (class_of(c) == kClassLetter && detail_of(c) != kDetailCapital) || is_mark(c);
+  };
+  const size_t capitals = run_where(text, at, is_capital);
+  if (!needs_small) return capitals == 0 ? 0 : capitals + run_where(text, at + capitals, is_small);
+  for (size_t taken = capitals;; --taken) {
+    const bool is_border = (byte_at(text, at + taken) & 0xC0) != 0x80;
+    const size_t small = is_border ? run_where(text, at + taken, is_small) : 0;
+    if (small != 0) return taken + small;
+    if (taken == 0) return 0;
+  }
+}
+
+size_t o200k_piece_length(std::string_view text, size_t most_digits, bool has_contractions) {
+  const Character first = decode(text, 0);
+  const unsigned kind = class_of(first.code_point);
+  const bool may_lead =
+      kind == kClassOther || (kind == kClassSpace && !is_newline(byte_at(text, 0)));
+  for (bool needs_small : {true, false}) {
+    for (size_t lead : {may_lead ? first.bytes : 0, size_t{0}}) {
+      const size_t length = cased_word_length(text, lead, needs_small);
+      if (length == 0) continue;
+      const size_t end = lead + length;
+      return end + (has_contractions ? any_case_contraction(text.substr(end)) : 0);
+    }
+  }
+  if (kind == kClassNumber) return digits_length(text, most_digits);
+  const size_t blank = text[0] == ' ' ? 1 : 0;
+  if (const size_t others = run_of(text, blank, kClassOther)) {
+    size_t end = blank + others;
+    while (is_newline(byte_at(text, end)) || byte_at(text, end) == '/') ++end;
+    return end;
+  }
+  return line_space_length(text);
+}
+
+bool is_kana_or_han(uint32_t c) {
+  return (c >= 0x3040 && c <= 0x30FF) || (c >= 0x4E00 && c <= 0x9FA5);
+}
+
+// The third split of pattern_deepseek.hpp at the beginning of a text; 0 if nothing matches.
+size_t deepseek_match(std::string_view text) {
+  const auto is_ascii_letter = [](uint32_t c) { return (c | 32) >= 'a' && (c | 32) <= 'z'; };
+  const auto is_letter = [](uint32_t c) { return class_of(c) == kClassLetter || is_mark(c); };
+  const auto is_other = [](uint32_t c) {
+    return detail_of(c) == kDetailPunctuation || detail_of(c) == kDetailSymbol;
+  };
+  const Character first = decode(text, 0);
+  if (first.code_point < 0x80 && is_other(first.code_point)) {
+    if (const size_t letters = run_where(text, 1, is_ascii_letter)) return 1 + letters;
+  }
+  const bool may_lead = !is_newline(byte_at(text, 0)) && !is_other(first.code_point) &&
+                        class_of(first.code_point) != kClassLetter;
+  const size_t lead = may_lead ? first.bytes : 0;
+  if (const size_t letters = run_where(text, lead, is_letter)) return lead + letters;
+  if (const size_t letters = run_where(text, 0, is_letter)) return letters;
+  const size_t blank = text[0] == ' ' ? 1 : 0;
+  if (const size_t others = run_where(text, blank, is_other)) {
+    size_t end = blank + others;
+    while (is_newline(byte_at(text, end))) ++end;
+    return end;
+  }
+  return class_of(first.code_point) == kClassSpace ? line_space_length(text) : 0;
+}
+
+size_t deepseek_piece_length(std::string_view text) {
+  if (const size_t digits = digits_length(text, 3)) return digits;
+  const bool is_first_han = is_kana_or_han(decode(text, 0).code_point);
+  text = text.substr(0, run_where(text, 0, [=](uint32_t c) {
+                       return class_of(c) != kClassNumber && is_kana_or_han(c) == is_first_han;
+                     }));
+  if (const size_t length = deepseek_match(text)) return length;
+  size_t end = decode(text, 0).bytes;  // what no alternative matches is a piece
+  while (end < text.size() && deepseek_match(text.substr(end)) == 0) end += decode(text, end).bytes;
+  return end;
 }
 
 size_t gpt2_piece_length(std::string_view text) {
@@ -102,9 +212,34 @@ size_t gpt2_piece_length(std::string_view text) {
   return space_length(text);
 }
 
+size_t starcoder_piece_length(std::string_view text) {
+  if (const size_t digit = digits_length(text, 1)) return digit;
+  return gpt2_piece_length(text.substr(
+      0, run_where(text, 0, [](uint32_t c) { return class_of(c) != kClassNumber; })));
+}
+
 size_t piece_length(std::string_view text, PatternName pattern) {
-  if (pattern == PatternName::gpt2) return gpt2_piece_length(text);
-  return cl100k_piece_length(text, pattern == PatternName::cl100k ? 3 : 1);
+  switch (pattern) {
+    case PatternName::gpt2:
+      return gpt2_piece_length(text);
+    case PatternName::starcoder:
+      return starcoder_piece_length(text);
+    case PatternName::cl100k:
+      return cl100k_piece_length(text, 3, false);
+    case PatternName::nanochat:
+      return cl100k_piece_length(text, 2, false);
+    case PatternName::qwen2:
+      return cl100k_piece_length(text, 1, false);
+    case PatternName::qwen35:
+      return cl100k_piece_length(text, 1, true);
+    case PatternName::o200k:
+      return o200k_piece_length(text, 3, true);
+    case PatternName::tekken:
+      return o200k_piece_length(text, 1, false);
+    case PatternName::deepseek:
+      return deepseek_piece_length(text);
+  }
+  return 0;
 }
 
 // A piece that is a token has its id, whether merges produce it or not.

@@ -3,6 +3,8 @@
 // The patterns (pattern_*.hpp) turn these masks into the starts of pieces.
 #pragma once
 
+#include <type_traits>
+
 #include "bytes.hpp"
 #include "simd/byte_masks.hpp"
 #include "simd/simd.hpp"
@@ -31,6 +33,21 @@ struct ByteClasses {
   Carry carry;
 };
 
+// What some patterns distinguish further. (In ByteClasses it would make the others slower.)
+struct DetailMasks {
+  uint64_t capital = 0, small = 0;  // letters that have case
+  uint64_t mark = 0;                // these and those of the next line are in none of the classes
+  uint64_t punctuation = 0;         // or symbols
+  uint64_t kana_han = 0;  // characters of 3040..30FF and 4E00..9FA5, also counted as what they are
+};
+struct DetailedByteClasses : ByteClasses, DetailMasks {
+  uint64_t slash;
+  DetailMasks detail_carry;  // bytes of a character that began before
+};
+
+template <class Classes>
+constexpr bool kIsDetailed = std::is_same_v<Classes, DetailedByteClasses>;
+
 // Marks a character of `length` bytes that begins at bit i, in this mask and the next.
 PENSTOK_INLINE void mark(uint64_t& mask, uint64_t& carry, unsigned i, unsigned length) {
   const uint64_t bytes = bits_below(length);
@@ -39,7 +56,8 @@ PENSTOK_INLINE void mark(uint64_t& mask, uint64_t& carry, unsigned i, unsigned l
 }
 
 // Looks up, one by one, the characters whose lead byte does not determine the class.
-PENSTOK_INLINE void look_up_mixed(const uint8_t* p, uint64_t mixed, ByteClasses& classes) {
+template <class Classes>
+PENSTOK_INLINE void look_up_mixed(const uint8_t* p, uint64_t mixed, Classes& classes) {
   for (; mixed != 0; mixed &= mixed - 1) {
     const unsigned i = lowest_bit(mixed);
     const uint8_t* at = p + i;
@@ -62,9 +80,17 @@ PENSTOK_INLINE void look_up_mixed(const uint8_t* p, uint64_t mixed, ByteClasses&
       classes.malformed |= uint64_t{1} << i;
       continue;
     }
-    const unsigned kind = class_of(code_point);
+    const unsigned detail = detail_of(code_point), kind = detail & 3;
     if (PENSTOK_LIKELY(kind <= kClassLetter)) {
       mark(classes.letter, classes.carry.letter, i, kind == kClassLetter ? length : 0);
+      if constexpr (kIsDetailed<Classes>) {
+        DetailMasks& carry = classes.detail_carry;
+        mark(classes.capital, carry.capital, i, detail == kDetailCapital ? length : 0);
+        mark(classes.small, carry.small, i, detail == kDetailSmall ? length : 0);
+        mark(classes.mark, carry.mark, i, detail == kDetailMark ? length : 0);
+        mark(classes.punctuation, carry.punctuation, i,
+             detail == kDetailPunctuation || detail == kDetailSymbol ? length : 0);
+      }
     } else if (kind == kClassNumber) {
       mark(classes.number, classes.carry.number, i, length);
     } else {
@@ -74,10 +100,32 @@ PENSTOK_INLINE void look_up_mixed(const uint8_t* p, uint64_t mixed, ByteClasses&
   }
 }
 
+// Adds what needs no look-up: capital and small letters, kana and Han.
+PENSTOK_INLINE void add_details(const DetailedHighMasks& masks, uint64_t inside,
+                                const DetailMasks& before, DetailedByteClasses& classes) {
+  const uint64_t capital = masks.capital2 & inside, small = masks.small2 & inside;
+  classes.capital |= capital | capital << 1 | before.capital;
+  classes.small |= small | small << 1 | before.small;
+  classes.mark = before.mark;
+  classes.punctuation |= before.punctuation;
+  classes.detail_carry.capital = capital >> 63;
+  classes.detail_carry.small = small >> 63;
+  const uint64_t kana_han = masks.kana_han3 & inside;
+  classes.kana_han = kana_han | kana_han << 1 | kana_han << 2 | before.kana_han;
+  classes.detail_carry.kana_han = kana_han >> 63 | kana_han >> 62;
+}
+
 // Adds the non-ASCII characters among the bytes `inside` (those of the document).
-PENSTOK_INLINE void add_non_ascii(const uint8_t* p, uint64_t inside, const Carry& before,
-                                  ByteClasses& classes) {
-  HighMasks masks = classify_high(p, classes.high);
+template <class Classes>
+PENSTOK_INLINE void add_non_ascii(const uint8_t* p, uint64_t inside, const Classes& previous,
+                                  Classes& classes) {
+  const Carry& before = previous.carry;
+  std::conditional_t<kIsDetailed<Classes>, DetailedHighMasks, HighMasks> masks;
+  if constexpr (kIsDetailed<Classes>) {
+    masks = classify_high_detailed(p, classes.high);
+  } else {
+    masks = classify_high(p, classes.high);
+  }
   masks.lead &= inside;
   masks.lead3 &= inside;
   masks.lead4 &= inside;
@@ -94,14 +142,19 @@ PENSTOK_INLINE void add_non_ascii(const uint8_t* p, uint64_t inside, const Carry
   classes.carry.letter = letters >> 63 | letter3 >> 62;
   classes.number |= before.number;
   classes.space |= before.space;
+  if constexpr (kIsDetailed<Classes>) {
+    add_details(masks, inside, previous.detail_carry, classes);
+  }
   look_up_mixed(p, masks.mixed & inside, classes);
 }
 
 // `left` bytes of the document begin at p, where kWindowBytes can be read. Bytes past the end of
-// the document count as white space: the patterns treat both the same.
-PENSTOK_INLINE ByteClasses classify(const uint8_t* p, size_t left, const Carry& before) {
+// the document count as white space: the patterns treat both the same. `previous` are the 64 bytes
+// before, if any.
+template <class Classes>
+PENSTOK_INLINE Classes classify(const uint8_t* p, size_t left, const Classes& previous) {
   const AsciiMasks ascii = classify_ascii(p);
-  ByteClasses classes{};
+  Classes classes{};
   classes.letter = ascii.letter;
   classes.number = ascii.number;
   classes.space = ascii.space;
@@ -109,11 +162,19 @@ PENSTOK_INLINE ByteClasses classify(const uint8_t* p, size_t left, const Carry& 
   classes.newline = ascii.newline;
   classes.apostrophe = ascii.apostrophe;
   classes.high = ascii.high;
+  if constexpr (kIsDetailed<Classes>) {
+    const AsciiDetails details = find_ascii_details(p);
+    classes.capital = ascii.letter & ~details.bit5;
+    classes.small = ascii.letter & details.bit5;
+    classes.slash = details.slash;
+    classes.punctuation =
+        ~(ascii.letter | ascii.number | ascii.space | ascii.high | details.control);
+  }
   const uint64_t inside = bits_below(left);
   if (ascii.high & inside) {
-    add_non_ascii(p, inside, before, classes);
+    add_non_ascii(p, inside, previous, classes);
   } else {
-    classes.malformed = before.continuation;
+    classes.malformed = previous.carry.continuation;
   }
   if (PENSTOK_UNLIKELY(left < kMaskBytes)) {
     classes.letter &= inside;
@@ -122,25 +183,34 @@ PENSTOK_INLINE ByteClasses classify(const uint8_t* p, size_t left, const Carry& 
     classes.newline &= inside;
     classes.apostrophe &= inside;
     classes.wide_space &= inside;
+    if constexpr (kIsDetailed<Classes>) {
+      classes.mark &= inside;
+      classes.punctuation &= inside;
+      classes.kana_han &= inside;
+      classes.slash &= inside;
+    }
     classes.space |= ~inside;
   }
   return classes;
 }
 
-PENSTOK_INLINE ByteClasses after_the_end() {
-  ByteClasses classes{};
+template <class Classes>
+PENSTOK_INLINE Classes after_the_end() {
+  Classes classes{};
   classes.space = ~uint64_t{0};
   return classes;
 }
 
-// First bytes of non-ASCII white space that is not followed by white space.
-PENSTOK_INLINE uint64_t last_wide_spaces(const ByteClasses& classes, const ByteClasses& next,
+// First bytes of non-ASCII white space that is not followed by white space; or by something else
+// that makes it a piece with the white space before it, if `space` includes that. `next_space` are
+// the 64 bytes after them.
+PENSTOK_INLINE uint64_t last_wide_spaces(uint64_t wide_space, uint64_t space, uint64_t next_space,
                                          const uint8_t* p) {
   uint64_t last = 0;
-  for (uint64_t rest = classes.wide_space; rest != 0; rest &= rest - 1) {
+  for (uint64_t rest = wide_space; rest != 0; rest &= rest - 1) {
     const unsigned i = lowest_bit(rest);
     const unsigned after = i + (p[i] < 0xE0 ? 2 : 3);
-    const uint64_t space_after = after < 64 ? classes.space >> after : next.space >> (after - 64);
+    const uint64_t space_after = after < 64 ? space >> after : next_space >> (after - 64);
     if (!(space_after & 1)) last |= uint64_t{1} << i;
   }
   return last;

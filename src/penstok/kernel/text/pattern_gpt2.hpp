@@ -2,6 +2,9 @@
 //
 //   's 't 'm 'd 'll 've 're | ?letters+ | ?numbers+ | ?others+ | spaces+(?!\S) | spaces+
 //
+// With digits apart (StarCoder, SmolLM, Command R) text is divided at every number first: each is a
+// piece, and white space before one is not divided.
+//
 // A pattern is a class like this one; no other file depends on its rules.
 #pragma once
 
@@ -20,8 +23,11 @@ PENSTOK_INLINE unsigned gpt2_contraction_length(const uint8_t* p, size_t left) {
 }
 
 // Turns the byte classes of one document, 64 bytes at a time in order, into masks of piece starts.
+template <bool kDigitsApart>
 class Gpt2Pattern {
  public:
+  using Classes = ByteClasses;
+
   // `classes` are those of the 64 bytes at p, `next` those of the 64 after them. `left` bytes of
   // the document begin at p.
   PENSTOK_INLINE uint64_t of(const ByteClasses& classes, const ByteClasses& next, const uint8_t* p,
@@ -32,14 +38,21 @@ class Gpt2Pattern {
     const uint64_t after_blank = classes.blank << 1 | blank_;
     const uint64_t same_class = (letter & (letter << 1 | letter_)) |
                                 (number & (number << 1 | number_)) | (other & after_other);
-    const uint64_t word = ~(space | same_class | after_blank);
+    const uint64_t word = kDigitsApart ? (~(space | same_class | after_blank | number) |
+                                          (number & ~classes.continuation))
+                                       : ~(space | same_class | after_blank);
     const uint64_t first_space = space & ~(space << 1 | space_);
     // The last of several white spaces joins the word after it, or is a piece of its own.
-    const uint64_t last_space = space & ~classes.high & ~(space >> 1 | next.space << 63);
+    const uint64_t ends_space = kDigitsApart ? space | number : space;
+    const uint64_t next_ends_space = kDigitsApart ? next.space | next.number : next.space;
+    const uint64_t last_space =
+        space & ~classes.high & ~(ends_space >> 1 | next_ends_space << 63);
     uint64_t starts = word | first_space | last_space;
     starts = (starts | set_next_) & ~clear_next_;
     set_next_ = clear_next_ = 0;
-    if (PENSTOK_UNLIKELY(classes.wide_space)) starts |= last_wide_spaces(classes, next, p);
+    if (PENSTOK_UNLIKELY(classes.wide_space)) {
+      starts |= last_wide_spaces(classes.wide_space, ends_space, next_ends_space, p);
+    }
     const uint64_t quotes = classes.apostrophe & ~after_other & ~after_blank;
     if (quotes) starts = with_contractions(starts, quotes, p, left);
 
