@@ -348,6 +348,31 @@ def test_units_whose_fields_were_lost_are_repeated(
     assert read_fields(tmp_path / "out") == read_fields(corpus.one)
 
 
+@pytest.mark.crash
+def test_rows_of_units_that_were_not_recorded_are_dropped(tmp_path: Path) -> None:
+    """A run is killed after units of an input are on disk; that input changes; units move."""
+    for name, count in (("a", 300), ("b", 300)):
+        write_numbered(tmp_path / f"{name}.jsonl", name, count)
+    inputs = (tmp_path / "a.jsonl", tmp_path / "b.jsonl")
+    command = ("tokenize", *inputs, "-o", tmp_path / "out", "--keep", "id", "--val-fraction", "0.2")
+    run(*command, fault="task on disk")
+    journal = next(tmp_path.glob("out/.penstok/tasks/*.jsonl"))
+    lines = journal.read_bytes().splitlines(keepends=True)
+    second = next(idx for idx, line in enumerate(lines) if b"b.jsonl" in line)
+    journal.write_bytes(b"".join(lines[:second]))
+    (unit,) = (tmp_path / "out/.penstok/tasks").glob("*/train_fields.spool/[1-9]*.rows")
+    unit.rename(unit.with_name(f"{int(unit.stem) + 7}.rows"))
+    write_numbered(tmp_path / "b.jsonl", "c", 290)
+    assert run(*command)[0] == 0
+    penstok.tokenize(inputs, tmp_path / "new", keep="id", val_fraction=0.2)
+    assert read_fields(tmp_path / "out") == read_fields(tmp_path / "new")
+
+
+def write_numbered(path: Path, word: str, count: int) -> None:
+    records = ({"text": f"{word} {idx}", "id": f"{word}{idx}"} for idx in range(count))
+    path.write_text("".join(f"{json.dumps(record)}\n" for record in records))
+
+
 def test_fields_in_an_object_store_are_those_of_a_folder(
     corpus: Corpus, s3_gateway: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

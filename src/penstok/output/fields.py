@@ -302,18 +302,29 @@ class FieldSpool:
                 left -= taken.num_rows
             file.finish(_unit_name(num_before))
 
+    def drop_after(self, num_documents: int) -> None:
+        """Delete files of units after so many documents.
+
+        A killed run may have written them but not recorded their units. If their input has changed
+        since then, units do not begin where these did.
+        """
+        for unit in self._list_units() if self._folder.exists() else ():
+            if unit >= num_documents:
+                (self._folder / _unit_name(unit)).unlink()
+
+    def _list_units(self) -> list[int]:
+        names = (path.name for path in self._folder.iterdir())
+        return sorted(int(name.removesuffix(_SUFFIX)) for name in names if name.endswith(_SUFFIX))
+
     def _find_units(self, first: int, count: int) -> list[int]:
         """List the units with some of these rows, by the number of documents before each."""
         if not count:
             return []
         if self._units is None:
             try:
-                names = [path.name for path in self._folder.iterdir()]
+                self._units = self._list_units()
             except FileNotFoundError as error:
                 raise lost_spool(self._folder, "it is missing") from error
-            self._units = sorted(
-                int(name.removesuffix(_SUFFIX)) for name in names if name.endswith(_SUFFIX)
-            )
         begin = max(bisect_right(self._units, first) - 1, 0)
         return self._units[begin : bisect_left(self._units, first + count)]
 
