@@ -226,6 +226,23 @@ def damage(path: Path) -> None:
     path.write_bytes(data)
 
 
+@pytest.mark.parametrize("part", ["pages", "footer"])
+def test_reading_damaged_fields_is_an_error_that_names_the_file(
+    corpus: Corpus, tmp_path: Path, part: str
+) -> None:
+    shutil.copytree(corpus.one, tmp_path / "out")
+    path = tmp_path / "out" / "val_fields.parquet"
+    data = bytearray(path.read_bytes())
+    footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    place = footer if part == "footer" else footer // 2
+    data[place : place + 20] = bytes(byte ^ 0x55 for byte in data[place : place + 20])
+    path.write_bytes(data)
+    with pytest.raises(DamageError, match=r"val_fields\.parquet"):
+        list(penstok.open(tmp_path / "out").fields("val"))
+    with pytest.raises(DamageError, match=r"val_fields\.parquet"):
+        _ = penstok.open(tmp_path / "out").fields("val")[17]
+
+
 @pytest.mark.parametrize("shard_tokens", [None, 3000])
 def test_damaged_fields_are_found_and_made_again(
     corpus: Corpus, penstok: RunPenstok, tmp_path: Path, shard_tokens: int | None
@@ -430,6 +447,14 @@ def test_what_cannot_be_kept_is_refused(penstok: RunPenstok, tmp_path: Path) -> 
     assert "`--keep`" in said
     with pytest.raises(UsageError, match="no fields"):
         __import__("penstok").open(tmp_path / "plain").fields("train")
+
+
+def test_spaces_around_names_are_no_part_of_them(tmp_path: Path) -> None:
+    (tmp_path / "b.jsonl").write_text('{"text": "b", "url": "x", "la ng": "y"}\n' * 30)
+    penstok.tokenize(tmp_path / "b.jsonl", tmp_path / "out", keep="url, la ng", val_fraction=0)
+    assert penstok.open(tmp_path / "out").fields("train")[3] == {"url": "x", "la ng": "y"}
+    with pytest.raises(UsageError, match="list of names"):
+        penstok.tokenize(tmp_path / "b.jsonl", tmp_path / "no", keep="url, ")
 
 
 def test_a_name_that_no_record_has_is_a_warning(penstok: RunPenstok, tmp_path: Path) -> None:

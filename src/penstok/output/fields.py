@@ -479,7 +479,7 @@ def open_parquet(path: OutputPath) -> Iterator[Any]:
     """Open a finished file as a `pyarrow.parquet.ParquetFile`.
 
     Raises:
-        DamageError: If it is missing, or is not a parquet file.
+        DamageError: If it is missing, is not a parquet file, or is damaged where it is read.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -489,7 +489,10 @@ def open_parquet(path: OutputPath) -> Iterator[Any]:
             yield pq.ParquetFile(file, pre_buffer=False, page_checksum_verification=True)
     except FileNotFoundError as error:
         raise _damage(f"`{path.name}` is missing", path) from error
-    except pa.ArrowException as error:
+    except (pa.ArrowException, OSError, ValueError) as error:
+        # pyarrow reports damage as an error of the system, but without its number.
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
         reason = str(error).partition("\n")[0][:_MAX_REASON]
         raise _damage(f"`{path.name}` cannot be read: {reason}", path) from error
 
