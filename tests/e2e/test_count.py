@@ -239,6 +239,8 @@ def test_a_tokenizer_that_cannot_be_loaded_does_not_stop_the_others(
     done = penstok("count", EXAMPLES, "-t", "nope,gpt2", exit_code=3)
     assert "37,058" in done.stdout
     assert "failed: nope: unknown tokenizer `nope`" in done.stderr
+    quiet = penstok("count", EXAMPLES, "-t", "nope,gpt2", "-q", exit_code=3)
+    assert quiet.stderr.startswith("  failed: nope: unknown tokenizer `nope`")
     failed = json.loads(
         penstok("count", EXAMPLES, "-t", "gpt2,nope", "--json", exit_code=3).stdout.splitlines()[-1]
     )["failed"]

@@ -226,6 +226,23 @@ def damage(path: Path) -> None:
     path.write_bytes(data)
 
 
+@pytest.mark.parametrize("part", ["pages", "footer"])
+def test_reading_damaged_fields_is_an_error_that_names_the_file(
+    corpus: Corpus, tmp_path: Path, part: str
+) -> None:
+    shutil.copytree(corpus.one, tmp_path / "out")
+    path = tmp_path / "out" / "val_fields.parquet"
+    data = bytearray(path.read_bytes())
+    footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    place = footer if part == "footer" else footer // 2
+    data[place : place + 20] = bytes(byte ^ 0x55 for byte in data[place : place + 20])
+    path.write_bytes(data)
+    with pytest.raises(DamageError, match=r"val_fields\.parquet"):
+        list(penstok.open(tmp_path / "out").fields("val"))
+    with pytest.raises(DamageError, match=r"val_fields\.parquet"):
+        _ = penstok.open(tmp_path / "out").fields("val")[17]
+
+
 @pytest.mark.parametrize("shard_tokens", [None, 3000])
 def test_damaged_fields_are_found_and_made_again(
     corpus: Corpus, penstok: RunPenstok, tmp_path: Path, shard_tokens: int | None
@@ -348,6 +365,31 @@ def test_units_whose_fields_were_lost_are_repeated(
     assert read_fields(tmp_path / "out") == read_fields(corpus.one)
 
 
+@pytest.mark.crash
+def test_rows_of_units_that_were_not_recorded_are_dropped(tmp_path: Path) -> None:
+    """A run is killed after units of an input are on disk; that input changes; units move."""
+    for name, count in (("a", 300), ("b", 300)):
+        write_numbered(tmp_path / f"{name}.jsonl", name, count)
+    inputs = (tmp_path / "a.jsonl", tmp_path / "b.jsonl")
+    command = ("tokenize", *inputs, "-o", tmp_path / "out", "--keep", "id", "--val-fraction", "0.2")
+    run(*command, fault="task on disk")
+    journal = next(tmp_path.glob("out/.penstok/tasks/*.jsonl"))
+    lines = journal.read_bytes().splitlines(keepends=True)
+    second = next(idx for idx, line in enumerate(lines) if b"b.jsonl" in line)
+    journal.write_bytes(b"".join(lines[:second]))
+    (unit,) = (tmp_path / "out/.penstok/tasks").glob("*/train_fields.spool/[1-9]*.rows")
+    unit.rename(unit.with_name(f"{int(unit.stem) + 7}.rows"))
+    write_numbered(tmp_path / "b.jsonl", "c", 290)
+    assert run(*command)[0] == 0
+    penstok.tokenize(inputs, tmp_path / "new", keep="id", val_fraction=0.2)
+    assert read_fields(tmp_path / "out") == read_fields(tmp_path / "new")
+
+
+def write_numbered(path: Path, word: str, count: int) -> None:
+    records = ({"text": f"{word} {idx}", "id": f"{word}{idx}"} for idx in range(count))
+    path.write_text("".join(f"{json.dumps(record)}\n" for record in records))
+
+
 def test_fields_in_an_object_store_are_those_of_a_folder(
     corpus: Corpus, s3_gateway: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -405,6 +447,14 @@ def test_what_cannot_be_kept_is_refused(penstok: RunPenstok, tmp_path: Path) -> 
     assert "`--keep`" in said
     with pytest.raises(UsageError, match="no fields"):
         __import__("penstok").open(tmp_path / "plain").fields("train")
+
+
+def test_spaces_around_names_are_no_part_of_them(tmp_path: Path) -> None:
+    (tmp_path / "b.jsonl").write_text('{"text": "b", "url": "x", "la ng": "y"}\n' * 30)
+    penstok.tokenize(tmp_path / "b.jsonl", tmp_path / "out", keep="url, la ng", val_fraction=0)
+    assert penstok.open(tmp_path / "out").fields("train")[3] == {"url": "x", "la ng": "y"}
+    with pytest.raises(UsageError, match="list of names"):
+        penstok.tokenize(tmp_path / "b.jsonl", tmp_path / "no", keep="url, ")
 
 
 def test_a_name_that_no_record_has_is_a_warning(penstok: RunPenstok, tmp_path: Path) -> None:

@@ -45,6 +45,9 @@ def run(*, as_json: bool, quiet: bool, verbose: bool, no_progress: bool, **field
         warnings = find_warnings(result)
         print_data(json.dumps(_as_json(result, warnings)) if as_json else "\n".join(_lines(result)))
         say("\n".join(_notes(result)), is_quiet=quiet)
+        if result.failed:
+            # An error, which `--quiet` does not hide.
+            say("\n".join(_failures(result)))
         return _EXIT_PARTLY if warnings else 0
 
 
@@ -185,8 +188,13 @@ def _notes(result: CountResult) -> list[str]:
     ):
         if number:
             lines.append(f"  note: {plural(number, noun)} {what}")
+    lines += skipped_lines("  skipped:", result.skipped)
+    return lines + [f"  hint: {hint}" for hint in result.hints]
+
+
+def _failures(result: CountResult) -> list[str]:
+    lines = []
     for each in result.failed:
         lines.append(f"  failed: {one_line(each.name)}: {one_line(each.what)}")
         lines += [f"    next: {one_line(each.next_step)}"] if each.next_step else []
-    lines += skipped_lines("  skipped:", result.skipped)
-    return lines + [f"  hint: {hint}" for hint in result.hints]
+    return lines

@@ -108,16 +108,19 @@ class Fields(Sequence[FieldValues]):
             for group in range(metadata.num_row_groups):
                 count = metadata.row_group(group).num_rows
                 if row < first + count:
-                    break
+                    return first, file.read_row_group(group, use_threads=False).to_pylist()
                 first += count
-            return first, file.read_row_group(group, use_threads=False).to_pylist()
+            raise self._misfit(index)
 
     def _check(self, index: IndexRecord, file: Any) -> None:
         if file.metadata.num_rows != index.documents or set(file.schema_arrow.names) != {
             *self.names
         }:
-            raise DamageError(
-                f"`{index.path}` does not fit the documents",
-                where=str(self._folder / index.path),
-                next_step=repair_step(self._folder),
-            )
+            raise self._misfit(index)
+
+    def _misfit(self, index: IndexRecord) -> DamageError:
+        return DamageError(
+            f"`{index.path}` does not fit the documents",
+            where=str(self._folder / index.path),
+            next_step=repair_step(self._folder),
+        )

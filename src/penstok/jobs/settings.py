@@ -516,7 +516,8 @@ class JobSettings:
             )
 
     def _check_keep(self) -> None:
-        names = self.keep.split(",") if self.keep else []
+        names = [name.strip(" ") for name in self.keep.split(",")] if self.keep else []
+        object.__setattr__(self, "keep", ",".join(names))
         if names and self.document_index == "none":
             raise UsageError(
                 "kept fields are listed in the order of the document index, and there is none",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from penstok.jobs.job import make_processes
 from penstok.jobs.resume import ResumeState
 from penstok.output.documents import DocumentFinder
+from penstok.output.fields import FieldSpool
 from penstok.output.ledger.journal import Journal, TaskRecord, new_attempt
 from penstok.output.ledger.lines import InputLines, format_job, format_task
 from penstok.output.ledger.reader import Start
@@ -167,6 +168,7 @@ class TaskRunner(Resource):
                     on_tick()
 
             tick()
+            _drop_unrecorded_fields(files, state)
             _redo_damaged(state, files, executor, tick)
             counter = _CarriedSpecial()
             journal = self._open_journal(work, attempt, files, state)
@@ -299,6 +301,13 @@ def _find_open_split(executor: ProcessExecutor, work: TaskWork) -> Split:
         return "train"
     first = next(plan.iter_units(Start(source_idx=task.first_source, position=task.start)))
     return executor.find_open_split(first, plan.unit_bytes)
+
+
+def _drop_unrecorded_fields(files: TaskFiles, state: ResumeState) -> None:
+    names = files.layout.kept_fields
+    for split in SPLITS if names else ():
+        spool = FieldSpool(files.layout.spool_path(split, "fields"), len(names))
+        spool.drop_after(state.offsets.documents[split])
 
 
 def _redo_damaged(

@@ -302,18 +302,29 @@ class FieldSpool:
                 left -= taken.num_rows
             file.finish(_unit_name(num_before))
 
+    def drop_after(self, num_documents: int) -> None:
+        """Delete files of units after so many documents.
+
+        A killed run may have written them but not recorded their units. If their input has changed
+        since then, units do not begin where these did.
+        """
+        for unit in self._list_units() if self._folder.exists() else ():
+            if unit >= num_documents:
+                (self._folder / _unit_name(unit)).unlink()
+
+    def _list_units(self) -> list[int]:
+        names = (path.name for path in self._folder.iterdir())
+        return sorted(int(name.removesuffix(_SUFFIX)) for name in names if name.endswith(_SUFFIX))
+
     def _find_units(self, first: int, count: int) -> list[int]:
         """List the units with some of these rows, by the number of documents before each."""
         if not count:
             return []
         if self._units is None:
             try:
-                names = [path.name for path in self._folder.iterdir()]
+                self._units = self._list_units()
             except FileNotFoundError as error:
                 raise lost_spool(self._folder, "it is missing") from error
-            self._units = sorted(
-                int(name.removesuffix(_SUFFIX)) for name in names if name.endswith(_SUFFIX)
-            )
         begin = max(bisect_right(self._units, first) - 1, 0)
         return self._units[begin : bisect_left(self._units, first + count)]
 
@@ -468,7 +479,7 @@ def open_parquet(path: OutputPath) -> Iterator[Any]:
     """Open a finished file as a `pyarrow.parquet.ParquetFile`.
 
     Raises:
-        DamageError: If it is missing, or is not a parquet file.
+        DamageError: If it is missing, is not a parquet file, or is damaged where it is read.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -478,7 +489,10 @@ def open_parquet(path: OutputPath) -> Iterator[Any]:
             yield pq.ParquetFile(file, pre_buffer=False, page_checksum_verification=True)
     except FileNotFoundError as error:
         raise _damage(f"`{path.name}` is missing", path) from error
-    except pa.ArrowException as error:
+    except (pa.ArrowException, OSError, ValueError) as error:
+        # pyarrow reports damage as an error of the system, but without its number.
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
         reason = str(error).partition("\n")[0][:_MAX_REASON]
         raise _damage(f"`{path.name}` cannot be read: {reason}", path) from error
 
