@@ -77,6 +77,8 @@ def ray_cluster() -> Iterator[Nodes]:
     """Start a cluster of one node, whose files are in a folder of their own."""
     # Not below pytest's folder: the names of sockets must be short.
     folder = Path(tempfile.mkdtemp(prefix="ray-"))
+    # Ray notes the address of the last cluster in `RAY_TMPDIR`/ray, and does not create it.
+    (folder / "ray").mkdir()
     with (folder / "keeper.log").open("w") as log:
         keeper = subprocess.Popen(
             [sys.executable, __file__, folder],
@@ -84,7 +86,7 @@ def ray_cluster() -> Iterator[Nodes]:
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
-            env={**os.environ, "RAY_USAGE_STATS_ENABLED": "0"},
+            env={**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "RAY_TMPDIR": str(folder)},
             start_new_session=True,
         )
     try:

@@ -20,7 +20,8 @@ import penstok
 from penstok.cli import app
 from penstok.data.dataset import MappedTokens
 from penstok.errors import DamageError, UsageError, WriteError
-from penstok.types import SPLITS
+from penstok.output.documents import IndexRecord
+from penstok.types import SPLITS, replace
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -384,3 +385,22 @@ def test_the_indexes_are_part_of_the_disk_space(
         penstok.tokenize(tmp_path / "a.jsonl", tmp_path / "out", **settings)
     asked.append(int(needed * 1.3))
     penstok.tokenize(tmp_path / "a.jsonl", tmp_path / "out", **settings)
+
+
+def test_a_loss_mask_has_room_in_the_manifest(made: Path, copy: Any) -> None:
+    """No version writes one yet; one that does is read by this one."""
+    output = copy("whole")
+    manifest = penstok.info(output)
+    train = manifest.splits["train"]
+    np.save(output / "train_mask.npy", np.ones(train.tokens, np.uint8))
+    data = (output / "train_mask.npy").read_bytes()
+    digest = xxhash.xxh3_128_hexdigest(data)
+    mask = IndexRecord("mask", "train_mask.npy", len(data), digest, train.documents, False)
+    changed = replace(train, indexes=[*train.indexes, mask])
+    manifest = replace(manifest, splits={**manifest.splits, "train": changed})
+    (output / "manifest.json").write_text(manifest.to_json())
+    assert penstok.verify(output, full=True).is_whole
+    assert len(penstok.open(output).train.documents) == train.documents
+    flip(output / "train_mask.npy", 200)
+    report = penstok.verify(output)
+    assert [(each.kind, each.file) for each in report.findings] == [("index", "train_mask.npy")]
