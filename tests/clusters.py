@@ -78,7 +78,7 @@ def ray_cluster() -> Iterator[Nodes]:
     """Start a cluster of one node, whose files are in a folder of their own."""
     # Not below pytest's folder: the names of sockets must be short.
     folder = Path(tempfile.mkdtemp(prefix="ray-"))
-    # Ray writes the address of the newest cluster here, and does not create the folder.
+    # Ray notes the address of the last cluster in `RAY_TMPDIR`/ray, and does not create it.
     (folder / "ray").mkdir()
     with (folder / "keeper.log").open("w") as log:
         keeper = subprocess.Popen(

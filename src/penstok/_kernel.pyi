@@ -33,7 +33,7 @@ def extract_csv_records(
     int,
 ]: ...
 def extract_json_lines(
-    json: NDArray[np.uint8], stop: int, key: bytes, out: NDArray[np.uint8]
+    json: NDArray[np.uint8], stop: int, key: bytes, takes_any: bool, out: NDArray[np.uint8]
 ) -> tuple[
     NDArray[np.int64],
     NDArray[np.int64],

@@ -886,7 +886,7 @@ def convert(
         format: Formats to write, separated by commas, as for `penstok tokenize`.
         output: Folder to write to (default: beside the tokens; with `from`: required).
         sequence_length: Tokens per row of the formats litdata, mds and parquet (default: that of
-            the format).
+            the format; parquet: one row per document).
         columns: Columns of the format parquet: input_ids, attention_mask, labels.
         shard_tokens: Tokens per file of formats with files of their own (default: that of the
             format).

@@ -58,6 +58,7 @@ __all__ = [
     "OnError",
     "Priority",
     "RecordFields",
+    "SampleTotals",
     "Segment",
     "SkippedRecord",
     "Source",
@@ -606,6 +607,20 @@ class FailedTokenizer(Struct, frozen=True):
     what: str
     where: str
     next_step: str
+
+
+class SampleTotals(Struct, frozen=True):
+    """What samples have together: from it, the size of an output is estimated.
+
+    Attributes:
+        stored_bytes: How much of the inputs they are, as it is stored.
+        num_tokens: How many tokens they gave.
+        spool_bytes: What their documents take in the spools of indexes and kept fields.
+    """
+
+    stored_bytes: int
+    num_tokens: int
+    spool_bytes: int
 
 
 class EncodedUnit(Struct, frozen=True):

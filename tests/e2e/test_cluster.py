@@ -376,3 +376,48 @@ def test_without_the_package_the_install_is_named(plain: Path, tmp_path: Path) -
     _, said = run([sys.executable, "-c", blocked, *job], 2)
     assert "pip install 'penstok[ray]'" in said
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.thorough
+def test_formats_and_kept_fields_are_those_of_the_same_tasks_here(
+    nodes: Nodes, corpus: Path, tmp_path: Path
+) -> None:
+    inputs = tmp_path / "in"
+    inputs.mkdir()
+    for idx, name in enumerate(("b.jsonl", "d.jsonl.gz")):
+        data = (corpus / name).read_bytes()
+        lines = (gzip.decompress(data) if name.endswith("gz") else data).decode().splitlines()
+        tagged = [
+            line.replace('{"text"', f'{{"url": "{idx}/{at}", "text"')
+            for at, line in enumerate(lines)
+        ]
+        (inputs / f"{idx}.jsonl").write_text("\n".join(tagged))
+    formats = "megatron,llmc,torchtitan,olmo,datatrove,litdata,mds,parquet"
+    flags = ["--val-fraction", "0.5", "--on-error", "skip", "--sequence-length", "128"]
+    flags += ["--format", formats, "--keep", "url,other"]
+    run(command_of(nodes, inputs, tmp_path / "ray", *flags), exit_code=3)
+    settings: dict[str, Any] = {
+        "val_fraction": 0.5,
+        "on_error": "skip",
+        "sequence_length": 128,
+        "format": formats,
+        "keep": "url,other",
+        "task_size": 600_000,
+    }
+    penstok.tokenize_part(inputs, tmp_path / "here", 1, 1, **settings, **SMALL)
+    penstok.finish(tmp_path / "here")
+    found, expected = (
+        {
+            path.relative_to(tmp_path / name): path.read_bytes()
+            for path in (tmp_path / name).rglob("*")
+            if path.is_file() and path.suffix != ".jsonl" and path.name != "manifest.json"
+        }
+        for name in ("ray", "here")
+    )
+    assert found.keys() == expected.keys()
+    assert [name for name in found if found[name] != expected[name]] == []
+    folders = {str(name.parent) for name in found}
+    assert set(formats.split(",")) - {"megatron"} <= {each.split("/")[0] for each in folders}
+    assert any(name.suffix == ".idx" for name in found)
+    assert any(name.name.endswith("_fields.parquet") for name in found)
+    assert penstok.verify(tmp_path / "ray", full=True).is_whole

@@ -19,8 +19,9 @@ from support import EOT, reference
 import penstok
 from penstok.cli import app
 from penstok.data.dataset import MappedTokens
-from penstok.errors import DamageError, UsageError
-from penstok.types import SPLITS
+from penstok.errors import DamageError, UsageError, WriteError
+from penstok.output.documents import IndexRecord
+from penstok.types import SPLITS, replace
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -263,20 +264,27 @@ def test_a_lost_manifest_is_repaired_without_end_of_text_ids(made: Path, copy: A
     ).read_bytes()
 
 
-def test_full_verify_finds_an_index_that_only_its_checksum_fits(made: Path, copy: Any) -> None:
-    output = copy("whole")
-    path = output / "train_documents.npy"
-    flip(path, 128 + 8 * 3)
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if KINDS[kind].get("eot") != "none"])
+@pytest.mark.parametrize("number", [0, -1])
+def test_full_verify_finds_an_index_that_only_its_checksum_fits(
+    made: Path, copy: Any, kind: str, number: int
+) -> None:
+    output = copy(kind)
+    path = sorted(output.glob("train_*documents.npy"))[number]
+    flip(path, 128 + 8)
     content = json.loads((output / "manifest.json").read_text())
-    record = content["splits"]["train"]["indexes"][0]
+    (record,) = (
+        each for each in content["splits"]["train"]["indexes"] if each["path"] == path.name
+    )
     text = (output / "manifest.json").read_text()
     digest = xxhash.xxh3_128_hexdigest(path.read_bytes())
     (output / "manifest.json").write_text(text.replace(record["digest"], digest))
     assert penstok.verify(output).is_whole
     report = penstok.verify(output, full=True)
-    assert [finding.kind for finding in report.findings] == ["index"]
+    assert [(finding.kind, finding.file) for finding in report.findings] == [("index", path.name)]
+    assert "end-of-text" in report.findings[0].what
     assert penstok.verify(output, repair=True, full=True).is_whole
-    assert indexes(output) == indexes(made / "whole")
+    assert indexes(output) == indexes(made / kind)
 
 
 @pytest.mark.crash
@@ -352,3 +360,47 @@ def test_skipped_records_and_a_limit_leave_no_hole(tmp_path: Path) -> None:
         assert documents == kept[: len(documents)]
         assert len(documents) > 100
         assert penstok.verify(output, full=True).is_whole
+
+
+@pytest.mark.parametrize("more", [{}, {"provenance": True}, {"keep": "url"}], ids=str)
+def test_the_indexes_are_part_of_the_disk_space(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: dict[str, Any]
+) -> None:
+    """Documents of two tokens: their indexes are larger than they are."""
+    lines = [f'{{"text": "a", "url": "{"u" * 20}{idx:06}"}}' for idx in range(20_000)]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    settings: dict[str, Any] = {"val_fraction": 0.0, "workers": 1, **more}
+    # Spools and indexes, of 8 bytes per document, of 12 more, or of its row.
+    entries = 8 + 12 * ("provenance" in more) + 34 * ("keep" in more)
+    needed = 20_000 * (4 + 2 * entries)
+    usage = shutil.disk_usage(tmp_path)
+    asked = list[int]()
+
+    def limit(_: Any) -> Any:
+        return usage._replace(free=asked[-1])
+
+    monkeypatch.setattr(shutil, "disk_usage", limit)
+    asked.append(int(needed * 0.9))
+    with pytest.raises(WriteError, match="too little disk"):
+        penstok.tokenize(tmp_path / "a.jsonl", tmp_path / "out", **settings)
+    asked.append(int(needed * 1.3))
+    penstok.tokenize(tmp_path / "a.jsonl", tmp_path / "out", **settings)
+
+
+def test_a_loss_mask_has_room_in_the_manifest(made: Path, copy: Any) -> None:
+    """No version writes one yet; one that does is read by this one."""
+    output = copy("whole")
+    manifest = penstok.info(output)
+    train = manifest.splits["train"]
+    np.save(output / "train_mask.npy", np.ones(train.tokens, np.uint8))
+    data = (output / "train_mask.npy").read_bytes()
+    digest = xxhash.xxh3_128_hexdigest(data)
+    mask = IndexRecord("mask", "train_mask.npy", len(data), digest, train.documents, False)
+    changed = replace(train, indexes=[*train.indexes, mask])
+    manifest = replace(manifest, splits={**manifest.splits, "train": changed})
+    (output / "manifest.json").write_text(manifest.to_json())
+    assert penstok.verify(output, full=True).is_whole
+    assert len(penstok.open(output).train.documents) == train.documents
+    flip(output / "train_mask.npy", 200)
+    report = penstok.verify(output)
+    assert [(each.kind, each.file) for each in report.findings] == [("index", "train_mask.npy")]

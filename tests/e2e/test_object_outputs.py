@@ -441,8 +441,7 @@ def test_the_memory_does_not_grow_with_a_shard(
     with faulty_proxy(s3_gateway) as line:
         use_s3(monkeypatch, line.port)
         large = _peak_bytes("verify", url, "--full", "-q", "-j", "2")
-        # Once for the checksums, and once to compare them with the document index.
-        assert line.connections < 35 + 4 * size / (8 << 20)
+        assert line.connections < 25 + 2 * size / (8 << 20)
     assert large - small < 32 << 20
 
 
@@ -461,7 +460,7 @@ def test_small_units_share_requests(
         close_connections()
     assert report.is_whole
     assert report.units_read > 300
-    assert line.connections < 60
+    assert line.connections < 40
 
 
 def test_inputs_and_output_may_both_be_objects(

@@ -132,18 +132,47 @@ def test_megatron_refuses_ids_that_int32_cannot_hold(tmp_path: Path) -> None:
     MegatronFormat().refuse(small_source(tmp_path, "uint32", vocab_size=200_000), FormatOptions())
 
 
-def test_megatron_refuses_a_document_that_is_too_long(tmp_path: Path) -> None:
+MOST = (1 << 31) - 1
+
+
+@pytest.mark.parametrize(
+    "lengths",
+    [
+        [MOST + 6],
+        [3, 2 * MOST, 5],
+        [MOST, 1, 2 * MOST + 1, MOST + 1],
+        [1] * 70_000 + [MOST + 1] + [2] * 70_000,
+    ],
+)
+def test_megatron_divides_a_document_that_is_too_long(tmp_path: Path, lengths: list[int]) -> None:
     source = write_source(tmp_path, train=[[1]])
     (file,) = source.splits["train"].files
-    long = replace(file, num_tokens=(1 << 31) + 5)
-    Path(str(long.index)).write_bytes(
-        npy_header(2) + np.array([0, long.num_tokens], "<u8").tobytes()
-    )
+    starts = np.cumsum([0, *lengths])
+    long = replace(file, num_tokens=int(starts[-1]), num_documents=len(lengths))
+    Path(str(long.index)).write_bytes(npy_header(len(starts)) + starts.astype("<u8").tobytes())
+    # A file without blocks on disk: nobody reads the tokens.
+    with Path(str(long.path)).open("r+b") as tokens:
+        tokens.truncate(2 * long.num_tokens)
     source.splits["train"].files[0] = long
     train, _ = MegatronFormat().iter_files(source, FormatOptions())
-    with pytest.raises(UsageError, match="a document has 2147483653 tokens") as raised:
-        list(train.content)
-    assert raised.value.where == "train.bin, token 0"
+    data = b"".join(train.content)
+    assert train.split_documents == sum(length > MOST for length in lengths)
+    # As `IndexedDataset` reads and checks it.
+    num_sequences, num_indices = struct.unpack_from("<QQ", data, 18)
+    assert num_indices == len(lengths) + 1
+    sizes = np.frombuffer(data, "<i4", num_sequences, 34)
+    pointers = np.frombuffer(data, "<i8", num_sequences, 34 + 4 * num_sequences)
+    indices = np.frombuffer(data, "<i8", num_indices, 34 + 12 * num_sequences)
+    assert len(data) == 34 + 12 * num_sequences + 8 * num_indices
+    assert indices[-1] == len(sizes)
+    assert int(sizes.min()) > 0
+    assert np.array_equal(pointers, 2 * (np.cumsum(sizes, dtype=np.int64) - sizes))
+    assert np.array_equal(np.add.reduceat(sizes, indices[:-1], dtype=np.int64), lengths)
+    (tmp_path / "train.idx").write_bytes(data)
+    options = ImportOptions(eot="append")
+    (imported,) = MegatronFormat().open_files([tmp_path / "train.idx"], options)
+    found = np.concatenate(list(imported.iter_starts()))
+    assert np.array_equal(found, starts[:-1])
 
 
 def read_llmc(data: bytes) -> list[int]:

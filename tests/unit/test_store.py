@@ -13,6 +13,7 @@ from penstok.output.layout import Layout
 from penstok.output.segments import SegmentReader, SegmentWriter
 from penstok.output.store.base import LostShardError
 from penstok.output.store.folder import FolderStore
+from penstok.output.store.objects import ObjectStore
 
 
 def open_layout(folder: Path, shard_tokens: int | None = None) -> Layout:
@@ -131,3 +132,16 @@ def test_a_finished_job_that_is_extended_needs_no_room_again(tmp_path: Path) -> 
         store.check_room(8 << 20, ["train.bin"])
         with pytest.raises(WriteError, match="too little disk"):
             store.check_room(8 << 20)
+
+
+def test_indexes_of_an_object_store_need_room_for_their_tasks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
+    store = ObjectStore("s3://bucket/out")
+    with mock.patch("shutil.disk_usage", return_value=SimpleNamespace(free=1000)):
+        store.check_room(1 << 60, scratch_bytes=1000)
+        with pytest.raises(WriteError, match="1 kB needed") as raised:
+            store.check_room(1, scratch_bytes=1001)
+    assert "TMPDIR" in raised.value.next_step

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import xxhash
 
 from penstok.errors import ConflictError, DamageError, UsageError, quoted
-from penstok.jobs.conflicts import find_manifest
+from penstok.jobs.conflicts import find_manifest, refuse_progress
 from penstok.jobs.formats import (
     FormatRequest,
     count_copied_bytes,
@@ -25,7 +25,6 @@ from penstok.output.formats.base import FormatOptions, TokenSource
 from penstok.output.layout import SEGMENTS, SKIPPED
 from penstok.output.manifest import Lineage, Manifest
 from penstok.output.store import FolderStore, open_store
-from penstok.output.store.base import has_progress
 from penstok.storage import is_url
 from penstok.storage.object_paths import output_path, repair_step
 from penstok.types import SPLITS, Struct, replace
@@ -41,7 +40,6 @@ __all__ = [
     "make_requests",
     "open_folder",
     "refuse_other",
-    "refuse_unfinished",
 ]
 
 
@@ -164,7 +162,7 @@ def _add_beside(
         sizes = [(file.path, file.bytes) for record in replaced for file in record.files]
         if all(request in older for request in requests) and store.has_files(sizes):
             return ConvertOutcome(manifest, settings.inputs[0], names, is_new=False)
-        refuse_unfinished(store)
+        refuse_progress(store)
         _refuse_without_tokens(store.name, manifest)
         own = {*manifest.files(), *manifest.format_files()}
         refuse_foreign(store, requests, own, is_finished=True)
@@ -181,20 +179,6 @@ def _add_beside(
 def _check_room(store: FolderStore, source: TokenSource, requests: list[FormatRequest]) -> None:
     num_tokens = sum(source.splits[split].num_tokens for split in SPLITS)
     store.check_room(count_copied_bytes(requests, source.dtype, num_tokens))
-
-
-def refuse_unfinished(store: FolderStore) -> None:
-    """Refuse a folder in which a job is unfinished, whose files would be deleted at the end.
-
-    Raises:
-        ConflictError: If there is one.
-    """
-    if has_progress(store):
-        raise ConflictError(
-            "another job is unfinished here",
-            where=store.name,
-            next_step="run the command that was started here again, then this one",
-        )
 
 
 def _refuse_without_tokens(folder: str, manifest: Manifest) -> None:
@@ -250,7 +234,7 @@ def _convert_to(
         roll_forward(store)
         if (found := refuse_other(store, lineage, requests)) is not None:
             return ConvertOutcome(found, output, names, is_new=False)
-        refuse_unfinished(store)
+        refuse_progress(store)
         _refuse_without_tokens(str(folder), manifest)
         source = _find_source(manifest, folder)
         _check_room(store, source, requests)

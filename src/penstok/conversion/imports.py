@@ -17,9 +17,9 @@ from penstok.conversion.convert import (
     make_requests,
     open_folder,
     refuse_other,
-    refuse_unfinished,
 )
 from penstok.errors import InputError, UsageError, own_version
+from penstok.jobs.conflicts import refuse_progress
 from penstok.jobs.formats import count_copied_bytes, stage_formats
 from penstok.jobs.intent import commit_formats, roll_forward
 from penstok.jobs.progress import Meter
@@ -93,7 +93,7 @@ def import_tokens(settings: ConvertSettings, progress: Progress) -> ConvertOutco
         roll_forward(store)
         if (found := refuse_other(store, lineage, requests)) is not None:
             return ConvertOutcome(found, output, names, is_new=False)
-        refuse_unfinished(store)
+        refuse_progress(store)
         num_tokens = sum(file.num_tokens for file in everything)
         num_bytes = num_tokens * int(dtype[4:]) // 8
         store.check_room(num_bytes + count_copied_bytes(requests, dtype, num_tokens))

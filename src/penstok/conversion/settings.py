@@ -12,7 +12,12 @@ from typing import Literal, get_args
 from penstok.choices import EotPosition, ImportName
 from penstok.errors import UsageError
 from penstok.jobs.definition import COUNT, PATH, TEXTS, TOKEN, argument, setting
-from penstok.jobs.settings import FORMATS, check_choices
+from penstok.jobs.settings import (
+    FORMATS,
+    check_choices,
+    columns_setting,
+    sequence_length_setting,
+)
 
 __all__ = ["ConvertSettings"]
 
@@ -75,18 +80,8 @@ class ConvertSettings:
         "Folder to write to (default: beside the tokens; with --from: required).",
         kind=PATH,
     )
-    sequence_length: int | None = setting(
-        "Output",
-        "--sequence-length COUNT",
-        "Tokens per row of the formats litdata, mds and parquet (default: that of the format).",
-        kind=COUNT,
-    )
-    columns: str = setting(
-        "Output",
-        "--columns LIST",
-        "Columns of the format parquet: input_ids, attention_mask, labels.",
-        default="input_ids",
-    )
+    sequence_length: int | None = sequence_length_setting()
+    columns: str = columns_setting()
     shard_tokens: int | None = setting(
         "Output",
         "--shard-tokens COUNT",

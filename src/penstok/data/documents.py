@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Any, Protocol, overload
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from penstok.output.formats.base import TokenFile
     from penstok.types import Split
 
-__all__ = ["Documents", "HasDocuments", "Ids", "RangeReader"]
+__all__ = ["Documents", "HasDocuments", "Ids", "PerDocument", "RangeReader"]
 
 Ids = NDArray[np.unsignedinteger[Any]]
 # The index begins with a header as long as this many entries.
@@ -47,7 +47,39 @@ class RangeReader(Protocol):
         ...
 
 
-class Documents(Sequence[Ids]):
+_T = TypeVar("_T")
+
+
+class PerDocument(Sequence[_T]):
+    """Something that every document of a split has, by its number."""
+
+    _split: Split
+
+    @overload
+    def __getitem__(self, key: int) -> _T: ...
+    @overload
+    def __getitem__(self, key: slice) -> list[_T]: ...
+    def __getitem__(self, key: int | slice) -> _T | list[_T]:
+        """Read what one document has, or the documents of a slice.
+
+        Raises:
+            IndexError: If there is no such document.
+            DamageError: If a file is missing or damaged.
+        """
+        if isinstance(key, slice):
+            return [self._read(number) for number in range(*key.indices(len(self)))]
+        try:
+            number = range(len(self))[key]
+        except IndexError as error:
+            text = f"document {key} of {len(self)}: the {self._split} split has no such document"
+            raise IndexError(text) from error
+        return self._read(number)
+
+    def _read(self, number: int) -> _T:
+        raise NotImplementedError
+
+
+class Documents(PerDocument[Ids]):
     """The documents of a split in order: `documents[17]` is an array of ids.
 
     Nothing is loaded: documents of a folder are views of memory maps, those of an object store are
@@ -85,26 +117,6 @@ class Documents(Sequence[Ids]):
 
     def __repr__(self) -> str:
         return f"<{plural(len(self), 'document')} of {self._split}>"
-
-    @overload
-    def __getitem__(self, key: int) -> Ids: ...
-    @overload
-    def __getitem__(self, key: slice) -> list[Ids]: ...
-    def __getitem__(self, key: int | slice) -> Ids | list[Ids]:
-        """Read one document, or the documents of a slice.
-
-        Raises:
-            IndexError: If there is no such document.
-            DamageError: If the index does not fit the tokens.
-        """
-        if isinstance(key, slice):
-            return [self._read(number) for number in range(*key.indices(len(self)))]
-        try:
-            number = range(len(self))[key]
-        except IndexError as error:
-            text = f"document {key} of {len(self)}: the {self._split} split has no such document"
-            raise IndexError(text) from error
-        return self._read(number)
 
     def __iter__(self) -> Iterator[Ids]:
         """Yield document after document, reading ahead."""

@@ -7,10 +7,10 @@ it; `show --document` prints a row.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from penstok.data.documents import PerDocument
 from penstok.errors import DamageError, UsageError, quoted
 from penstok.output.fields import open_parquet
 from penstok.quantities import plural
@@ -31,7 +31,7 @@ FieldValues: TypeAlias = "dict[str, str | None]"
 _READ_ROWS = 1 << 10
 
 
-class Fields(Sequence[FieldValues]):
+class Fields(PerDocument[FieldValues]):
     """The kept fields of a split: `fields[17]` are those of document 17.
 
     Values are text. Documents one after the other are read quickly; each one by itself takes the
@@ -63,26 +63,6 @@ class Fields(Sequence[FieldValues]):
 
     def __repr__(self) -> str:
         return f"<{', '.join(self.names)} of {plural(len(self), 'document')} of {self._split}>"
-
-    @overload
-    def __getitem__(self, key: int) -> FieldValues: ...
-    @overload
-    def __getitem__(self, key: slice) -> list[FieldValues]: ...
-    def __getitem__(self, key: int | slice) -> FieldValues | list[FieldValues]:
-        """Read the fields of a document, or of the documents of a slice.
-
-        Raises:
-            IndexError: If there is no such document.
-            DamageError: If the file is missing or damaged.
-        """
-        if isinstance(key, slice):
-            return [self._read(number) for number in range(*key.indices(len(self)))]
-        try:
-            number = range(len(self))[key]
-        except IndexError as error:
-            text = f"document {key} of {len(self)}: the {self._split} split has no such document"
-            raise IndexError(text) from error
-        return self._read(number)
 
     def __iter__(self) -> Iterator[FieldValues]:
         """Yield the fields of document after document."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from penstok.output.ledger.journal import TaskRecord
-    from penstok.types import FinishedUnit, Source
+    from penstok.types import FinishedUnit, SampleTotals, Source
 
 __all__ = ["Runner", "RunnerSpec", "TaskExecutor", "Work"]
 
@@ -35,7 +35,7 @@ class Work(Protocol):
 class Runner(Protocol):
     """Runs tasks one after the other, in its own worker processes."""
 
-    def check(self, check: Any) -> tuple[int, int]:
+    def check(self, check: Any) -> SampleTotals:
         """Compare the engine with the reference, or begin to; return what the samples have."""
         ...
 
@@ -89,7 +89,7 @@ class TaskExecutor(AbstractContextManager[Any], Protocol):
         """Return the process ids of its workers on this machine."""
         ...
 
-    def check(self, check: Any, sources: list[Source]) -> tuple[int, int]:
+    def check(self, check: Any, sources: list[Source]) -> SampleTotals:
         """Check that every machine can run tasks and that the engine is exact.
 
         The comparison of engines may go on while the first units are encoded.
@@ -98,7 +98,7 @@ class TaskExecutor(AbstractContextManager[Any], Protocol):
             check: Samples for `Runner.check`.
             sources: All inputs of the job.
 
-        Returns the bytes and tokens of the samples.
+        Returns what the samples have together.
         """
         ...
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from penstok.executors.base import Runner, RunnerSpec, Work
     from penstok.output.ledger.journal import TaskRecord
-    from penstok.types import FinishedUnit, Source
+    from penstok.types import FinishedUnit, SampleTotals, Source
 
 __all__ = ["LocalExecutor"]
 
@@ -70,7 +70,7 @@ class LocalExecutor(Resource):
         """Return the process ids of the workers."""
         return [pid for runner in self._runners for pid in runner.pids()]
 
-    def check(self, check: Any, sources: list[Source]) -> tuple[int, int]:
+    def check(self, check: Any, sources: list[Source]) -> SampleTotals:
         """Let one worker compare the engine with the reference."""
         del sources  # this machine has just probed them
         return self._runners[0].check(check)

@@ -19,7 +19,7 @@ from penstok.executors.batches import Batch, BatchQueue, iter_batches
 from penstok.executors.children import Child, start_child
 from penstok.quantities import plural
 from penstok.resources import Resource
-from penstok.types import Struct, field, replace
+from penstok.types import SampleTotals, Struct, field, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -129,13 +129,13 @@ class ProcessExecutor(Resource):
         """Return the process ids of the workers."""
         return [process.child.pid for process in self._processes]
 
-    def check(self, samples: list[Unit], *, is_beside: bool) -> tuple[int, int]:
+    def check(self, samples: list[Unit], *, is_beside: bool) -> SampleTotals:
         """Let one worker encode samples, then compare the engine with the reference on them.
 
         If `is_beside`, the other workers can encode units during the comparison, and `run` returns
         no unit before it has passed. Otherwise it has passed when this returns.
 
-        Returns the stored bytes of input and the number of tokens of the samples.
+        Returns what the samples have together.
         """
         files = [unit for unit in samples if not unit.source.is_stream]
         seen = list(zip(files, self._encode_samples(files), strict=True))
@@ -149,7 +149,11 @@ class ProcessExecutor(Resource):
         if not is_beside:
             self.finish_check()
         num_bytes = sum(unit.stored_bytes(sample.input_bytes) for unit, sample in seen)
-        return num_bytes, sum(sample.num_tokens for _, sample in seen)
+        return SampleTotals(
+            num_bytes,
+            sum(sample.num_tokens for _, sample in seen),
+            sum(sample.spool_bytes for _, sample in seen),
+        )
 
     def finish_check(self) -> None:
         """Wait until the comparison with the reference has passed, if one is running."""

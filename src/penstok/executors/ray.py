@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from penstok.executors.base import RunnerSpec, Work
     from penstok.output.ledger.journal import TaskRecord
-    from penstok.types import Source
+    from penstok.types import SampleTotals, Source
 
 __all__ = ["RayExecutor"]
 
@@ -114,7 +114,7 @@ class RayExecutor(Resource):
         """Return an empty list: the workers are on other machines."""
         return []
 
-    def check(self, check: Any, sources: list[Source]) -> tuple[int, int]:
+    def check(self, check: Any, sources: list[Source]) -> SampleTotals:
         """Let every node read some inputs, write to the output, and compare the engine.
 
         Raises:
@@ -188,11 +188,11 @@ class RayExecutor(Resource):
                 self.num_retried += 1
                 again.append(work)
 
-    def _await_probe(self, ref: Any, name: str) -> tuple[int, int] | None:
+    def _await_probe(self, ref: Any, name: str) -> SampleTotals | None:
         """Wait for a node's answer; None if it died meanwhile, which does not stop the job."""
         ray = load_ray()
         try:
-            answer: tuple[int, int] = ray.get(ref, timeout=_PROBE_SECONDS)
+            answer: SampleTotals = ray.get(ref, timeout=_PROBE_SECONDS)
         except ray.exceptions.RayTaskError as error:
             raise _cause(error) from error
         except ray.exceptions.GetTimeoutError as error:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from penstok.executors.base import Runner, RunnerSpec, Work
     from penstok.output.ledger.journal import TaskRecord
     from penstok.output.store.base import OutputStore
-    from penstok.types import Source
+    from penstok.types import SampleTotals, Source
 
 __all__ = ["Probe", "load_ray", "name_nodes", "probe_node", "run_task"]
 
@@ -87,8 +87,8 @@ def run_task(spec_ref: list[Any], work: Work, folder: str) -> TaskRecord:
         return replace(_get_runner(spec_ref).run(work), shards={}, digests={})
 
 
-def probe_node(spec_ref: list[Any], probe: Probe, folder: str) -> tuple[int, int]:
-    """Check that this node can run tasks; return the bytes and tokens of the samples.
+def probe_node(spec_ref: list[Any], probe: Probe, folder: str) -> SampleTotals:
+    """Check that this node can run tasks; return what the samples have together.
 
     Raises:
         PenstokError: If it cannot; the message has its name.

@@ -56,6 +56,7 @@ __all__ = [
     "refuse_lost_lock",
     "refuse_missing_tasks",
     "refuse_own_input",
+    "refuse_progress",
 ]
 
 JOB = f"{layout.WORK}/{layout.JOB}"
@@ -497,3 +498,17 @@ def foreign_file(store: OutputStore, name: str) -> ConflictError:
         where=store.name,
         next_step="move it away, then run the same command again",
     )
+
+
+def refuse_progress(store: OutputStore) -> None:
+    """Refuse an output in which a job is unfinished, whose files would be deleted at the end.
+
+    Raises:
+        ConflictError: If there is one.
+    """
+    if has_progress(store):
+        raise ConflictError(
+            "another job is unfinished here",
+            where=store.name,
+            next_step="run the command that was started here again, then this one",
+        )

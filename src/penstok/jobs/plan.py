@@ -97,9 +97,9 @@ class Plan(Struct, frozen=True):
         planned = total if self.limit_bytes is None else min(total, self.limit_bytes)
         force_setattr(self, "input_bytes", planned)
 
-    def estimate_tokens(self, num_bytes: int, num_tokens: int) -> int:
-        """Estimate the largest number of tokens, given that `num_bytes` gave `num_tokens`."""
-        return round(self.input_bytes * num_tokens / max(num_bytes, 1) * _ROOM_MARGIN)
+    def estimate_most(self, num_bytes: int, amount: int) -> int:
+        """Estimate the largest amount of something, of which `num_bytes` of input gave `amount`."""
+        return round(self.input_bytes * amount / max(num_bytes, 1) * _ROOM_MARGIN)
 
     @property
     def is_piped(self) -> bool:

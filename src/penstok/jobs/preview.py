@@ -286,6 +286,7 @@ def _estimate(job: Job, sample: Sample) -> Estimate | None:
         documents=documents,
         tokens=tokens,
         output_bytes=tokens * job.layout.token_bytes
+        + documents * job.layout.entry_bytes
         + count_copied_bytes(find_requests(job.record.settings), job.rules.dtype, tokens),
         seconds=tokens / max(sample.ids_per_second, 1e-6) / job.num_workers,
         text_bytes=round(sample.counts.text_bytes * times),

@@ -332,10 +332,16 @@ def _run_tasks(
             is_beside = resume is not None and extended is None
             check = _make_check(plan, is_one=resume is not None, is_beside=is_beside)
             checked = executor.check(check, plan.sources)
-            tokens = plan.estimate_tokens(*checked)
+            tokens = plan.estimate_most(checked.stored_bytes, checked.num_tokens)
+            spooled = plan.estimate_most(checked.stored_bytes, checked.spool_bytes)
             reused = [] if extended is None else extended.files()
             copied = count_copied_bytes(formats, job.rules.dtype, tokens)
-            store.check_room(tokens * job.layout.token_bytes + copied, reused)
+            # The spools are deleted when the indexes that are made from them are published.
+            store.check_room(
+                tokens * job.layout.token_bytes + copied + 2 * spooled,
+                reused,
+                scratch_bytes=spooled * min(executor.num_cores, len(tasks)) // len(tasks),
+            )
             job.layout.check_shards(tokens)
             if extended is not None:
                 reopen_job(store, extended)

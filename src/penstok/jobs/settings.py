@@ -54,8 +54,10 @@ __all__ = [
     "PATTERNS",
     "JobSettings",
     "check_choices",
+    "columns_setting",
     "parse_formats",
     "parse_output",
+    "sequence_length_setting",
 ]
 
 # What a unit and a block hold unless a caller of the Python interface asks for another size.
@@ -111,6 +113,27 @@ def parse_formats(text: str, flag: str) -> str:
 FORMATS = Kind("formats such as `raw,megatron`", "str", (str,), parse_formats, is_parsed=True)
 _OUTPUT = Kind(*PATH[:3], parse_output, is_parsed=True)
 _PART = Kind("a part such as `3/16`", "str", (str,), _parse_part, is_parsed=True)
+
+
+def sequence_length_setting() -> Any:
+    """Define how long the rows of formats are, for every command that writes formats."""
+    return setting(
+        "Output",
+        "--sequence-length COUNT",
+        "Tokens per row of the formats litdata, mds and parquet (default: that of the format; "
+        "parquet: one row per document).",
+        kind=COUNT,
+    )
+
+
+def columns_setting() -> Any:
+    """Define the columns of formats, for every command that writes formats."""
+    return setting(
+        "Output",
+        "--columns LIST",
+        "Columns of the format parquet: input_ids, attention_mask, labels.",
+        default="input_ids",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,19 +313,8 @@ class JobSettings:
         kind=FORMATS,
         default="raw",
     )
-    sequence_length: int | None = setting(
-        "Output",
-        "--sequence-length COUNT",
-        "Tokens per row of the formats litdata, mds and parquet (default: that of the format; "
-        "parquet: one row per document).",
-        kind=COUNT,
-    )
-    columns: str = setting(
-        "Output",
-        "--columns LIST",
-        "Columns of the format parquet: input_ids, attention_mask, labels.",
-        default="input_ids",
-    )
+    sequence_length: int | None = sequence_length_setting()
+    columns: str = columns_setting()
     document_index: DocumentIndex = setting(
         "Output",
         "--document-index KIND",

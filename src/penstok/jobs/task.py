@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from penstok.jobs.tasks import Task
     from penstok.output.documents import StagedIndex
     from penstok.output.store.base import TaskFiles
-    from penstok.types import FinishedUnit, JobRecord, Priority, Split, Unit
+    from penstok.types import FinishedUnit, JobRecord, Priority, SampleTotals, Split, Unit
     from penstok.worker.worker import WorkerSpec
 
 __all__ = ["Check", "TaskRunner", "TaskSpec", "TaskWork"]
@@ -130,8 +130,8 @@ class TaskRunner(Resource):
         """Return the process ids of the workers."""
         return [] if self._executor is None else self._executor.pids()
 
-    def check(self, check: Check) -> tuple[int, int]:
-        """Compare the engine with the reference; return the bytes and tokens of the samples."""
+    def check(self, check: Check) -> SampleTotals:
+        """Compare the engine with the reference; return what the samples have together."""
         return self._prepare(check.plan).check(check.samples, is_beside=check.is_beside)
 
     def run(

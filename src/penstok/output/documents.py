@@ -261,8 +261,12 @@ def describe_index(path: OutputPath, num_tokens: int) -> IndexRecord:
     return IndexRecord("documents", path.name, num_bytes, digest, num_entries - 1, continues=False)
 
 
-def hash_file(path: OutputPath) -> tuple[int, str]:
+def hash_file(path: OutputPath, on_piece: Callable[[bytes], None] | None = None) -> tuple[int, str]:
     """Read a file in pieces; return its size and the xxh3_128 of its content.
+
+    Args:
+        path: The file.
+        on_piece: Called with every piece; all but the last have whole entries of an index.
 
     Raises:
         OSError: If it cannot be read.
@@ -272,6 +276,8 @@ def hash_file(path: OutputPath) -> tuple[int, str]:
         while piece := file.read(_READ_ENTRIES * ENTRY_BYTES):
             running.update(piece)
             num_bytes += len(piece)
+            if on_piece is not None:
+                on_piece(piece)
     return num_bytes, running.hexdigest()
 
 

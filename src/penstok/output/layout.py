@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstok.errors import UsageError
+from penstok.output.spools import ENTRY_TYPES
 from penstok.storage.object_paths import output_path
 from penstok.types import SPLITS, Struct, replace
 
@@ -164,6 +165,11 @@ class Layout(Struct, frozen=True):
             "fields": bool(self.kept_fields),
         }
         return tuple(kind for kind in wanted if self.has_index and wanted[kind])
+
+    @property
+    def entry_bytes(self) -> int:
+        """What a document takes in the spools, and again in the indexes, without kept fields."""
+        return sum(ENTRY_TYPES[kind].itemsize for kind in self.index_kinds if kind in ENTRY_TYPES)
 
     def spool_path(self, split: Split, kind: IndexKind) -> Path:
         """Return where workers write an entry per document while the job runs.

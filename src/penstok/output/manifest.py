@@ -60,6 +60,7 @@ __all__ = [
     "TaskFacts",
     "check_readable",
     "digest_inputs",
+    "has_content",
     "is_manifest",
     "make_manifest",
 ]
@@ -69,6 +70,7 @@ _FORMAT, _VERSION = "penstok", 1
 _LATER_COUNTS = {"text_bytes"}
 _START_CHARS = 256
 _FORMAT_NAME = re.compile("[a-z][a-z0-9_-]{0,63}")
+_COLUMN_NAME = re.compile("[a-z_]+")
 _START = re.compile(rb'\s*\{\s*"format"\s*:\s*"penstok"')
 
 
@@ -494,12 +496,41 @@ def _find_problem(manifest: Manifest) -> str:
         numbers += [number for file in record.files for number in (file.bytes, file.tokens)]
         if min(numbers) < 0 or max(numbers) >= 1 << 63:
             return f"it lists impossible sizes of the format `{record.name}`"
+        if problem := _find_bad_option(record):
+            return problem
         links = {file.same_as for file in record.files} - {None}
         if links - {file.path for split in SPLITS for file in manifest.splits[split].files}:
             return f"files of the format `{record.name}` are links to no token file"
     if manifest.lineage is not None and not manifest.lineage.sources:
         return "it does not say what the output was made from"
     return ""
+
+
+class _KnownOptions(Struct, frozen=True):
+    """The options of formats that this version knows; a later one may have more."""
+
+    sequence_length: int | None = None
+    shard_tokens: int | None = None
+    columns: list[str] = field(default_factory=lambda: ["input_ids"])
+
+
+def _find_bad_option(record: FormatRecord) -> str:
+    options = msgspec.convert(record.options, _KnownOptions)
+    counts = [options.sequence_length or 1, options.shard_tokens or 1]
+    names = options.columns
+    is_valid = min(counts) > 0 and max(counts) < 1 << 63 and names
+    if is_valid and all(map(_COLUMN_NAME.fullmatch, names)):
+        return ""
+    return f"it lists impossible options of the format `{record.name}`"
+
+
+def has_content(path: OutputPath, content: bytes) -> bool:
+    """Return whether a file has just these bytes; it is opened once, and no more of it is read."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(content) + 1) == content
+    except OSError:
+        return False
 
 
 def is_manifest(head: bytes) -> bool:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from penstok.readers.base import CutRule, ReaderOptions
     from penstok.readers.extraction import Extracted, Extractor
 
-__all__ = ["RecordReader", "describe_position"]
+__all__ = ["RecordReader", "describe_position", "with_fields"]
 
 # How much text is searched for a cut at once.
 _WINDOW_BYTES = 1 << 12
@@ -135,9 +135,9 @@ class RecordReader:
                 records = data[: found.consumed]
                 columns = [_extract_column(each, records, len(found.codes)) for each in kept]
                 fields = RecordFields(found.records + origin, columns)
-            yield from self._iter_blocks(
-                found.starts[good], ends[good], positions, origin, file.source.path, fields
-            )
+            starts, path = found.starts[good], file.source.path
+            blocks = self._iter_blocks(starts, ends[good], positions, origin, path)
+            yield from with_fields(blocks, fields)
             data, origin = data[found.consumed :], origin + found.consumed
 
     def _find_ends(
@@ -153,7 +153,6 @@ class RecordReader:
         positions: NDArray[np.int64] | None,
         origin: int,
         path: str,
-        fields: RecordFields | None = None,
     ) -> Iterator[Block]:
         """Yield the documents between `starts` and `ends` of `_text`.
 
@@ -163,19 +162,7 @@ class RecordReader:
             positions: Where its record begins in the input, if that is wanted.
             origin: Where the first one begins in `path`, for messages.
             path: The input.
-            fields: The fields that the job keeps, of these documents and maybe of others.
         """
-        for block in self._iter_plain(starts, ends, positions, origin, path):
-            yield block if fields is None else replace(block, fields=fields)
-
-    def _iter_plain(
-        self,
-        starts: NDArray[np.int64],
-        ends: NDArray[np.int64],
-        positions: NDArray[np.int64] | None,
-        origin: int,
-        path: str,
-    ) -> Iterator[Block]:
         buffer = self._text
         heads = np.minimum(ends, starts + HEAD_BYTES)
         if self._options.strip:
@@ -263,6 +250,12 @@ class RecordReader:
             origin,
             positions=positions,
         )
+
+
+def with_fields(blocks: Iterator[Block], fields: RecordFields | None) -> Iterator[Block]:
+    """Yield blocks with the fields that the job keeps, of their documents and maybe of others."""
+    for block in blocks:
+        yield block if fields is None else replace(block, fields=fields)
 
 
 def _extract_column(

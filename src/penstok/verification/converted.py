@@ -61,7 +61,7 @@ def check_converted(
             report.bytes_read += file.bytes
     reader.close()
     # Other programs may begin or end a file inside a document, so the ids need not say the same.
-    check_indexes(folder, manifest, path_of, report, is_full=False)
+    check_indexes(folder, manifest, report, starts=None)
     check_formats(folder, manifest, report, is_full=is_full)
     report.is_repairable = False
     report.next_step = (

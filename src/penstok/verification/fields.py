@@ -14,9 +14,8 @@ from penstok.output.documents import index_name
 from penstok.output.formats.base import TokenSource
 from penstok.output.layout import SEGMENTS
 from penstok.output.ledger.reader import LedgerReader
-from penstok.output.offsets import RecordedOffsets
 from penstok.types import SPLITS, replace
-from penstok.verification.reencode import make_executor
+from penstok.verification.reencode import make_executor, reencode_units
 
 if TYPE_CHECKING:
     from penstok.jobs.progress import Progress
@@ -44,10 +43,21 @@ def rebuild_fields(
         ConflictError: If an input has changed.
     """
     files = store.begin_rebuild(replace(layout, has_origins=False))
-    _read_inputs(store, lock, files.layout, manifest, settings, progress)
-    source = TokenSource.from_manifest(manifest, lambda name: store.folder / name)
+    ledger = store.folder / SEGMENTS
+    reader = LedgerReader(ledger)
+    for _ in reader.iter_units():
+        pass
+    sources = reader.sources
+    for each in sources:
+        refuse_changed(each, by_time=False)
+    executor = make_executor(
+        reader.job, files.layout, sources, "fields", settings, lock_file=lock.file
+    )
+    meter = Meter(progress, manifest.counts["input_bytes"], reader.num_units)
+    reencode_units(executor, LedgerReader(ledger).iter_units(), meter)
+    tokens = TokenSource.from_manifest(manifest, lambda name: store.folder / name)
     for split in SPLITS:
-        files.restore_spool(split, "documents", source.splits[split].iter_starts())
+        files.restore_spool(split, "documents", tokens.splits[split].iter_starts())
     staged = files.seal_indexes(
         {split: manifest.splits[split].tokens for split in SPLITS},
         {split: manifest.splits[split].documents for split in SPLITS},
@@ -61,30 +71,3 @@ def rebuild_fields(
         names = [index_name(each.path, kind) for each in record.files for kind in kinds]
         splits[split] = replace(record, indexes=[known[name] for name in names if name in known])
     return replace(manifest, splits=splits)
-
-
-def _read_inputs(
-    store: FolderStore,
-    lock: HeldLock,
-    layout: Layout,
-    manifest: Manifest,
-    settings: VerifySettings,
-    progress: Progress,
-) -> None:
-    ledger = store.folder / SEGMENTS
-    reader = LedgerReader(ledger)
-    for _ in reader.iter_units():
-        pass
-    sources = reader.sources
-    for source in sources:
-        refuse_changed(source, by_time=False)
-    executor = make_executor(reader.job, layout, sources, "fields", settings, lock_file=lock.file)
-    recorded = RecordedOffsets()
-    units = map(recorded.add, LedgerReader(ledger).iter_units())
-    meter = Meter(progress, manifest.counts["input_bytes"], reader.num_units)
-    with executor:
-        for unit in executor.run(units, recorded, lambda: meter.tick(executor.pids())):
-            recorded.check(unit)
-            meter.num_units_done += 1
-            meter.done_bytes += unit.encoded.counts.input_bytes
-            meter.num_tokens += unit.encoded.counts.tokens

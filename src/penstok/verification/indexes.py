@@ -22,12 +22,12 @@ from penstok.output.documents import (
     iter_entries,
 )
 from penstok.output.fields import count_rows, count_values
-from penstok.output.formats.base import TokenSource
 from penstok.output.segments import SegmentReader
 from penstok.output.spools import are_in_order
 from penstok.quantities import plural
 from penstok.types import SPLITS, Segment, replace
 from penstok.verification.findings import Finding
+from penstok.verification.starts import IndexStarts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,42 +43,37 @@ if TYPE_CHECKING:
     from penstok.storage.object_paths import OutputPath
     from penstok.types import Split
     from penstok.verification.findings import Report
+    from penstok.verification.starts import TokenStarts
 
 __all__ = ["check_indexes", "find_field_problems", "find_problem", "rebuild_indexes"]
 
 
 def check_indexes(
-    folder: OutputPath,
-    manifest: Manifest,
-    path_of: Callable[[Split, int], OutputPath],
-    report: Report,
-    *,
-    is_full: bool,
+    folder: OutputPath, manifest: Manifest, report: Report, starts: TokenStarts | None
 ) -> None:
     """Check that every token file has its indexes.
 
     Args:
         folder: The output.
         manifest: What is recorded.
-        path_of: Where the token files are.
         report: Findings are added to it.
-        is_full: Compare the indexes with the tokens and the inputs, too.
+        starts: Where documents start in the tokens, to compare the indexes with, if all tokens were
+            read; then origins are compared with the inputs, too.
     """
     if manifest.settings.get("document_index") == "none":
         return
     can_find = manifest.settings["eot"] != "none"
+    # With other tokens than recorded, an index that differs from them says nothing.
+    is_damaged = bool(report.damaged or report.damaged_files or report.kinds & {"ids", "index"})
+    found = starts if can_find and not is_damaged else None
     for split in SPLITS:
         record = manifest.splits[split]
-        problems = _find_problems(folder, record, "documents")
+        problems = _find_problems(folder, record, "documents", split, found)
         is_repairable = can_find or (bool(problems) and _adopt(folder, record) is not None)
         for name, what in problems.items():
             report.add(Finding("index", what, name, is_repairable=is_repairable))
-    # With other tokens than recorded, an index that differs from them says nothing.
-    is_damaged = report.damaged or report.damaged_files or report.kinds & {"ids", "index"}
-    if is_full and can_find and not is_damaged:
-        _compare_with_tokens(folder, manifest, path_of, report)
     if manifest.settings.get("provenance"):
-        _check_origins(folder, manifest, report, is_full=is_full)
+        _check_origins(folder, manifest, report, is_full=starts is not None)
     if manifest.settings.get("keep"):
         # They are made again from the inputs.
         for name, what in find_field_problems(folder, manifest).items():
@@ -109,13 +104,28 @@ def _check_origins(
         _compare_with_inputs(folder, manifest, report)
 
 
-def _find_problems(folder: OutputPath, record: SplitRecord, kind: IndexKind) -> dict[str, str]:
-    """Check the sizes, checksums and counts of the indexes of one kind; return what is wrong."""
+def _find_problems(
+    folder: OutputPath,
+    record: SplitRecord,
+    kind: IndexKind,
+    split: Split = "train",
+    starts: TokenStarts | None = None,
+) -> dict[str, str]:
+    """Check the sizes, checksums and counts of the indexes of one kind; return what is wrong.
+
+    With `starts`, compare document indexes with the tokens of their split, too.
+    """
     recorded = {index.path: index for index in record.indexes_of(kind)}
-    problems = {}
-    for file in record.files:
-        name = index_name(file.path, kind)
-        if problem := _find_problem(folder / name, recorded.get(name)):
+    problems, sizes = {}, [file.tokens for file in record.files]
+    for shard, file in enumerate(record.files):
+        name, found = index_name(file.path, kind), IndexStarts()
+        index = recorded.get(name)
+        problem = _find_problem(folder / name, index, None if starts is None else found.add)
+        if not problem and starts is not None and index is not None:
+            fits = starts.fits(split, sizes, shard, index, found.sum)
+            if not (fits and found.is_in_order):
+                problem = "the index does not fit the end-of-text ids of the tokens"
+        if problem:
             problems[name] = problem
     num_documents = sum(index.documents for index in recorded.values())
     if record.files and len(recorded) == len(record.files) and num_documents != record.documents:
@@ -253,14 +263,16 @@ def _adopt(folder: OutputPath, record: SplitRecord) -> list[IndexRecord] | None:
     return found if sum(index.documents for index in found) == record.documents else None
 
 
-def _find_problem(path: OutputPath, record: IndexRecord | None) -> str:
+def _find_problem(
+    path: OutputPath, record: IndexRecord | None, on_piece: Callable[[bytes], None] | None = None
+) -> str:
     if record is None:
         return "there is no such index" if not path.exists() else "the index is not recorded"
     if record.kind == "fields":
         return find_problem(path, record.bytes, record.digest) or _find_other_rows(path, record)
     if record.bytes != record.expected_bytes:
         return f"{record.bytes:,} bytes are recorded, which is not {record.documents:,} documents"
-    return find_problem(path, record.bytes, record.digest)
+    return find_problem(path, record.bytes, record.digest, on_piece)
 
 
 def _find_other_rows(path: OutputPath, record: IndexRecord) -> str:
@@ -273,10 +285,18 @@ def _find_other_rows(path: OutputPath, record: IndexRecord) -> str:
     return "" if num_rows == record.documents else f"the file has {rows} for {documents}"
 
 
-def find_problem(path: OutputPath, num_bytes: int, digest: str) -> str:
-    """Compare a file with its recorded size and checksum; return what is wrong, or nothing."""
+def find_problem(
+    path: OutputPath,
+    num_bytes: int,
+    digest: str,
+    on_piece: Callable[[bytes], None] | None = None,
+) -> str:
+    """Compare a file with its recorded size and checksum; return what is wrong, or nothing.
+
+    `on_piece` is called with all its bytes, in pieces.
+    """
     try:
-        size, found = hash_file(path)
+        size, found = hash_file(path, on_piece)
     except FileNotFoundError:
         return "the file is missing"
     except OSError as error:
@@ -299,28 +319,6 @@ def _iter_starts(
         )
     )
     reader.close()
-
-
-def _compare_with_tokens(
-    folder: OutputPath,
-    manifest: Manifest,
-    path_of: Callable[[Split, int], OutputPath],
-    report: Report,
-) -> None:
-    source = TokenSource.from_manifest(manifest, lambda name: folder / name)
-    for split in SPLITS:
-        if not source.splits[split].files:
-            continue
-        name = index_name(source.splits[split].files[0].name)
-        try:
-            recorded = source.splits[split].iter_starts()
-            is_equal = _are_equal(recorded, _iter_starts(manifest, path_of, split))
-        except DamageError as error:
-            report.add(Finding("index", error.what, name))
-            continue
-        if not is_equal:
-            what = "the index does not fit the end-of-text ids of the tokens"
-            report.add(Finding("index", what, name))
 
 
 def _compare_with_inputs(folder: OutputPath, manifest: Manifest, report: Report) -> None:
@@ -356,17 +354,3 @@ def _count_documents(path: OutputPath, num_inputs: int) -> NDArray[np.int64]:
             )
         found += np.bincount(entries["input"], minlength=num_inputs)
     return found
-
-
-def _are_equal(one: Iterator[NDArray[np.uint64]], other: Iterator[NDArray[np.uint64]]) -> bool:
-    """Compare two streams of numbers that come in pieces of different lengths."""
-    left = right = np.empty(0, np.uint64)
-    while True:
-        left = left if len(left) else next((each for each in one if len(each)), left)
-        right = right if len(right) else next((each for each in other if len(each)), right)
-        count = min(len(left), len(right))
-        if not count:
-            return len(left) == len(right)
-        if not np.array_equal(left[:count], right[:count]):
-            return False
-        left, right = left[count:], right[count:]

@@ -6,6 +6,7 @@ It reads records, never tokens, and changes nothing. `records` calls it first; `
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, get_args
 
 import msgspec
@@ -20,6 +21,7 @@ from penstok.output.manifest import (
     ForeignManifestError,
     Manifest,
     NewerManifestError,
+    has_content,
     make_manifest,
 )
 from penstok.types import SPLITS, InputFormat, JobRecord, replace
@@ -106,7 +108,10 @@ def load_manifest(folder: OutputPath, report: Report) -> Manifest | None:
     """Read the manifest; report one that is damaged, and return None."""
     path = folder / MANIFEST
     try:
-        if path.is_file() and path.stat().st_size > _MAX_MANIFEST_BYTES:
+        size = 0
+        with contextlib.suppress(OSError):
+            size = path.stat().st_size
+        if size > _MAX_MANIFEST_BYTES:
             report.add(Finding("manifest", "the manifest is far too large", MANIFEST))
             return None
         return Manifest.load(folder)
@@ -141,8 +146,7 @@ def compare_manifest(folder: OutputPath, expected: Manifest, report: Report) -> 
     if manifest is None:
         return expected
     expected = with_derived(expected, manifest)
-    text = expected.to_json().encode()
-    if path.is_file() and path.stat().st_size == len(text) and path.read_bytes() == text:
+    if has_content(path, expected.to_json().encode()):
         return expected
     here, there = to_builtins(expected), to_builtins(manifest)
     differing = [f"`{name}`" for name in here if here[name] != there[name]]

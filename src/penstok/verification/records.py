@@ -125,9 +125,11 @@ def refuse_unfinished(folder: OutputPath) -> None:
         InputError: If its records cannot be read.
     """
     check_readable(folder)
-    if not any((folder / name).exists() for name in (MANIFEST, SEGMENTS)):
+    if (folder / MANIFEST).exists():
+        return
+    if not (folder / SEGMENTS).exists():
         Manifest.load(folder)
-    if not (folder / MANIFEST).exists() and (folder / WORK / JOB).exists():
+    if (folder / WORK / JOB).exists():
         raise DamageError(
             "the job here is not finished",
             where=str(folder),

@@ -13,6 +13,7 @@ from penstok.errors import DamageError, UsageError
 from penstok.jobs.job import choose_workers, make_processes
 from penstok.jobs.plan import input_needs
 from penstok.jobs.settings import DEFAULT_BLOCK_BYTES
+from penstok.output.offsets import RecordedOffsets
 from penstok.output.segments import REMOTE_READ_BYTES
 from penstok.storage import REMOTE_BYTES, is_url
 from penstok.storage.object_paths import OPEN_OBJECT_BYTES
@@ -20,16 +21,17 @@ from penstok.tokenizers import load_recorded_tokenizer
 from penstok.types import MemoryNeeds, TextRules
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from penstok.executors.processes import ProcessExecutor
+    from penstok.jobs.progress import Meter
     from penstok.output.layout import Layout
     from penstok.output.segments import SinkKind
     from penstok.tokenizers import Tokenizer
-    from penstok.types import JobRecord, Source
+    from penstok.types import FinishedUnit, JobRecord, Source
     from penstok.verification.settings import VerifySettings
 
-__all__ = ["make_executor", "rules_of_job"]
+__all__ = ["make_executor", "reencode_units", "rules_of_job"]
 
 _RECORD = "the first line of segments.jsonl"
 _WITHOUT_SOURCE = "leave out `--source`; `--full` alone reads the checksums of all tokens"
@@ -94,6 +96,23 @@ def make_executor(
         lock_file=lock_file,
         advice=_WITHOUT_SOURCE if is_comparing else "",
     )
+
+
+def reencode_units(executor: ProcessExecutor, units: Iterable[FinishedUnit], meter: Meter) -> None:
+    """Let workers encode recorded units again; all must give the tokens that they gave.
+
+    Raises:
+        ConflictError: If one does not.
+    """
+    recorded = RecordedOffsets()
+    with executor:
+        for unit in executor.run(
+            map(recorded.add, units), recorded, lambda: meter.tick(executor.pids())
+        ):
+            recorded.check(unit)
+            meter.num_units_done += 1
+            meter.done_bytes += unit.encoded.counts.input_bytes
+            meter.num_tokens += unit.encoded.counts.tokens
 
 
 def _output_needs(layout: Layout) -> list[MemoryNeeds]:

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING
 from penstok.errors import ConflictError, DamageError, UsageError, quoted
 from penstok.faults import fault_point
 from penstok.inputs.changes import refuse_changed
+from penstok.jobs.conflicts import refuse_progress
 from penstok.jobs.intent import roll_forward
 from penstok.jobs.progress import Meter
 from penstok.output.documents import index_name
 from penstok.output.layout import MANIFEST, SEGMENTS, SKIPPED, Layout
 from penstok.output.ledger.reader import LedgerReader, iter_skipped
-from penstok.output.offsets import RecordedOffsets
-from penstok.output.store.base import TASKS, has_progress
 from penstok.output.store.folder import FolderStore
 from penstok.storage.object_paths import ObjectPath, repair_step
 from penstok.types import SPLITS
@@ -33,7 +32,7 @@ from penstok.verification.indexes import find_field_problems, rebuild_indexes
 from penstok.verification.ledger_repair import repair_ledger
 from penstok.verification.manifests import add_up, compare_manifest, read_ledger
 from penstok.verification.records import check_records, refuse_unfinished
-from penstok.verification.reencode import make_executor
+from penstok.verification.reencode import make_executor, reencode_units
 from penstok.verification.verify import pick_units, verify_output
 
 if TYPE_CHECKING:
@@ -75,12 +74,7 @@ def repair_output(settings: VerifySettings, progress: Progress) -> Report:
     store = FolderStore(str(folder))
     with store.lock() as lock:
         roll_forward(store)
-        if has_progress(store):
-            raise ConflictError(
-                "another job is unfinished here",
-                where=str(folder / TASKS),
-                next_step="run the command that was started here again, then this one",
-            )
+        refuse_progress(store)
         before, num_units = Report(folder), 0
         if not _is_intact(folder / SEGMENTS):
             check_records(folder, before, Random(0), sample_size=0, is_quick=False)
@@ -161,15 +155,8 @@ def _reencode(
     # The indexes are made from the tokens when these are whole.
     layout = replace_record(layout, has_index=False)
     executor = make_executor(reader.job, layout, sources, "write", settings, lock_file=lock.file)
-    recorded = RecordedOffsets()
-    units = map(recorded.add, pick_units(reader.iter_units(), damaged))
     meter = Meter(progress, len(damaged) * reader.job.unit_bytes, len(damaged))
-    with executor:
-        for unit in executor.run(units, recorded, lambda: meter.tick(executor.pids())):
-            recorded.check(unit)
-            meter.num_units_done += 1
-            meter.done_bytes += unit.encoded.counts.input_bytes
-            meter.num_tokens += unit.encoded.counts.tokens
+    reencode_units(executor, pick_units(reader.iter_units(), damaged), meter)
 
 
 def _check_inputs(ledger: Path, damaged: Iterable[int]) -> list[Source]:

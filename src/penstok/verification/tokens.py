@@ -12,18 +12,25 @@ from itertools import chain
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from penstok.errors import DamageError
+from penstok.output.documents import DocumentFinder
 from penstok.output.segments import SegmentReader
 from penstok.types import SPLITS, FinishedUnit, Split, Struct, field
 from penstok.verification.findings import Finding, at_segment
+from penstok.verification.starts import sum_hashes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from numpy.typing import NDArray
+
     from penstok.output.segments import SegmentSummary
-    from penstok.types import Segment
+    from penstok.types import EotPosition, Segment
     from penstok.verification.findings import FindingKind
     from penstok.verification.records import Records
+    from penstok.verification.starts import TokenStarts
 
 __all__ = ["Checked", "TokenChecker"]
 
@@ -42,6 +49,9 @@ class Checked(Struct):
         is_damaged: Whether its tokens are not what was written.
         num_bytes: How much was read.
         num_eot: End-of-text ids in each split.
+        sums: Per split and shard, the sum over the hashes of where documents start.
+        firsts: The first id of files that begin here.
+        lasts: The last id of files that end here.
     """
 
     unit: FinishedUnit
@@ -49,6 +59,9 @@ class Checked(Struct):
     is_damaged: bool = False
     num_bytes: int = 0
     num_eot: dict[Split, int] = field(default_factory=lambda: dict.fromkeys(SPLITS, 0))
+    sums: dict[tuple[Split, int], int] = field(default_factory=dict)
+    firsts: dict[tuple[Split, int], int] = field(default_factory=dict)
+    lasts: dict[tuple[Split, int], int] = field(default_factory=dict)
 
 
 class TokenChecker:
@@ -58,16 +71,22 @@ class TokenChecker:
         self._records = records
         self._tokenizer = records.job.tokenizer
         self._token_bytes = records.layout.token_bytes
-        self._eot = records.job.settings.get("eot")
+        self._eot: EotPosition = records.job.settings.get("eot", "append")
         # A file that is one document may be a giant one, whose passages go on from unit to unit.
         self._has_spans = records.job.settings.get("docs_by") == "file"
         self._num_threads = num_threads
-        self._readers: SimpleQueue[SegmentReader] = SimpleQueue()
+        self._sizes = {
+            (split, shard): each.tokens
+            for split, record in records.manifest.splits.items()
+            for shard, each in enumerate(record.files)
+        }
+        self._readers: SimpleQueue[tuple[SegmentReader, DocumentFinder]] = SimpleQueue()
 
     def check(self, units: Iterable[FinishedUnit]) -> Iterator[Checked]:
         """Read all tokens of units, several at once; yield the results in unit order."""
         for _ in range(self._num_threads):
-            self._readers.put(self._make_reader())
+            finder = DocumentFinder(self._tokenizer.eot_id, self._eot)
+            self._readers.put((self._make_reader(), finder))
         waiting: deque[Future[list[Checked]]] = deque()
         with ThreadPoolExecutor(self._num_threads) as pool:
             try:
@@ -80,7 +99,7 @@ class TokenChecker:
                 # After an error, do not wait for the other threads: each may wait for a server.
                 pool.shutdown(wait=False, cancel_futures=True)
         while not self._readers.empty():
-            self._readers.get().close()
+            self._readers.get()[0].close()
 
     def check_edges(self, units: Iterable[FinishedUnit]) -> Iterator[Checked]:
         """Read the first and last id of every segment only."""
@@ -92,8 +111,11 @@ class TokenChecker:
             yield checked
         reader.close()
 
-    def check_split_ends(self) -> Iterator[Finding]:
-        """Check that a split ends, or begins, with an end-of-text id."""
+    def check_split_ends(self, starts: TokenStarts | None) -> Iterator[Finding]:
+        """Check that a split ends, or begins, with an end-of-text id.
+
+        If all tokens were read, `starts` has the ids.
+        """
         reader = self._make_reader()
         for split in SPLITS:
             files = self._records.manifest.splits[split].files
@@ -101,8 +123,10 @@ class TokenChecker:
             if self._eot not in ("append", "prepend") or not files or not files[shard].tokens:
                 continue
             offset = files[shard].tokens - 1 if self._eot == "append" else 0
+            known = {} if starts is None else starts.lasts if offset else starts.firsts
             try:
-                found = reader.read_id(split, shard, offset)
+                found = known.get((split, shard), -1)
+                found = reader.read_id(split, shard, offset) if found < 0 else found
             except DamageError:
                 # Its size is wrong, which is reported already.
                 continue
@@ -118,13 +142,15 @@ class TokenChecker:
         return SegmentReader(self._records.path_of, self._token_bytes)
 
     def _check_group(self, units: list[FinishedUnit]) -> list[Checked]:
-        reader = self._readers.get()
+        reader, finder = self._readers.get()
         try:
-            return [self._check_unit(unit, reader) for unit in units]
+            return [self._check_unit(unit, reader, finder) for unit in units]
         finally:
-            self._readers.put(reader)
+            self._readers.put((reader, finder))
 
-    def _check_unit(self, unit: FinishedUnit, reader: SegmentReader) -> Checked:
+    def _check_unit(
+        self, unit: FinishedUnit, reader: SegmentReader, finder: DocumentFinder
+    ) -> Checked:
         checked = Checked(unit)
         summaries: list[tuple[Segment, SegmentSummary]] = []
         for segment in unit.written.segments:
@@ -132,7 +158,7 @@ class TokenChecker:
                 checked.is_damaged = True
                 continue
             try:
-                summary = reader.summarize(segment, self._tokenizer.eot_id)
+                summary = self._read(checked, segment, reader, finder)
             except DamageError as error:
                 self._add_damage(checked, error.what, segment)
                 continue
@@ -150,6 +176,22 @@ class TokenChecker:
         if len(summaries) == len(unit.written.segments):
             self._check_eot(checked, summaries)
         return checked
+
+    def _read(
+        self, checked: Checked, segment: Segment, reader: SegmentReader, finder: DocumentFinder
+    ) -> SegmentSummary:
+        """Read a segment, and add up where documents start in it."""
+        file, step = (segment.split, segment.shard), np.uint64(self._eot == "append")
+
+        def add(places: NDArray[np.uint64]) -> None:
+            checked.sums[file] = checked.sums.get(file, 0) + sum_hashes(places + step)
+
+        summary = reader.summarize(segment, finder.iter_ids, add)
+        if segment.num_tokens and segment.offset_tokens == 0:
+            checked.firsts[file] = summary.first_id
+        if segment.offset_tokens + segment.num_tokens == self._sizes.get(file):
+            checked.lasts[file] = summary.last_id
+        return summary
 
     def _check_edges(self, checked: Checked, segment: Segment, reader: SegmentReader) -> None:
         if (segment.split, segment.shard) in self._records.unusable:

@@ -20,6 +20,7 @@ from penstok.verification.formats import check_formats
 from penstok.verification.indexes import check_indexes
 from penstok.verification.proof import prove
 from penstok.verification.records import check_records
+from penstok.verification.starts import TokenStarts
 from penstok.verification.tokens import TokenChecker
 
 if TYPE_CHECKING:
@@ -77,9 +78,9 @@ def verify_output(
     report.notes += describe_leftovers(settings.output)
     if records is not None:
         with progress:
-            _check_tokens(settings, records, report, rng, progress, also)
-            manifest, path_of = records.manifest, records.path_of
-            check_indexes(settings.output, manifest, path_of, report, is_full=settings.full)
+            starts = _check_tokens(settings, records, report, rng, progress, also)
+            manifest = records.manifest
+            check_indexes(settings.output, manifest, report, starts)
             check_formats(settings.output, manifest, report, is_full=settings.full)
             # Inputs can only be compared with tokens whose offsets are known.
             if settings.source and records.is_ledger_intact:
@@ -94,16 +95,21 @@ def _check_tokens(
     rng: Random,
     progress: Progress,
     also: Collection[int],
-) -> None:
+) -> TokenStarts | None:
+    """Check tokens; return where documents start in them, if all were read."""
+    starts: TokenStarts | None = None
     checker = TokenChecker(records, settings.num_threads)
     total = sum(report.tokens.values()) * records.layout.token_bytes
     meter = Meter(progress, total, report.num_units)
     if settings.full:
         num_eot: dict[Split, int] = dict.fromkeys(SPLITS, 0)
+        job = records.job
+        starts = TokenStarts(job.settings.get("eot", "append"), job.tokenizer.eot_id)
         for checked in checker.check(records.iter_units()):
             _add(checked, report, meter)
             for split in SPLITS:
                 num_eot[split] += checked.num_eot[split]
+            starts.add(checked)
         _compare_documents(records, report, num_eot)
     else:
         chosen = _choose(records, rng)
@@ -118,8 +124,9 @@ def _check_tokens(
             for checked in checker.check(pick_units(records.iter_units(), more)):
                 _add(checked, report, meter)
     if not report.damaged:
-        for finding in checker.check_split_ends():
+        for finding in checker.check_split_ends(starts):
             report.add(finding)
+    return starts
 
 
 def _choose(records: Records, rng: Random) -> list[FinishedUnit]:

@@ -18,6 +18,7 @@ from penstok.errors import EngineError
 from penstok.inputs.files import open_unit
 from penstok.kernel import find_kernel_function
 from penstok.output.documents import DocumentFinder
+from penstok.output.fields import FieldRows
 from penstok.output.segments import make_sink
 from penstok.output.spools import ENTRY_TYPES
 from penstok.readers import Readers
@@ -147,11 +148,13 @@ class Sample(Struct, frozen=True):
     Attributes:
         input_bytes: How much text it was.
         num_tokens: How many tokens the engine made of it.
+        spool_bytes: What its documents take in the spools of indexes and kept fields.
         texts: Some of the text; none if the engine is the reference.
     """
 
     input_bytes: int
     num_tokens: int
+    spool_bytes: int
     texts: list[ComparedText]
 
 
@@ -286,19 +289,29 @@ class Worker:
         samples: list[Sample] = []
         for unit in units:
             reader = self._readers.choose(unit)
-            num_tokens, texts = 0, list[ComparedText]()
+            num_tokens, spool_bytes, texts = 0, 0, list[ComparedText]()
             left = 0 if self._is_reference else _COMPARED_BYTES
             for read in reader.iter_blocks(unit):
                 room = self._make_tokens().room(TRAIN, read)
                 block, ids = self._encode_block(read, unit, _Tally(), room)
                 num_tokens += len(ids)
+                spool_bytes += self._count_spooled(read)
                 chosen = _take_sample(block, left)
                 if len(chosen.starts):
                     texts.append(ComparedText.from_block(unit.where, chosen))
                     left -= len(texts[-1].text)
-            samples.append(Sample(reader.take_counts().input_bytes, num_tokens, texts))
+            input_bytes = reader.take_counts().input_bytes
+            samples.append(Sample(input_bytes, num_tokens, spool_bytes, texts))
             reader.take_skipped()
         return samples
+
+    def _count_spooled(self, block: Block) -> int:
+        """Return how much would be written to the spools for the documents of a block."""
+        spooled = int(block.begins.sum()) * self._spec.layout.entry_bytes
+        if block.fields is not None and block.positions is not None:
+            rows = FieldRows.choose(block.fields, block.positions[block.begins])
+            spooled += len(rows.to_frame())
+        return spooled
 
     def compare(self, texts: list[ComparedText]) -> None:
         """Compare the engine with the reference on adversarial text and on the user's own.

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
-from penstok.errors import DamageError, InputError
+from penstok.errors import DamageError, InputError, UsageError
 from penstok.output.documents import iter_entries
 from penstok.output.layout import MANIFEST
 from penstok.storage.object_paths import repair_step
-from penstok.types import EotPosition, Split, Struct, TokenizerRecord
+from penstok.types import SPLITS, EotPosition, Split, Struct, TokenizerRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,12 +28,15 @@ if TYPE_CHECKING:
     from penstok.storage.object_paths import OutputPath
 
 __all__ = [
+    "CopiedFormat",
     "FormatFile",
     "FormatOptions",
     "ImportOptions",
     "ImportableFormat",
     "ImportedFile",
+    "LinkedFormat",
     "OutputFormat",
+    "RowNames",
     "SplitTokens",
     "TokenFile",
     "TokenSource",
@@ -130,6 +133,11 @@ class SplitTokens(Struct, frozen=True):
                 left -= count
             start = max(start - file.num_tokens, 0)
 
+    def iter_bytes(self, start: int, stop: int) -> Iterator[memoryview]:
+        """Yield the same as bytes."""
+        for piece in self.iter_tokens(start, stop):
+            yield piece.view(np.uint8).data
+
     def iter_starts(self, first: int = 0) -> Iterator[NDArray[np.uint64]]:
         """Yield where each document starts, counted from the start of the split, in pieces.
 
@@ -178,6 +186,13 @@ class TokenSource(Struct, frozen=True):
     tokenizer: TokenizerRecord
     eot: EotPosition
     splits: dict[Split, SplitTokens]
+
+    def iter_splits(self) -> Iterator[tuple[Split, SplitTokens]]:
+        """Yield the splits that have tokens."""
+        for name in SPLITS:
+            split = self.splits.get(name)
+            if split is not None and split.num_tokens:
+                yield name, split
 
     @classmethod
     def from_manifest(cls, manifest: Manifest, path_of: Callable[[str], OutputPath]) -> TokenSource:
@@ -285,6 +300,69 @@ class OutputFormat(Protocol):
     def iter_files(self, source: TokenSource, options: FormatOptions) -> Iterator[FormatFile]:
         """Yield the files in the order in which they are to be written."""
         ...
+
+
+class CopiedFormat:
+    """What formats have in common whose files have all tokens again."""
+
+    is_beside = False
+
+    def copied_bytes(self, dtype: str) -> int:
+        """All bytes of a token."""
+        return np.dtype(dtype).itemsize
+
+
+class LinkedFormat:
+    """What formats have in common whose token files are links."""
+
+    is_beside = False
+
+    def copied_bytes(self, dtype: str) -> int:
+        """None: the bytes are the same."""
+        return 0
+
+    def refuse(self, source: TokenSource, options: FormatOptions) -> None:
+        """Refuse nothing: any tokens fit."""
+
+
+class RowNames(Struct, frozen=True):
+    """What a format calls its rows and files, for messages.
+
+    Attributes:
+        format: Its name.
+        row: A row of so many tokens: `block`, `sample`.
+        file: What rows are in: `chunk`, `shard`.
+        usual_length: The next step if a length does not fit.
+        why: What would come of a file without a row; empty if that is plain.
+    """
+
+    format: str
+    row: str
+    file: str
+    usual_length: str
+    why: str = ""
+
+    def refuse_sizes(self, length: int, shard_tokens: int | None, *, fits: bool) -> None:
+        """Refuse rows that do not fit into a file, and files that are smaller than a row.
+
+        Raises:
+            UsageError: If the two sizes cannot go together.
+        """
+        if length < 1 or not fits:
+            raise UsageError(
+                f"the sequence length {length:,} does not fit into a {self.file} of "
+                f"`{self.format}`, which is at most 4 GiB",
+                where="--sequence-length",
+                next_step=self.usual_length,
+            )
+        if shard_tokens is not None and shard_tokens < length:
+            raise UsageError(
+                f"{self.file}s of {shard_tokens:,} tokens are smaller than one {self.row} of "
+                f"{length:,}{self.why}",
+                where="--shard-tokens",
+                next_step=f"pass `--shard-tokens {length}` or more, or a smaller "
+                "`--sequence-length`",
+            )
 
 
 class ImportOptions(Struct, frozen=True, kw_only=True):

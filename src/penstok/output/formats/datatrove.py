@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from penstok.errors import InputError
-from penstok.output.formats.base import FormatFile, ImportedFile
+from penstok.output.formats.base import FormatFile, ImportedFile, LinkedFormat
 from penstok.output.formats.importing import (
     bad_file,
     count_empty,
@@ -41,18 +41,10 @@ _ENTRY_BYTES = 8
 _MAX_METADATA_BYTES = 1 << 16
 
 
-class DatatroveFormat:
+class DatatroveFormat(LinkedFormat):
     """`train.ds`, `train.ds.index` and `train.ds.metadata`: read by datatrove and nanotron."""
 
     name = "datatrove"
-    is_beside = False
-
-    def copied_bytes(self, dtype: str) -> int:
-        """None: its token files are links."""
-        return 0
-
-    def refuse(self, source: TokenSource, options: FormatOptions) -> None:
-        """Refuse nothing: any tokens fit."""
 
     def iter_files(self, source: TokenSource, options: FormatOptions) -> Iterator[FormatFile]:
         """Yield each token file, linked, and what is beside it; an empty one is left out."""

@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from penstok.errors import UsageError
-from penstok.output.formats.base import FormatFile
-from penstok.types import SPLITS
+from penstok.output.formats.base import CopiedFormat, FormatFile, RowNames
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,15 +35,19 @@ _DTYPE_CODES: Final = {"uint16": 5, "uint32": 6}
 _DATA_SPEC: Final = '[1, {"type": null, "context": null, "children_spec": []}]'
 
 
-class LitdataFormat:
+_NAMES: Final = RowNames(
+    "litdata",
+    "block",
+    "chunk",
+    "pass `--sequence-length 2049` (the context of the model, plus 1)",
+    ": the loader of `litdata` would find none",
+)
+
+
+class LitdataFormat(CopiedFormat):
     """Chunks whose tokens are a multiple of the block size, and `index.json`."""
 
     name = "litdata"
-    is_beside = False
-
-    def copied_bytes(self, dtype: str) -> int:
-        """All: each chunk has a header."""
-        return np.dtype(dtype).itemsize
 
     def refuse(self, source: TokenSource, options: FormatOptions) -> None:
         """Refuse a chunk that is smaller than a block, or a block too large for a chunk.
@@ -54,29 +56,13 @@ class LitdataFormat:
             UsageError: If the two sizes cannot go together.
         """
         block = _block_tokens(options)
-        most = _most_tokens(source, block)
-        if not 1 <= block <= most:
-            raise UsageError(
-                f"the sequence length {block:,} does not fit into a chunk of `litdata`, "
-                f"which is at most 4 GiB",
-                where="--sequence-length",
-                next_step="pass `--sequence-length 2049` (the context of the model, plus 1)",
-            )
-        if options.shard_tokens is not None and options.shard_tokens < block:
-            raise UsageError(
-                f"chunks of {options.shard_tokens:,} tokens are smaller than one block of "
-                f"{block:,}: the loader of `litdata` would find none",
-                where="--shard-tokens",
-                next_step=f"pass `--shard-tokens {block}` or more, or a smaller "
-                f"`--sequence-length`",
-            )
+        fits = block <= _most_tokens(source, block)
+        _NAMES.refuse_sizes(block, options.shard_tokens, fits=fits)
 
     def iter_files(self, source: TokenSource, options: FormatOptions) -> Iterator[FormatFile]:
         """Yield the chunks of each split, and its index after them."""
-        for name in SPLITS:
-            split = source.splits.get(name)
-            if split is not None and split.num_tokens:
-                yield from _iter_split(name, split, _chunk_tokens(source, options), options)
+        for name, split in source.iter_splits():
+            yield from _iter_split(name, split, _chunk_tokens(source, options), options)
 
 
 def _iter_split(
@@ -124,8 +110,7 @@ def _iter_chunk(
     split: SplitTokens, start: int, stop: int, num_bytes: int
 ) -> Iterator[bytes | memoryview]:
     yield _HEADER.pack(1, _HEADER.size, _HEADER.size + num_bytes)
-    for piece in split.iter_tokens(start, stop):
-        yield piece.view(np.uint8).data
+    yield from split.iter_bytes(start, stop)
 
 
 def _block_tokens(options: FormatOptions) -> int:

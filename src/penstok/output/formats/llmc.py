@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from penstok.errors import UsageError
-from penstok.output.formats.base import FormatFile, ImportedFile
+from penstok.output.formats.base import CopiedFormat, FormatFile, ImportedFile
 from penstok.output.formats.importing import (
     bad_file,
     find_files,
@@ -54,15 +54,10 @@ _MAX_BYTES = (1 << 31) - 1
 _MAX_SHARDS = 1_000_000
 
 
-class LlmcFormat:
+class LlmcFormat(CopiedFormat):
     """`tokens_train_000000.bin` and so on: read by llm.c and modded-nanogpt."""
 
     name = "llmc"
-    is_beside = False
-
-    def copied_bytes(self, dtype: str) -> int:
-        """All: each shard has a header."""
-        return np.dtype(dtype).itemsize
 
     def refuse(self, source: TokenSource, options: FormatOptions) -> None:
         """Refuse documents without end-of-text, and shards that are too large or too many."""
@@ -135,8 +130,7 @@ def _iter_shard(
     shift = len(before)
     if start < shift:
         yield np.array(before, split.dtype).tobytes()
-    for piece in split.iter_tokens(max(start - shift, 0), stop - shift):
-        yield piece.view(np.uint8).data
+    yield from split.iter_bytes(max(start - shift, 0), stop - shift)
 
 
 def _open_file(path: Path, options: ImportOptions) -> ImportedFile:

@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from penstok.errors import UsageError
-from penstok.output.formats.base import FormatFile
-from penstok.types import SPLITS
+from penstok.output.formats.base import CopiedFormat, FormatFile, RowNames
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,15 +33,15 @@ _OFFSET_BYTES: Final = 4
 _OFFSETS: Final = 1 << 16
 
 
-class MdsFormat:
+_NAMES: Final = RowNames(
+    "mds", "sample", "shard", "pass `--sequence-length 2048`, or what `max_seq_len` will be"
+)
+
+
+class MdsFormat(CopiedFormat):
     """Shards with one column, `tokens`, of a fixed shape, and `index.json`."""
 
     name = "mds"
-    is_beside = False
-
-    def copied_bytes(self, dtype: str) -> int:
-        """All: each shard has a header."""
-        return np.dtype(dtype).itemsize
 
     def refuse(self, source: TokenSource, options: FormatOptions) -> None:
         """Refuse a shard that is smaller than a sample, or a sample too large for a shard.
@@ -52,29 +50,14 @@ class MdsFormat:
             UsageError: If the two sizes cannot go together.
         """
         length = _sample_tokens(options)
-        if length < 1 or _Layout.fitting(source, length, _MAX_BYTES) < 1:
-            raise UsageError(
-                f"the sequence length {length:,} does not fit into a shard of `mds`, "
-                f"which is at most 4 GiB",
-                where="--sequence-length",
-                next_step="pass `--sequence-length 2048`, or what `max_seq_len` will be",
-            )
-        if options.shard_tokens is not None and options.shard_tokens < length:
-            raise UsageError(
-                f"shards of {options.shard_tokens:,} tokens are smaller than one sample of "
-                f"{length:,}",
-                where="--shard-tokens",
-                next_step=f"pass `--shard-tokens {length}` or more, or a smaller "
-                f"`--sequence-length`",
-            )
+        fits = _Layout.fitting(source, length, _MAX_BYTES) >= 1
+        _NAMES.refuse_sizes(length, options.shard_tokens, fits=fits)
 
     def iter_files(self, source: TokenSource, options: FormatOptions) -> Iterator[FormatFile]:
         """Yield the shards of each split, and its index after them."""
         layout = _Layout(source, options)
-        for name in SPLITS:
-            split = source.splits.get(name)
-            if split is not None and split.num_tokens:
-                yield from layout.iter_split(name, split)
+        for name, split in source.iter_splits():
+            yield from layout.iter_split(name, split)
 
 
 class _Layout:
@@ -136,8 +119,7 @@ class _Layout:
             yield offsets.astype("<u4").tobytes()
         yield self._config_bytes
         start = first * self._length
-        for piece in split.iter_tokens(start, start + num_samples * self._length):
-            yield piece.view(np.uint8).data
+        yield from split.iter_bytes(start, start + num_samples * self._length)
 
     def _offset(self, num_samples: int, number: int) -> int:
         """Return where a sample starts in its shard; the number after the last: its size."""

@@ -1,7 +1,7 @@
 """Megatron's index (`.idx`) of the same token file; `OUT/train` is the prefix of both.
 
-It writes one sequence per document, and imports indexes with several. Indexes of multimodal data
-are refused. `docs/reference/formats/megatron.md` has the layout.
+It writes one sequence per document, several for one that is too long for a sequence, and imports
+both. Indexes of multimodal data are refused. `docs/reference/formats/megatron.md` has the layout.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from penstok.output.formats.importing import (
     refuse_other_dtype,
     without_empty,
 )
+from penstok.types import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -49,8 +50,6 @@ _IMPORTED: dict[int, Literal["uint16", "int32"]] = {8: "uint16", 4: "int32"}
 _OTHER_CODES = {1: "uint8", 2: "int8", 3: "int16", 5: "int64", 6: "float64", 7: "float32"}
 _MAX_IDS = 1 << 31
 _MAX_LENGTH = (1 << 31) - 1
-# Entries made at once.
-_PIECE = 1 << 16
 
 
 class MegatronFormat:
@@ -78,7 +77,9 @@ class MegatronFormat:
         for split in source.splits.values():
             for file in split.files:
                 name = file.name.removesuffix(".bin") + ".idx"
-                yield FormatFile(name, 0, _iter_index(file, split.dtype))
+                num_sequences, num_divided = _count_sequences(file)
+                content = _iter_index(file, split.dtype, num_sequences)
+                yield FormatFile(name, 0, content, split_documents=num_divided)
 
     def open_files(self, paths: Sequence[Path], options: ImportOptions) -> list[ImportedFile]:
         """Check pairs of `.bin` and `.idx`, given by either name or by their prefix."""
@@ -86,30 +87,62 @@ class MegatronFormat:
         return mark_continued([_open_file(index, options) for index in indexes], options)
 
 
-def _iter_index(file: TokenFile, dtype: str) -> Iterator[bytes]:
-    num_sequences = file.num_entries
-    yield _HEADER.pack(_MAGIC, _VERSION, _CODES[dtype], num_sequences, num_sequences + 1)
+class _Sequences(Struct, frozen=True):
+    """The sequences of consecutive documents.
+
+    Attributes:
+        starts: Where each sequence starts, in tokens.
+        lengths: How many tokens it has.
+        counts: How many sequences each document has.
+    """
+
+    starts: NDArray[np.uint64]
+    lengths: NDArray[np.uint64]
+    counts: NDArray[np.int64]
+
+
+def _iter_sequences(file: TokenFile) -> Iterator[_Sequences]:
+    """Yield the sequences of a file, in pieces: one per document, more for one that is too long."""
     last: NDArray[np.uint64] = np.empty(0, np.uint64)
     for piece in file.iter_entries():
-        entries = np.concatenate([last, piece])
-        lengths = entries[1:] - entries[:-1]
-        if len(lengths) and int(lengths.max()) > _MAX_LENGTH:
-            start = int(entries[int(np.argmax(lengths))])
-            raise UsageError(
-                f"a document has {int(lengths.max())} tokens, and Megatron's index has room for "
-                f"{_MAX_LENGTH}",
-                where=f"{file.name}, token {start}",
-                next_step="choose another format, such as `--format datatrove`",
-            )
-        yield lengths.astype("<i4").tobytes()
-        last = entries[-1:]
+        bounds = np.concatenate([last, piece])
+        starts, lengths, last = bounds[:-1], bounds[1:] - bounds[:-1], bounds[-1:]
+        if not len(lengths) or int(lengths.max()) <= _MAX_LENGTH:
+            yield _Sequences(starts, lengths, np.ones(len(lengths), np.int64))
+            continue
+        most = np.uint64(_MAX_LENGTH)
+        counts = np.maximum(-(-lengths.astype(np.int64) // _MAX_LENGTH), 1)
+        numbers = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        before = numbers.astype(np.uint64) * most
+        rest = np.minimum(np.repeat(lengths, counts) - before, most)
+        yield _Sequences(np.repeat(starts, counts) + before, rest, counts)
+
+
+def _count_sequences(file: TokenFile) -> tuple[int, int]:
+    """Return how many sequences a file has, and how many documents have several of them."""
+    if file.num_tokens <= _MAX_LENGTH:
+        return file.num_entries, 0
+    num_sequences = num_divided = 0
+    for piece in _iter_sequences(file):
+        num_sequences += len(piece.starts)
+        num_divided += int(np.count_nonzero(piece.counts > 1))
+    return num_sequences, num_divided
+
+
+def _iter_index(file: TokenFile, dtype: str, num_sequences: int) -> Iterator[bytes]:
+    num_indices = file.num_entries + 1
+    yield _HEADER.pack(_MAGIC, _VERSION, _CODES[dtype], num_sequences, num_indices)
+    for piece in _iter_sequences(file):
+        yield piece.lengths.astype("<i4").tobytes()
     token_bytes = np.uint64(np.dtype(dtype).itemsize)
-    left = num_sequences
-    for piece in file.iter_entries():
-        yield (piece[:left] * token_bytes).astype("<i8").tobytes()
-        left -= min(len(piece), left)
-    for start in range(0, num_sequences + 1, _PIECE):
-        yield np.arange(start, min(start + _PIECE, num_sequences + 1), dtype="<i8").tobytes()
+    for piece in _iter_sequences(file):
+        yield (piece.starts * token_bytes).astype("<i8").tobytes()
+    done = 0
+    for piece in _iter_sequences(file):
+        ends = done + np.cumsum(piece.counts)
+        yield (ends - piece.counts).astype("<i8").tobytes()
+        done = int(ends[-1]) if len(ends) else done
+    yield np.array([done], "<i8").tobytes()
 
 
 class _Index:

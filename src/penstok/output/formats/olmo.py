@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from penstok.errors import InputError, UsageError, read_error
-from penstok.output.formats.base import FormatFile, ImportedFile
+from penstok.output.formats.base import FormatFile, ImportedFile, LinkedFormat
 from penstok.output.formats.importing import (
     bad_file,
     find_dtype,
@@ -55,18 +55,10 @@ _READ_BYTES = 1 << 20
 _PLAIN_ROW = re.compile(rb"^([0-9]{1,18}),([0-9]{1,18})[,\r\n]", re.MULTILINE)
 
 
-class OlmoFormat:
+class OlmoFormat(LinkedFormat):
     """`train.npy` and `train.csv.gz`: read by OLMo-core."""
 
     name = "olmo"
-    is_beside = False
-
-    def copied_bytes(self, dtype: str) -> int:
-        """None: its token files are links."""
-        return 0
-
-    def refuse(self, source: TokenSource, options: FormatOptions) -> None:
-        """Refuse nothing: any tokens fit."""
 
     def iter_files(self, source: TokenSource, options: FormatOptions) -> Iterator[FormatFile]:
         """Yield each token file, linked, and its table; a file without tokens is left out."""

@@ -13,8 +13,8 @@ import numpy as np
 
 from penstok.errors import UsageError
 from penstok.output.fields import ParquetSink
-from penstok.output.formats.base import FormatFile
-from penstok.types import SPLITS, Struct
+from penstok.output.formats.base import CopiedFormat, FormatFile
+from penstok.types import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -75,15 +75,10 @@ class _Part(Struct, frozen=True):
     split_documents: int
 
 
-class ParquetFormat:
+class ParquetFormat(CopiedFormat):
     """Files of about a gigabyte of tokens, with the columns that are asked for."""
 
     name = "parquet"
-    is_beside = False
-
-    def copied_bytes(self, dtype: str) -> int:
-        """All: they are in columns."""
-        return np.dtype(dtype).itemsize
 
     def refuse(self, source: TokenSource, options: FormatOptions) -> None:
         """Refuse columns that are unknown, and rows that are too long.
@@ -127,10 +122,7 @@ class ParquetFormat:
     def iter_files(self, source: TokenSource, options: FormatOptions) -> Iterator[FormatFile]:
         """Yield the files of each split."""
         most = options.shard_tokens or DEFAULT_FILE_BYTES // np.dtype(source.dtype).itemsize
-        for name in SPLITS:
-            split = source.splits.get(name)
-            if split is None or not split.num_tokens:
-                continue
+        for name, split in source.iter_splits():
             iter_rows = _row_source(split, options.sequence_length)
             for idx, part in enumerate(_iter_parts(iter_rows(0), most)):
                 bounds = _iter_bounds(iter_rows, part)

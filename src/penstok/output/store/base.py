@@ -241,6 +241,15 @@ class OutputStore(Protocol):
         """Refuse links, folders and devices under the names of an output."""
         ...
 
-    def check_room(self, num_bytes: int, reused: Iterable[str] = ()) -> None:
-        """Refuse to start what cannot fit; files that are `reused` count as written."""
+    def check_room(
+        self, num_bytes: int, reused: Iterable[str] = (), *, scratch_bytes: int = 0
+    ) -> None:
+        """Refuse to start what cannot fit.
+
+        Args:
+            num_bytes: What the output takes, with everything that is deleted at the end.
+            reused: Files that count as written.
+            scratch_bytes: What the tasks that run at once write for indexes, which a store without
+                files keeps in `TMPDIR`.
+        """
         ...

@@ -514,9 +514,11 @@ class FolderStore:
                     "run the same command again",
                 )
 
-    def check_room(self, num_bytes: int, reused: Iterable[str] = ()) -> None:
-        """Compare with the free disk space."""
-        paths = [*(self.folder / TASKS).glob("*/*"), *(self.folder / name for name in reused)]
+    def check_room(
+        self, num_bytes: int, reused: Iterable[str] = (), *, scratch_bytes: int = 0
+    ) -> None:
+        """Compare with the free disk space; nothing is written elsewhere."""
+        paths = [*(self.folder / TASKS).rglob("*"), *(self.folder / name for name in reused)]
         paths += (self.folder / _STAGED["folder"]).rglob("*.partial")
         written = 0
         for path in paths:

@@ -19,11 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 import xxhash
 
+from penstok.errors import WriteError
 from penstok.faults import fault_point
 from penstok.output.documents import StagedIndex, iter_indexes
 from penstok.output.layout import JOB, WORK, is_final_name
 from penstok.output.segments import write_errors
 from penstok.output.store.base import INTENT, PIECE_BYTES, LostShardError, journal_name
+from penstok.quantities import format_bytes
 from penstok.storage.object_paths import output_path
 from penstok.storage.s3_folder import LostUploadError, S3Folder, join_etags
 from penstok.storage.s3_lock import LOCK_NAME, S3Lock
@@ -380,5 +382,20 @@ class ObjectStore:
     def refuse_irregular(self) -> None:
         """Do nothing: every object is one that can be overwritten."""
 
-    def check_room(self, num_bytes: int, reused: Iterable[str] = ()) -> None:
-        """Do nothing: an object store has room."""
+    def check_room(
+        self, num_bytes: int, reused: Iterable[str] = (), *, scratch_bytes: int = 0
+    ) -> None:
+        """Compare the free space for pieces with what tasks write there: an object store has room.
+
+        Other machines of a cluster may have more or less.
+        """
+        folder = tempfile.gettempdir()
+        free = shutil.disk_usage(folder).free
+        if free < scratch_bytes:
+            raise WriteError(
+                f"too little disk space for indexes: about {format_bytes(scratch_bytes)} needed, "
+                f"{format_bytes(free)} free",
+                where=folder,
+                next_step="set `TMPDIR` to a folder with more space, or pass a smaller "
+                "`--task-size` or fewer `--workers`",
+            )

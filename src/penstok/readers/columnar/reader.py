@@ -15,7 +15,7 @@ from penstok.errors import InputError
 from penstok.quantities import plural
 from penstok.readers.columnar.file import RowFile
 from penstok.readers.columnar.texts import MAX_TEXT_BYTES
-from penstok.readers.documents import RecordReader
+from penstok.readers.documents import RecordReader, with_fields
 from penstok.types import Counts, FieldColumn, RecordFields
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ class ColumnarReader(RecordReader):
     def iter_blocks(self, unit: Unit) -> Iterator[Block]:
         """Yield the documents of a unit in order; a block is valid until the next one."""
         rows = self._rows_of(unit)
+        self._kept.take()  # a unit whose blocks were not all asked for may have left some
         gathered = _Gathered(self._text, self._options.block_bytes)
         for texts in rows.iter_texts(unit.start, unit.end):
             for good in self._iter_good(texts, unit.source):
@@ -129,7 +130,8 @@ class ColumnarReader(RecordReader):
         fields = None
         if self._options.kept_fields and positions is not None:
             fields = RecordFields(positions, self._kept.take())
-        yield from self._iter_blocks(starts, ends, positions, origin, path, fields)
+        blocks = self._iter_blocks(starts, ends, positions, origin, path)
+        yield from with_fields(blocks, fields)
 
 
 class _Gathered:
