@@ -418,7 +418,19 @@ def count(
     eot: Literal["append", "prepend", "none"] = "append",
     eot_token: str | int | None = None,
     bos: str | int = "auto",
-    pattern: Literal["gpt2", "cl100k", "llama3", "qwen2", "o200k"] | None = None,
+    pattern: Literal[
+        "gpt2",
+        "starcoder",
+        "cl100k",
+        "llama3",
+        "nanochat",
+        "qwen2",
+        "qwen35",
+        "o200k",
+        "tekken",
+        "deepseek",
+    ]
+    | None = None,
     engine: Literal[
         "auto", "kernel", "fastokens", "tiktoken", "tokenizers", "sentencepiece"
     ] = "auto",
@@ -461,8 +473,8 @@ def count(
         eot_token: End-of-text token, as text or id (default: the one the tokenizer defines).
         bos: Token before each document: auto (the one the tokenizer adds), none, or a token as text
             or id.
-        pattern: Pattern that splits text into words, for a .tiktoken file: gpt2, cl100k, llama3,
-            qwen2 or o200k.
+        pattern: Pattern that splits text into words, for a .tiktoken file: gpt2, starcoder, cl100k,
+            llama3, nanochat, qwen2, qwen35, o200k, tekken or deepseek.
         engine: Encoder: auto, kernel, fastokens, tiktoken, tokenizers or sentencepiece; all give
             the same ids.
         val_fraction: As for `penstok tokenize`: fraction of the documents that goes to the val

@@ -132,7 +132,11 @@ def example_block(name: str) -> str:
 
 def included() -> dict[tuple[Path, str], str]:
     """Return what pages include, by the page and the comment before it."""
-    examples = ("examples/train_nanogpt.py", "examples/report.ipynb")
+    examples = (
+        "examples/train_nanogpt.py",
+        "examples/count_your_corpus.py",
+        "examples/report.ipynb",
+    )
     memory = json.loads(list_memory.RESULT.read_text())
     return {
         **{(GUIDES / "examples.md", name): example_block(name) for name in examples},
