@@ -12,7 +12,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from parity.kernel_cases import block_of
-from parity.tokenizer_cases import CASES, Case, corpus_texts, documents_for, load_case, reference_of
+from parity.tokenizer_cases import (
+    CASES,
+    MORE_CASES,
+    Case,
+    corpus_texts,
+    documents_for,
+    load_case,
+    reference_of,
+)
 from support import ROOT
 
 from penstok.engines import choose_engine, load_engine
@@ -40,11 +48,13 @@ def table() -> str:
 
 @pytest.mark.sampled
 @pytest.mark.slow
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name.replace(" ", "-"))
+@pytest.mark.parametrize(
+    "case", [*CASES, *MORE_CASES], ids=lambda case: case.name.replace(" ", "-")
+)
 def test_ids_are_those_of_its_own_library(
     case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    full = bool(request.config.getoption("--update-tokenizers"))
+    full = bool(request.config.getoption("--update-tokenizers")) and case in CASES
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
     name, tokenizer = load_case(case, tmp_path)
     if isinstance(tokenizer.model, LibraryModel) and case.engine == "fastokens":

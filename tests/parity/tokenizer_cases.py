@@ -76,13 +76,9 @@ CASES = [
     Case("cl100k_base", "kernel", _encoding("cl100k_base")),
     Case("o200k_base", "kernel", _encoding("o200k_base")),
     Case("o200k_harmony", "kernel", _encoding("o200k_harmony")),
-    Case("GPT-4o", "kernel", _npm("gpt4o"), slow_reference=True),
     Case("Llama 3.1", "kernel", _npm("llama3_1")),
     Case("Qwen 2.5", "kernel", _npm("qwen2_5"), slow_reference=True),
     Case("Qwen 3", "kernel", _npm("qwen3"), slow_reference=True),
-    Case("DeepSeek V3", "kernel", _npm("deepseek_v3"), slow_reference=True),
-    Case("Mistral Nemo", "kernel", _npm("mistral_nemo"), slow_reference=True),
-    Case("Command R+", "kernel", _npm("command_r_plus"), slow_reference=True),
     Case("Llama 2", "fastokens", _npm("llama2"), slow_reference=True),
     Case("Gemma", "fastokens", _npm("gemma"), slow_reference=True),
     Case("Mistral v1", "sentencepiece", _mistral("tokenizer.model.v1"), slow_reference=True),
@@ -92,6 +88,14 @@ CASES = [
         _mistral("mistral_instruct_tokenizer_240323.model.v3"),
         slow_reference=True,
     ),
+]
+
+# Compared in the same way, on the texts of a quick run; they have no row in the table yet.
+MORE_CASES = [
+    Case("GPT-4o", "kernel", _npm("gpt4o"), slow_reference=True),
+    Case("DeepSeek V3", "kernel", _npm("deepseek_v3"), slow_reference=True),
+    Case("Mistral Nemo", "kernel", _npm("mistral_nemo"), slow_reference=True),
+    Case("Command R+", "kernel", _npm("command_r_plus"), slow_reference=True),
 ]
 
 

@@ -145,7 +145,7 @@ def _read_ranks(
         _check_never_pieces(special_only, pattern)
     # Nor does text ever get a token that no merge produces and no bytes spell; Command R has some.
     # (The largest id stays, because it determines the size of the vocabulary.)
-    largest = max(vocab.values())
+    largest = max(vocab.values(), default=0)
     unused = {text for text in unmerged if read_spelling(text) is None and vocab[text] < largest}
     spelled = {_bytes_of(text): text for text in vocab.keys() - special_only - unused}
     ranks = {token: vocab[text] for token, text in spelled.items()}
