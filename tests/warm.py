@@ -223,6 +223,8 @@ def _serve(line: socket.socket, *, are_commands: bool) -> None:
             if not head:
                 return
             program = _read_request(line, head)
+            if program is None:
+                return
             pid = os.fork()
             if pid == 0:
                 signal.set_wakeup_fd(-1)
@@ -234,13 +236,18 @@ def _serve(line: socket.socket, *, are_commands: bool) -> None:
             line.sendall(_HEAD.pack(pid))
 
 
-def _read_request(line: socket.socket, head: bytes) -> dict[str, Any]:
+def _read_request(line: socket.socket, head: bytes) -> dict[str, Any] | None:
+    """Return what to run; None if the other end was killed in the middle of its request."""
     while len(head) < _HEAD.size:
-        head += line.recv(_HEAD.size - len(head))
+        if not (piece := line.recv(_HEAD.size - len(head))):
+            return None
+        head += piece
     (length,) = _HEAD.unpack(head)
     request = b""
     while len(request) < length:
-        request += line.recv(length - len(request))
+        if not (piece := line.recv(length - len(request))):
+            return None
+        request += piece
     program: dict[str, Any] = json.loads(request)
     return program
 
