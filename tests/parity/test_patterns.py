@@ -19,7 +19,7 @@ import pytest
 import tiktoken
 import tokenizers
 from parity.kernel_cases import ISAS, TINY_TABLE, block_of, hostile_document
-from support import EXAMPLES, ROOT, part_of
+from support import EXAMPLES, IS_THOROUGH, ROOT, part_of
 from vocabularies import all_pairs, fetch_npm, write_json
 
 from penstok.engines import choose_engine, load_engine
@@ -111,9 +111,10 @@ def hostile_texts(seed: int, count: int) -> list[str]:
     return ["".join(rng.choices(HOSTILE, k=rng.choice(lengths))) for _ in range(count)]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("pattern", NEW_PATTERNS)
 def test_hostile_strings_match_both_references(pattern: str) -> None:
-    count = 12_000 if pattern in FAMILIES else 3000
+    count = 30_000 if IS_THOROUGH else 12_000 if pattern in FAMILIES else 3000
     texts = [*hostile_texts(1, count), *cased_texts(14, count)]
     reference = reference_of(pattern)
     expected = expected_ids(reference, texts)
