@@ -8,7 +8,7 @@ DEMO   := demo
 PROCESSES ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(PROCESSES) --dist worksteal
 
-.PHONY: chromium demo docs wheel wheels test test-all test-rest test-formats check bench bench-quick bench-page simulate soak clean
+.PHONY: test-tools demo docs wheel wheels test test-all test-rest test-formats check bench bench-quick bench-page simulate soak clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/python examples/demo.py $(DEMO)
@@ -44,11 +44,12 @@ test-rest: $(VENV)/.installed-dev $(VENV)/.installed-docs
 test-formats: $(VENV)/.installed-dev
 	$(BIN)/python tools/format_readers.py $(FAMILIES)
 
-# The browser for the tests of the page that `penstok report` writes; they are skipped without it.
-chromium:
-	@{ command -v chromium && command -v chromedriver; } >/dev/null || \
-	  { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium chromium-driver; } || \
-	  echo "no chromium: the tests of the report's page will be skipped" >&2
+# Debian's packages that some tests need: a browser, and a compiler and an emulator for ARM. As root.
+TEST_TOOLS := chromium chromium-driver g++-aarch64-linux-gnu qemu-user
+test-tools:
+	@dpkg -s $(TEST_TOOLS) >/dev/null 2>&1 || \
+	  { apt-get update -qq && apt-get install -y -qq --no-install-recommends $(TEST_TOOLS); } || \
+	  echo "$(TEST_TOOLS): not installed; tests that need them are skipped" >&2
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

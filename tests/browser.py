@@ -11,25 +11,39 @@ import pytest
 
 Scheme = Literal["light", "dark"]
 
+_FLAGS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+# A busy machine takes half a minute for what else takes a second.
+_SCRIPT_SECONDS = 300
+
 
 @contextmanager
-def open_browser() -> Iterator[Any]:
+def open_browser(*, has_scripts: bool = True) -> Iterator[Any]:
     """Start Chromium with its driver: Debian's packages `chromium` and `chromium-driver`."""
     webdriver = pytest.importorskip("selenium.webdriver", reason="pip install --group docs")
     programs = {name: shutil.which(name) for name in ("chromium", "chromedriver")}
     missing = [name for name, path in programs.items() if path is None]
     if missing:
-        pytest.skip(
-            f"NOT TESTED: no {' and '.join(missing)}: `apt install chromium chromium-driver`"
-        )
+        pytest.skip(f"NOT TESTED: no {' and '.join(missing)}: run `make test-tools` as root")
     options = webdriver.ChromeOptions()
     options.binary_location = programs["chromium"]
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
-        options.add_argument(argument)
+    for flag in _FLAGS:
+        options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     service = webdriver.ChromeService(programs["chromedriver"])
     driver = webdriver.Chrome(options=options, service=service)
+    driver.set_script_timeout(_SCRIPT_SECONDS)
     try:
+        driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": not has_scripts})
         # What a page would load from elsewhere is an error in its console.
         driver.execute_cdp_cmd("Network.enable", {})
         driver.execute_cdp_cmd("Network.setBlockedURLs", {"urls": ["http://*", "https://*"]})

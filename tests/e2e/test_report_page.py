@@ -1,11 +1,10 @@
 """The page of `penstok report` in Chromium: charts, widths, colours, labels, hostile text.
 
-It needs Debian's `chromium` and `chromium-driver`, which `make chromium` installs.
+It needs Debian's `chromium` and `chromium-driver`, which `make test-tools` installs.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import shutil
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from browser import Scheme, open_browser, resize
 from support import EXAMPLES, HOSTILE_MARKUP, few
 from vocabularies import fetch_npm
 
@@ -23,18 +23,6 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.cold]
 
-BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-FLAGS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--disable-dev-shm-usage",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 # Width and colour scheme; `make test` looks at two of the four.
 VIEWS = few([(360, "dark"), (1440, "light"), (360, "light"), (1440, "dark")], 2)
 
@@ -59,43 +47,14 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return library.report(folder / "tokens", page=folder / "report.html").page
 
 
-@contextlib.contextmanager
-def open_browser(profile: Path, *, has_scripts: bool = True) -> Iterator[Chrome]:
-    if BROWSER is None or DRIVER is None:
-        pytest.skip(
-            "NOT TESTED: the page of `penstok report` needs Chromium; run `make chromium` as root"
-        )
-    from selenium.webdriver import Chrome, ChromeOptions
-    from selenium.webdriver.chrome.service import Service
-
-    options = ChromeOptions()
-    options.binary_location = BROWSER
-    for flag in (*FLAGS, f"--user-data-dir={profile}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    browser = Chrome(options=options, service=Service(DRIVER))
-    # A busy machine takes half a minute for what else takes a second.
-    browser.set_script_timeout(300)
-    try:
-        if not has_scripts:
-            command = "Emulation.setScriptExecutionDisabled"
-            browser.execute_cdp_cmd(command, {"value": True})
-        yield browser
-    finally:
-        browser.quit()
-
-
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
-    with open_browser(tmp_path_factory.mktemp("profile")) as found:
+def browser() -> Iterator[Chrome]:
+    with open_browser() as found:
         yield found
 
 
-def look(browser: Chrome, page: Path, width: int = 1440, scheme: str = "light") -> None:
-    feature = {"name": "prefers-color-scheme", "value": scheme}
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
-    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+def look(browser: Chrome, page: Path, width: int = 1440, scheme: Scheme = "light") -> None:
+    resize(browser, width, scheme)
     browser.get(page.as_uri())
 
 
@@ -105,7 +64,7 @@ def ask(browser: Chrome, script: str) -> Any:
 
 @pytest.mark.parametrize(("width", "scheme"), VIEWS)
 def test_charts_are_drawn_without_errors_or_horizontal_scrolling(
-    browser: Chrome, page: Path, width: int, scheme: str
+    browser: Chrome, page: Path, width: int, scheme: Scheme
 ) -> None:
     look(browser, page, width, scheme)
     assert browser.get_log("browser") == []  # type: ignore[no-untyped-call]
@@ -124,7 +83,7 @@ def test_charts_are_drawn_without_errors_or_horizontal_scrolling(
 
 @pytest.mark.parametrize(("width", "scheme"), VIEWS)
 def test_contrast_and_labels_are_accessible(
-    browser: Chrome, page: Path, width: int, scheme: str
+    browser: Chrome, page: Path, width: int, scheme: Scheme
 ) -> None:
     script = fetch_npm("axe-core", "axe.min.js").read_text(encoding="utf-8")
     look(browser, page, width, scheme)
@@ -173,8 +132,8 @@ def test_nothing_is_requested(browser: Chrome, page: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_without_javascript_numbers_and_documents_are_there(page: Path, tmp_path: Path) -> None:
-    with open_browser(tmp_path / "profile", has_scripts=False) as browser:
+def test_without_javascript_numbers_and_documents_are_there(page: Path) -> None:
+    with open_browser(has_scripts=False) as browser:
         browser.get(page.as_uri())
         source = browser.find_element("css selector", "main")
         visible = browser.find_elements("css selector", "article .text")
