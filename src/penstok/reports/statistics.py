@@ -7,6 +7,7 @@ in the user's cache by the digest of the output.
 
 from __future__ import annotations
 
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -166,13 +167,14 @@ def _count_ids(dataset: Dataset, splits: list[SplitTokens]) -> NDArray[np.int64]
     vocab_size = dataset.manifest.tokenizer.vocab_size
     total, num_outside = np.zeros(vocab_size, np.int64), 0
     with ThreadPoolExecutor(num_cores()) as threads:
-        work = [
+        work = deque(
             threads.submit(_count_range, tokens, start, vocab_size)
             for tokens in splits
             for start in range(0, tokens.num_tokens, _RANGE_TOKENS)
-        ]
-        for each in work:
-            counts, outside = each.result()
+        )
+        while work:
+            # What was added up is not kept: a large output has thousands of ranges.
+            counts, outside = work.popleft().result()
             total += counts
             num_outside += outside
     if num_outside:
