@@ -207,11 +207,8 @@ def iter_pieces(
         position, num_bytes = position + fitting, num_bytes - fitting
 
 
-class SegmentDigester:
-    """Computes checksums of runs of tokens; opens no file."""
-
-    def __init__(self, layout: Layout) -> None:
-        self._layout = layout
+class SegmentDropper:
+    """Drops all that it is given: tokens only had to be counted, or a subclass takes some of it."""
 
     def close(self) -> None:
         """Do nothing."""
@@ -224,6 +221,19 @@ class SegmentDigester:
     def begin_fields(self, unit_idx: int) -> UnitFields | None:
         """Take none."""
         return None
+
+    def write(
+        self, split: Split, offset: int, tokens: NDArray[np.unsignedinteger[Any]]
+    ) -> list[Segment]:
+        """Return no segment."""
+        return []
+
+
+class SegmentDigester(SegmentDropper):
+    """Computes checksums of runs of tokens; opens no file."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
 
     def write(
         self, split: Split, offset: int, tokens: NDArray[np.unsignedinteger[Any]]
@@ -245,30 +255,11 @@ class FieldsWriter(SegmentDigester):
         return UnitFields(self._layout, unit_idx)
 
 
-class SegmentDropper:
-    """Drops all tokens, which only had to be counted."""
+class SegmentComparer(SegmentDropper):
+    """Compares runs of tokens with the final files; changes no file.
 
-    def close(self) -> None:
-        """Do nothing."""
-
-    def write_entries(
-        self, split: Split, kind: IndexKind, num_before: int, entries: Iterable[NDArray[Any]]
-    ) -> None:
-        """Do nothing."""
-
-    def begin_fields(self, unit_idx: int) -> UnitFields | None:
-        """Keep no fields."""
-        return None
-
-    def write(
-        self, split: Split, offset: int, tokens: NDArray[np.unsignedinteger[Any]]
-    ) -> list[Segment]:
-        """Return no segment."""
-        return []
-
-
-class SegmentComparer:
-    """Compares runs of tokens with the final files; changes no file."""
+    An index is compared with the tokens, not with the text, and kept fields have a checksum.
+    """
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -277,15 +268,6 @@ class SegmentComparer:
     def close(self) -> None:
         """Close the files."""
         self._reader.close()
-
-    def write_entries(
-        self, split: Split, kind: IndexKind, num_before: int, entries: Iterable[NDArray[Any]]
-    ) -> None:
-        """Do nothing: the index is compared with the tokens, not with the text."""
-
-    def begin_fields(self, unit_idx: int) -> UnitFields | None:
-        """Take none: they have a checksum."""
-        return None
 
     def write(
         self, split: Split, offset: int, tokens: NDArray[np.unsignedinteger[Any]]
