@@ -34,7 +34,15 @@ from penstok.jobs.settings import JobSettings
 from penstok.jobs.tasks import choose_task_bytes, divide_tasks
 from penstok.output.layout import SEGMENTS
 from penstok.resources import Resource
-from penstok.types import SPLITS, Counts, EncodedUnit, Segment, WrittenUnit, replace
+from penstok.types import (
+    SPLITS,
+    Counts,
+    EncodedUnit,
+    SampleTotals,
+    Segment,
+    WrittenUnit,
+    replace,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -206,10 +214,10 @@ class SimulatedWorkers(Resource):
     def expect(self, last: Unit | None) -> None:
         """Do nothing: no input is a stream."""
 
-    def check(self, samples: list[Unit], *, is_beside: bool) -> tuple[int, int]:
+    def check(self, samples: list[Unit], *, is_beside: bool) -> SampleTotals:
         """Estimate one token: sparse files take no room."""
         del is_beside
-        return sum(unit.source.num_bytes for unit in samples), 1
+        return SampleTotals(sum(unit.source.num_bytes for unit in samples), 1, 0)
 
     def find_open_split(self, unit: Unit, unit_bytes: int) -> Split:
         """Choose one: no document continues into another unit."""
@@ -322,10 +330,10 @@ class SimulatedCluster(Resource):
         """Return nothing: the workers would be on other machines."""
         return []
 
-    def check(self, check: Any, sources: list[Source]) -> tuple[int, int]:
+    def check(self, check: Any, sources: list[Source]) -> SampleTotals:
         """Estimate one token: sparse files take no room."""
         del check
-        return sum(source.num_bytes for source in sources), 1
+        return SampleTotals(sum(source.num_bytes for source in sources), 1, 0)
 
     def run(self, works: Iterable[Work], on_tick: Callable[[], None]) -> Iterator[TaskRecord]:
         """Assign as many tasks as a cluster would take; yield records as they come."""
