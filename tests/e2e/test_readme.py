@@ -120,14 +120,15 @@ def test_the_wheel_runs_the_commands_of_the_readme(
     installed: Path, clone: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(clone / "examples", tmp_path / "examples")
-    assert len(OURS) == 7
+    assert len(OURS) == 8
     said = [run(command, tmp_path, installed) for command in OURS]
     assert said[0].splitlines()[-1] == "next: penstok verify tokens/"
     assert "first  " in said[1]
     assert len(said[2]) > 80
     assert said[3].startswith("tokens/ is whole: ")
-    assert said[5].startswith("part 2/2 is done: ")
-    assert said[6].splitlines()[-1] == "next: penstok verify shards/"
+    assert said[4].startswith("wrote report.html")
+    assert said[6].startswith("part 2/2 is done: ")
+    assert said[7].splitlines()[-1] == "next: penstok verify shards/"
     shards = sorted((tmp_path / "shards").glob("train_shard_*.bin"))
     whole = b"".join(shard.read_bytes() for shard in shards)
     assert whole == (tmp_path / "tokens" / "train.bin").read_bytes()

@@ -359,7 +359,7 @@ class FieldSpool:
 class ParquetSink:
     """A file for pyarrow that keeps what is written until it is taken."""
 
-    closed = False
+    closed: bool = False
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
