@@ -202,7 +202,7 @@ def test_a_killed_run_continues(
 ) -> None:
     job = ("tokenize", f"s3://{BUCKET}/in/{name}", "-o", tmp_path / "out", *FLAGS)
     assert run(*job, fault="journal on disk:2")[0] == -signal.SIGKILL
-    assert run(*job, fault="journal line torn:2")[0] == -signal.SIGKILL
+    assert run(*job, fault="journal line torn")[0] == -signal.SIGKILL
     exit_code, said = run(*job)
     assert exit_code == 0, said
     assert token_files(tmp_path / "out") == expected
