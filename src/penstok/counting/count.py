@@ -14,8 +14,8 @@ import numpy as np
 
 from penstok.counting.estimate import SampleTotals, choose_strata, measure_inputs
 from penstok.engines import choose_engine, engine_needs
-from penstok.errors import EngineError, InputError, PenstokError, UsageError
-from penstok.inputs.changes import find_changed
+from penstok.errors import EngineError, PenstokError, UsageError
+from penstok.inputs.changes import refuse_changed_meanwhile
 from penstok.jobs.few_documents import find_val_hash
 from penstok.jobs.job import choose_dtype, choose_workers, make_processes, make_record
 from penstok.jobs.plan import input_needs, make_plan, nothing_found
@@ -154,7 +154,7 @@ def count_tokens(settings: CountSettings, progress: Progress) -> CountResult:
         peak.tick()
         failed += tally.fail(executor.failed)
         lengths = dict(executor.lengths)
-    _refuse_changed(plan)
+    refuse_changed_meanwhile(plan.sources)
     engines = [each.engine for each in (spec, *others)]
     return replace(
         tally.result(loaded, engines, lengths),
@@ -289,16 +289,6 @@ def _slow_hints(workers: Workers) -> list[str]:
 def _in_order(settings: CountSettings, failed: Sequence[FailedTokenizer]) -> list[FailedTokenizer]:
     first = {each.name: each for each in reversed(failed)}
     return [first[name] for name in settings.tokenizers if name in first]
-
-
-def _refuse_changed(plan: Plan) -> None:
-    changed = find_changed(plan.sources)
-    if changed is not None:
-        raise InputError(
-            "the file changed while it was read",
-            where=changed.path,
-            next_step="wait until nothing writes to it, then run the same command again",
-        )
 
 
 class _Peak:

@@ -21,7 +21,13 @@ if TYPE_CHECKING:
 
     from penstok.types import Source
 
-__all__ = ["changed_meanwhile", "find_changed", "refuse_changed", "refuse_missing"]
+__all__ = [
+    "changed_meanwhile",
+    "find_changed",
+    "refuse_changed",
+    "refuse_changed_meanwhile",
+    "refuse_missing",
+]
 
 
 def find_changed(sources: Sequence[Source]) -> Source | None:
@@ -48,6 +54,21 @@ def changed_meanwhile(source: Source) -> InputError:
         next_step="wait until nothing writes to it, then start again with another `-o`, or delete "
         "this output first",
     )
+
+
+def refuse_changed_meanwhile(sources: Sequence[Source]) -> None:
+    """Refuse inputs that changed while a command read them that leaves no output behind.
+
+    Raises:
+        InputError: If one did.
+    """
+    changed = find_changed(sources)
+    if changed is not None:
+        raise InputError(
+            "the file changed while it was read",
+            where=changed.path,
+            next_step="wait until nothing writes to it, then run the same command again",
+        )
 
 
 def refuse_missing(path: str) -> None:

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING
 from penstok.errors import (
     ConflictError,
     EngineError,
-    InputError,
     UsageError,
     WriteError,
     quoted,
 )
-from penstok.inputs.changes import find_changed
+from penstok.inputs.changes import refuse_changed_meanwhile
 from penstok.jobs.plan import make_plan, nothing_found
 from penstok.output.store.folder import write_file
 from penstok.tokenizers import ByteLevel, load_tokenizer
@@ -81,7 +80,7 @@ def train_tokenizer(settings: TrainingSettings, progress: Progress) -> TrainingR
         if not sample.text_bytes:
             raise nothing_found(plan.sources, sample.counts.empty_documents)
         result = trainer.finish(monitor)
-    _refuse_changed_inputs(plan)
+    refuse_changed_meanwhile(plan.sources)
     content = str(result["tokenizer"])
     write_file(settings.output, content, lambda path: _check_file(path, settings))
     made = json.loads(content)
@@ -198,14 +197,4 @@ def _refuse_own_input(settings: TrainingSettings, plan: Plan) -> None:
             f"`{settings.output}` is an input and would be overwritten",
             where="INPUT, --output",
             next_step="choose another `-o`",
-        )
-
-
-def _refuse_changed_inputs(plan: Plan) -> None:
-    changed = find_changed(plan.sources)
-    if changed is not None:
-        raise InputError(
-            "the file changed while it was read",
-            where=changed.path,
-            next_step="wait until nothing writes to it, then run the same command again",
         )
