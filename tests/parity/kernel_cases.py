@@ -123,7 +123,7 @@ def hostile_document(rng: random.Random) -> str:
 
 
 def _part(rng: random.Random) -> str:
-    kind = rng.randrange(9)
+    kind = rng.randrange(10)
     if kind == 0:
         code_point = rng.randrange(0x110000)
         return "\n" if 0xD800 <= code_point < 0xE000 else chr(code_point)
@@ -142,7 +142,17 @@ def _part(rng: random.Random) -> str:
         return "".join(rng.choices("acgt", k=rng.randrange(1, 3000 if rng.random() < 0.02 else 80)))
     if kind == 7:
         return " " + "".join(rng.choices("0123456789abcdefABCDEF+/=", k=rng.randrange(1, 50)))
+    if kind == 8:
+        return ascii_text(rng, rng.randrange(1, 400))
     return rng.choice(_utf8_tokens())
+
+
+def ascii_text(rng: random.Random, length: int) -> str:
+    """ASCII in which borders of all kinds meet every position of 64 bytes."""
+    common = "aaeettnosl  '.,10\n\t"
+    return "".join(
+        rng.choice(common) if rng.randrange(8) else chr(rng.randrange(128)) for _ in range(length)
+    )
 
 
 @cache

@@ -14,6 +14,7 @@ from parity.kernel_cases import (
     LARGE_TABLE,
     SNIPPETS,
     TINY_TABLE,
+    ascii_text,
     block_of,
     engine,
     expected_ids,
@@ -84,6 +85,37 @@ def test_snippets_match_at_every_offset_in_64_bytes(isa: str) -> None:
         for shift in range(58, 68)
         for first, second in product(SNIPPETS, repeat=2)
     ]
+    block = block_of([document.encode() for document in documents])
+    np.testing.assert_array_equal(engine(isa).encode(block), expected_ids(documents))
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_snippets_match_at_every_offset_inside_long_ascii(isa: str) -> None:
+    rng = random.Random(64)
+    # Letters, digits and white space of other scripts, before something of the same kind.
+    pairs = (
+        "\u00e9t",
+        "\u044fa",
+        "\u4e2da",
+        "\u0e01a",
+        "\U00020000a",
+        "\u06631",
+        "\xa0  a",
+        "\u3000 \n",
+    )
+    documents = [
+        ascii_text(rng, 128 + shift) + snippet + ascii_text(rng, 200)
+        for shift in range(65)
+        for snippet in (*SNIPPETS, *pairs)
+    ]
+    block = block_of([document.encode() for document in documents])
+    np.testing.assert_array_equal(engine(isa).encode(block), expected_ids(documents))
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_long_ascii_matches(isa: str) -> None:
+    rng = random.Random(65)
+    documents = [ascii_text(rng, rng.randrange(150, 700)) for _ in range(1500)]
     block = block_of([document.encode() for document in documents])
     np.testing.assert_array_equal(engine(isa).encode(block), expected_ids(documents))
 

@@ -158,7 +158,8 @@ class DocumentEncoder {
     const uint8_t* window = window_at(begin);
     using Classes = typename Pattern::Classes;
     Classes classes = classify(window, end - begin, Classes{});
-    for (size_t at = begin; at < end; at += kMaskBytes) {
+    [[maybe_unused]] uint64_t high_before = classes.high;
+    for (size_t at = begin; at < end;) {
       const size_t left = end - at;
       const uint8_t* next_window = window;
       Classes next = after_the_end<Classes>();
@@ -175,11 +176,41 @@ class DocumentEncoder {
         if (malformed | next.malformed) return false;
         queue_.flush();
       }
+      at += kMaskBytes;
       classes = next;
       window = next_window;
+      if constexpr (Pattern::kDividesAscii) {
+        // Fewer masks will do for ASCII after a byte of ASCII.
+        const bool is_ascii = (classes.high | high_before >> 63) == 0;
+        high_before = classes.high;
+        if (!is_ascii || end < at + 2 * kMaskBytes) continue;
+        if (malformed | classes.malformed) return false;
+        const size_t stop = add_ascii(pattern, at, end);
+        if (stop == at) continue;
+        at = stop;
+        window = window_at(at);
+        classes = classify(window, end - at, Classes{});
+        high_before = classes.high;
+      }
     }
     return (malformed | classes.malformed) == 0;
   }
+
+#if PENSTOK_DIVIDES_ASCII
+  // Finds the pieces of text[at, end) as long as it is ASCII, as the byte before is; returns where
+  // it stopped, before the end.
+  inline __attribute__((noinline)) size_t add_ascii(Pattern& pattern, size_t at, size_t end) {
+    const uint8_t* const text = request_.text;
+    AsciiDivider divider(text + at);
+    AsciiDivision division;
+    for (; at + 2 * kMaskBytes <= end && divider.divide(text + at, division); at += kMaskBytes) {
+      queue_.add_starts(pattern.of_ascii(division, text + at, end - at), static_cast<uint32_t>(at));
+      if (PENSTOK_UNLIKELY(queue_.is_full())) queue_.flush();
+    }
+    pattern.continue_after(text[at - 1]);
+    return at;
+  }
+#endif
 
   // At least kWindowBytes of readable memory: the text from `at` on, then zeros.
   PENSTOK_INLINE const uint8_t* window_at(size_t at) {

@@ -1,10 +1,15 @@
-// Merges many pieces with 16-bit ids in rounds, in registers.
+// Merges many pieces with 16-bit ids in rounds.
 //
 // First the sure merges of all pieces are made (sure_merges.hpp) and the ranks around them looked
-// up. Then every round makes one merge in every piece that has any left. It prefetches the ranks of
-// the two new pairs, which are read in the next round; meanwhile the other pieces have their turn.
-// No branch depends on when a piece is finished: a wrong prediction would throw away the work on
-// the next five. Replacing each finished piece at once by another was 4 % slower on web text.
+// up. Then every round makes one merge in every piece that has any left, in three passes: find the
+// lowest ranks, which drops the pieces that are finished; merge, and prefetch the ranks of the new
+// pairs; read them. So no pass waits for memory, ranks are stored one by one long before they are
+// loaded as a vector, and no branch depends on when a piece is finished: a wrong prediction would
+// throw away the work on the next five.
+//
+// Lanes do not move: a merge removes one, and a mask tells which remain. The lanes before the
+// first and after the last hold 0xFFFF, which is part of no merge, so that every merge has two
+// neighbours.
 #pragma once
 
 #include "bpe/state.hpp"
@@ -15,143 +20,172 @@
 
 namespace penstok::kernel::PENSTOK_ISA {
 
-// For pieces of up to Lanes::kLanes bytes.
-template <class Lanes>
+// The bytes of a piece.
+struct PieceText {
+  const uint8_t* begin;
+  unsigned length;
+};
+
+// For pieces of up to kMaxBytes bytes: 16 or 32.
+template <unsigned kMaxBytes>
 class MergeWave {
  public:
-  PENSTOK_INLINE explicit MergeWave(const MergeTables<uint16_t>& tables) : pairs_(tables.pairs) {}
+  PENSTOK_INLINE explicit MergeWave(const MergeTables<uint16_t>& tables)
+      : byte_pairs_(tables.byte_pairs), pairs_(tables.pairs) {}
 
-  // `tags` are the caller's numbers of the pieces: load(tag, ids, ranks) stores the lanes of one and
-  // returns its sure merges (load_with_sure_merges), done(tag, ids, count) takes what it was merged
-  // to.
-  template <class Load, class Done>
-  PENSTOK_INLINE void merge(const uint32_t* tags, size_t count, Load load, Done done) {
+  // `tags` are the caller's numbers of the pieces: text(tag) returns the bytes of one, and
+  // done(tag, ids, count) takes what it was merged to.
+  template <class Text, class Done>
+  PENSTOK_INLINE void merge(const uint32_t* tags, size_t count, Text text, Done done) {
     for (size_t from = 0; from < count; from += kMost) {
       const size_t left = count - from;
       const auto size = static_cast<unsigned>(left < kMost ? left : kMost);
-      start(tags + from, size, load);
-      merge_rest(size);
+      for (unsigned i = 0; i < size; ++i) {
+        pieces_[i].tag = tags[from + i];
+        pieces_[i].text = text(tags[from + i]);
+      }
+      load(size);
+      merge_rounds<kFewRanks>(few_, num_few_);
+      merge_rounds<kMaxBytes>(many_, num_many_);
       for (unsigned i = 0; i < size; ++i) pieces_[i].finish(done);
     }
   }
 
  private:
   static constexpr unsigned kMost = 64;  // pieces that are merged together
-  static constexpr unsigned kLanes = Lanes::kLanes;
-  // A row: "none", the ids, "none", the ranks, "none", so that every lane has neighbours.
-  static constexpr unsigned kIds = 8;
-  static constexpr unsigned kRanks = kIds + kLanes + kOnesAfter;
-  static constexpr unsigned kRow = (kRanks + kLanes + kOnesAfter + 31) / 32 * 32;  // lines of cache
+  static constexpr unsigned kFewRanks = kMaxBytes / 2;  // enough for most pieces after sure merges
 
-  struct Piece {
-    PairTable16::Probe left, right;  // of the last merge's pairs with its neighbours
-    unsigned lane;                   // of the last merge
+  struct alignas(64) Piece {
+    PieceText text;
+    uint64_t lanes;  // those that remain, one bit each: the one before the first is bit 0
     uint32_t tag;
-    uint16_t* row;
-
-    PENSTOK_INLINE uint16_t* ids() const { return row + kIds; }
-    PENSTOK_INLINE uint16_t* ranks() const { return row + kRanks; }
-
-    // The first merge after the sure ones; false if there is none.
-    PENSTOK_INLINE bool merge_first(const PairTable16& pairs) {
-      return merge_lowest(pairs, Lanes::load(ranks()));
-    }
-
-    // The next merge; false if there is none.
-    PENSTOK_INLINE bool merge_next(const PairTable16& pairs) {
-      Lanes rank = Lanes::load(ranks());
-      rank.set(lane, pairs.read(right));
-      rank.set_before(lane, pairs.read(left));
-      return merge_lowest(pairs, rank);
-    }
-
-    // If there is nothing to merge, the lane is the one after the last: nothing changes.
-    PENSTOK_INLINE bool merge_lowest(const PairTable16& pairs, Lanes rank) {
-      const auto lowest = rank.lowest();
-      lane = lowest.lane;
-      // The neighbours are read before the ids are stored: a load right after would have to wait.
-      left = pairs.prefetch((ids() + lane)[-1], lowest.value);
-      right = pairs.prefetch(lowest.value, ids()[lane + 2]);
-      Lanes id = Lanes::load(ids());
-      id.set(lane, lowest.value);
-      id.drop(lane + 1);
-      id.store(ids());
-      rank.drop(lane);
-      rank.store(ranks());
-      return lowest.value != 0xFFFF;
-    }
+    uint16_t ids[1 + kMaxBytes + kOnesAfter];    // the lane before the first, then the others
+    uint16_t ranks[1 + kMaxBytes + kOnesAfter];  // of a lane and the one after it
 
     template <class Done>
     PENSTOK_INLINE void finish(Done done) const {
-      done(tag, ids(), Lanes::load(ids()).count());
+      uint16_t kept[kMaxBytes + kOnesAfter];
+      const auto dropped = static_cast<uint32_t>(~(lanes >> 1));
+      uint16_t* end = store_kept(kept, load256(ids + 1), dropped);
+      if constexpr (kMaxBytes == 32) store_kept(end, load256(ids + 17), dropped >> 16);
+      done(tag, kept, count_bits(lanes) - 2);
     }
   };
 
-  // The pairs of a sure merge with its neighbours.
-  struct NewPairs {
+  // A merge whose new pairs were prefetched.
+  struct Step {
+    Piece* piece;
+    uint32_t lane, merged, previous;
     PairTable16::Probe left, right;
   };
 
-  // Makes the sure merges of some pieces and looks up the ranks that they change.
-  template <class Load>
-  PENSTOK_INLINE void start(const uint32_t* tags, unsigned size, Load load) {
+  // A sure merge, and its pairs with its neighbours.
+  struct SureMerge {
+    Piece* piece;
+    uint32_t lane;
+    PairTable16::Probe left, right;
+  };
+
+  // Makes the sure merges of all pieces and looks up the ranks that they change.
+  PENSTOK_INLINE void load(unsigned size) {
     unsigned num_merges = 0;
+    num_few_ = num_many_ = 0;
     for (unsigned i = 0; i < size; ++i) {
       Piece& piece = pieces_[i];
-      piece.tag = tags[i];
-      piece.row = rows_ + i * kRow;
-      piece.ids()[-1] = 0xFFFF;
-      const uint32_t merged = load(piece.tag, piece.ids(), piece.ranks());
-      add_merges(merged, i * kRow + kIds, num_merges);
+      const uint32_t merged = load_piece(piece);
+      const unsigned count = piece.text.length - count_bits(merged);
+      piece.lanes = bits_below(count + 2);
+      few_[num_few_].piece = many_[num_many_].piece = &piece;
+      const bool is_few = count <= kFewRanks + 1;
+      num_few_ += is_few;
+      num_many_ += !is_few;
+      add_merges(merged, piece, num_merges);
     }
     for (unsigned i = 0; i < num_merges; ++i) {
-      const uint16_t* at = rows_ + merges_[i];
-      new_pairs_[i] = {pairs_.prefetch(at[-1], at[0]), pairs_.prefetch(at[0], at[1])};
+      SureMerge& merge = merges_[i];
+      const uint16_t* at = merge.piece->ids + merge.lane;
+      merge.left = pairs_.prefetch(at[-1], at[0]);
+      merge.right = pairs_.prefetch(at[0], at[1]);
     }
     for (unsigned i = 0; i < num_merges; ++i) {
-      uint16_t* at = rows_ + merges_[i] + (kRanks - kIds);
-      at[-1] = pairs_.read(new_pairs_[i].left);
-      at[0] = pairs_.read(new_pairs_[i].right);
+      const SureMerge& merge = merges_[i];
+      uint16_t* at = merge.piece->ranks + merge.lane;
+      at[-1] = pairs_.read(merge.left);
+      at[0] = pairs_.read(merge.right);
     }
+  }
+
+  // Returns which lanes are merged, as they were numbered before.
+  PENSTOK_INLINE uint32_t load_piece(Piece& piece) const {
+    const auto [p, length] = piece.text;
+    uint16_t *const ids = piece.ids + 1, *const ranks = piece.ranks + 1;
+    ids[-1] = 0xFFFF;
+    // Predictable, because the caller lists the shortest first.
+    if (kMaxBytes == 16 && length <= 8) {
+      return load_with_sure_merges<8>(byte_pairs_, p, length, ids, ranks);
+    }
+    return load_with_sure_merges<kMaxBytes>(byte_pairs_, p, length, ids, ranks);
   }
 
   // Lists where merged ids are: each merge before one has moved it by a lane. Four at a time,
   // because their number is unpredictable.
-  PENSTOK_INLINE void add_merges(uint32_t merged, unsigned first_lane, unsigned& num_merges) {
+  PENSTOK_INLINE void add_merges(uint32_t merged, Piece& piece, unsigned& num_merges) {
     const unsigned count = count_bits(merged);
     for (unsigned i = 0; i < count; i += 4) {
       for (unsigned j = i; j < i + 4; ++j) {
-        merges_[num_merges + j] = first_lane + lowest_bit(merged | uint64_t{1} << 32) - j;
+        merges_[num_merges + j].piece = &piece;
+        merges_[num_merges + j].lane = 1 + lowest_bit(merged | uint64_t{1} << 32) - j;
         merged &= merged - 1;
       }
     }
     num_merges += count;
   }
 
-  PENSTOK_INLINE void merge_rest(unsigned size) {
-    Piece* active[kMost];
-    unsigned num_active = 0;
-    for (unsigned i = 0; i < size; ++i) {
-      active[num_active] = &pieces_[i];
-      num_active += pieces_[i].merge_first(pairs_);
-    }
-    while (num_active > 0) {
+  template <unsigned kRanks>
+  PENSTOK_INLINE void merge_rounds(Step* steps, unsigned num_active) {
+    for (;;) {
       unsigned num_left = 0;
       for (unsigned i = 0; i < num_active; ++i) {
-        Piece* const piece = active[i];
-        const bool goes_on = piece->merge_next(pairs_);
-        active[num_left] = piece;
-        num_left += goes_on;
+        Piece* const piece = steps[i].piece;
+        const Lowest lowest = lowest_rank<kRanks>(piece->ranks + 1);
+        steps[num_left].piece = piece;
+        steps[num_left].lane = lowest.lane + 1;
+        steps[num_left].merged = lowest.value;
+        num_left += lowest.value != 0xFFFF;
       }
       num_active = num_left;
+      if (num_active == 0) return;
+      for (unsigned i = 0; i < num_active; ++i) merge_lowest(steps[i]);
+      for (unsigned i = 0; i < num_active; ++i) set_new_ranks(steps[i]);
     }
   }
 
+  PENSTOK_INLINE void merge_lowest(Step& step) {
+    Piece& piece = *step.piece;
+    const uint64_t lanes = piece.lanes;
+    const uint64_t after = lanes & (~uint64_t{1} << step.lane);
+    const uint64_t after_next = after & (after - 1);
+    const auto removed = _tzcnt_u64(after), next = _tzcnt_u64(after_next);
+    const auto previous = 63 - _lzcnt_u64(_bzhi_u64(lanes, step.lane));
+    piece.lanes = lanes ^ after ^ after_next;
+    piece.ids[step.lane] = static_cast<uint16_t>(step.merged);
+    piece.ranks[removed] = 0xFFFF;
+    step.previous = static_cast<uint32_t>(previous);
+    step.left = pairs_.prefetch(piece.ids[previous], step.merged);
+    step.right = pairs_.prefetch(step.merged, piece.ids[next]);
+  }
+
+  PENSTOK_INLINE void set_new_ranks(const Step& step) {
+    step.piece->ranks[step.lane] = pairs_.read(step.right);
+    step.piece->ranks[step.previous] = pairs_.read(step.left);
+  }
+
+  const BytePair<uint16_t>* const byte_pairs_;
   const PairTable16& pairs_;
+  unsigned num_few_, num_many_;
+  Step few_[kMost + 1], many_[kMost + 1];
   Piece pieces_[kMost];
-  alignas(64) uint16_t rows_[kMost * kRow];
-  uint32_t merges_[kMost * kLanes / 2 + 4];  // in rows_
-  NewPairs new_pairs_[kMost * kLanes / 2];
+  SureMerge merges_[kMost * kMaxBytes / 2 + 4];
 };
 
 }  // namespace penstok::kernel::PENSTOK_ISA

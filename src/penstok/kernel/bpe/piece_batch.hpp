@@ -108,9 +108,10 @@ class PieceBatchEncoder {
 
   // Reads the value of every piece and lists those that have none.
   PENSTOK_INLINE size_t look_up() {
-    const PieceLine<Id>* lines = state_.pieces.lines();
+    const PieceLine<Id>* const lines = state_.pieces.lines();
+    const size_t num_cold = num_cold_;
     size_t misses = 0;
-    for (size_t i = 0; i < num_cold_; ++i) {
+    for (size_t i = 0; i < num_cold; ++i) {
       const PieceLine<Id>& line = lines[scratch_.lines[i]];
       const unsigned way = find_way(line.keys, scratch_.keys[i]);
       scratch_.values[i] = line.values[way & 1];
@@ -250,7 +251,8 @@ class PieceBatchEncoder {
 #if PENSTOK_HAS_LANES
     const bool is_medium = bytes > kShortPiece;
     if constexpr (sizeof(Id) == 2) {
-      scratch_.unmerged[is_medium][num_unmerged_[is_medium]++] = i;
+      const unsigned list = is_medium + (bytes > kShortPiece / 2);
+      scratch_.unmerged[list][num_unmerged_[list]++] = i;
     } else if (is_medium) {
       medium_wave_.add(state_.merges, piece(i), bytes, i);
       if (medium_wave_.is_full()) merge_wave(medium_wave_);
@@ -306,22 +308,24 @@ class PieceBatchEncoder {
 #if PENSTOK_HAS_LANES
   PENSTOK_INLINE void merge_in_waves() {
     if constexpr (sizeof(Id) == 2) {
-      merge_listed<Lanes16>(scratch_.unmerged[0], num_unmerged_[0]);
-      merge_listed<Lanes32>(scratch_.unmerged[1], num_unmerged_[1]);
+      // The shortest first: loading them takes half as long.
+      std::memcpy(scratch_.unmerged[0] + num_unmerged_[0], scratch_.unmerged[1],
+                  num_unmerged_[1] * sizeof(uint32_t));
+      merge_listed<16>(scratch_.unmerged[0], num_unmerged_[0] + num_unmerged_[1]);
+      merge_listed<32>(scratch_.unmerged[2], num_unmerged_[2]);
     } else {
       merge_wave(short_wave_);
       merge_wave(medium_wave_);
     }
   }
 
-  template <class Lanes>
+  template <unsigned kMaxBytes>
   PENSTOK_INLINE void merge_listed(const uint32_t* unmerged, size_t num_unmerged) {
-    MergeWave<Lanes> wave(state_.merges);
+    MergeWave<kMaxBytes> wave(state_.merges);
     wave.merge(
         unmerged, num_unmerged,
-        [&](uint32_t i, Id* ids, Id* ranks) __attribute__((always_inline)) {
-          return load_with_sure_merges<Lanes::kLanes>(state_.merges.byte_pairs, piece(i),
-                                                      static_cast<unsigned>(length(i)), ids, ranks);
+        [&](uint32_t i) __attribute__((always_inline)) {
+          return PieceText{piece(i), static_cast<unsigned>(length(i))};
         },
         [&](uint32_t i, const Id* ids, unsigned count) __attribute__((always_inline)) {
           keep(i, ids, count);
@@ -357,15 +361,20 @@ class PieceBatchEncoder {
   }
 
   PENSTOK_INLINE Id* write(Id* out) {
+    const Id* const hot_ids = scratch_.hot_ids;
+    const uint32_t* const cold_pieces = scratch_.cold_pieces;
+    const Value* const values = scratch_.values;
+    const size_t num_cold = num_cold_;
     size_t done = 0;
-    for (size_t i = 0; i < num_cold_; ++i) {
-      const size_t cold = scratch_.cold_pieces[i];
-      out = put_hot(done, cold, out);
+    for (size_t i = 0; i < num_cold; ++i) {
+      const size_t cold = cold_pieces[i];
+      out = put_hot(hot_ids + done, cold - done, out);
       done = cold + 1;
-      const Value& value = scratch_.values[i];
-      if (PENSTOK_LIKELY(value.count <= Value::kInline)) {
+      const Value& value = values[i];
+      const size_t count = value.count;
+      if (PENSTOK_LIKELY(count <= Value::kInline)) {
         std::memcpy(out, &value, sizeof value);
-        out += value.count;
+        out += count;
       } else if (is_packed(value)) {
         out = unpack(value, out);
       } else if (value.count == Value::kInOverflow) {
@@ -375,14 +384,12 @@ class PieceBatchEncoder {
         out = encode_rest(i, out);
       }
     }
-    return put_hot(done, batch_.count, out);
+    return put_hot(hot_ids + done, batch_.count - done, out);
   }
 
-  // Writes the ids of the hot pieces from `begin` to `end`.
-  PENSTOK_INLINE Id* put_hot(size_t begin, size_t end, Id* out) const {
+  // Writes the ids of hot pieces.
+  PENSTOK_INLINE Id* put_hot(const Id* from, size_t count, Id* out) const {
     constexpr size_t kStep = Scratch<Id>::kHotStep;
-    const Id* const from = scratch_.hot_ids + begin;
-    const size_t count = end - begin;
     std::memcpy(out, from, kStep * sizeof(Id));
     for (size_t at = kStep; PENSTOK_UNLIKELY(at < count); at += kStep) {
       std::memcpy(out + at, from + at, kStep * sizeof(Id));
@@ -391,7 +398,7 @@ class PieceBatchEncoder {
   }
 
   // Moves short pieces that are one token to the hot table and replaces what was there. That is
-  // done only for every eighth batch, which is enough for what is frequent.
+  // done only for some batches, which is enough for what is frequent.
   inline __attribute__((noinline)) void fill_hot_table() {
     for (size_t i = 0; i < num_cold_; ++i) {
       const uint32_t bits = HotTable::bits_of(static_cast<uint32_t>(length(i)));
@@ -418,7 +425,7 @@ class PieceBatchEncoder {
     return end;
   }
 
-  static constexpr unsigned kHotFillPeriod = 8;  // batches
+  static constexpr unsigned kHotFillPeriod = 32;  // batches
   static constexpr PieceKey kNeverFound = {~uint64_t{0}, ~uint64_t{0}};
   static constexpr uint64_t kTopBits = 0x8080808080808080ull;
   static constexpr uint64_t kEightSpaces = 0x2020202020202020ull;
@@ -431,7 +438,7 @@ class PieceBatchEncoder {
   WaveOf<Id, 32> medium_wave_;
 #endif
   uint32_t num_cold_ = 0;
-  uint32_t num_unmerged_[2] = {};
+  uint32_t num_unmerged_[3] = {};
   unsigned num_overflows_ = 0;
   unsigned num_repeats_ = 0;
 };

@@ -15,9 +15,6 @@
 
 namespace penstok::kernel::PENSTOK_ISA {
 
-PENSTOK_INLINE __m256i load256(const void* from) {
-  return _mm256_loadu_si256(static_cast<const __m256i*>(from));
-}
 PENSTOK_INLINE __m256i bytes256(unsigned value) {
   return _mm256_set1_epi8(static_cast<char>(value));
 }
@@ -138,11 +135,6 @@ constexpr LaneMasks make_lane_masks() {
 }
 constexpr LaneMasks kLaneMasks = make_lane_masks();
 
-struct Lowest {
-  unsigned value;  // 0xFFFF if every lane has it
-  unsigned lane;   // the first that holds it; the number of lanes if the value is 0xFFFF
-};
-
 PENSTOK_INLINE __m256i ones() {
   return _mm256_set1_epi16(-1);
 }
@@ -256,5 +248,6 @@ PENSTOK_INLINE void load_lanes(const BytePair<uint16_t>* pairs, const uint8_t* p
 
 }  // namespace penstok::kernel::PENSTOK_ISA
 
+#include "simd/ascii_divider_avx2.hpp"
 #include "simd/classify_half_bytes.hpp"
 #include "simd/wide_lanes.hpp"

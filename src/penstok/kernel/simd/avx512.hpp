@@ -136,11 +136,6 @@ PENSTOK_INLINE unsigned find_way(const PieceKey* keys, const PieceKey& key) {
 
 // ---- 16 or 32 numbers of 16 bits in registers, for merging (merge_wave.hpp) ----
 
-struct Lowest {
-  unsigned value;  // 0xFFFF if every lane has it
-  unsigned lane;   // the first that holds it; the number of lanes if the value is 0xFFFF
-};
-
 struct Lanes16 {
   static constexpr unsigned kLanes = 16;
   __m256i v;
@@ -247,5 +242,6 @@ PENSTOK_INLINE void load_lanes(const BytePair<uint16_t>* pairs, const uint8_t* p
 
 }  // namespace penstok::kernel::PENSTOK_ISA
 
+#include "simd/ascii_divider_avx512.hpp"
 #include "simd/classify_high.hpp"
 #include "simd/wide_lanes.hpp"

@@ -137,6 +137,7 @@ inline __m512i gather(const __m512i& index, const void* base, unsigned scale) {
 #define _mm512_loadu_si512(p) M_ load<__m512i>(p)
 #define _mm512_load_si512(p) M_ load<__m512i>(p)
 #define _mm512_storeu_si512(p, v) (void)(*reinterpret_cast<__m512i_u*>(p) = (v))
+#define _mm512_setzero_si512() M_ set1<__m512i>(int8_t{0})
 #define _mm512_set1_epi8(x) M_ set1<__m512i>(static_cast<int8_t>(x))
 #define _mm512_set1_epi16(x) M_ set1<__m512i>(static_cast<int16_t>(x))
 #define _mm512_set1_epi32(x) M_ set1<__m512i>(static_cast<int32_t>(x))
@@ -157,6 +158,7 @@ inline __m512i gather(const __m512i& index, const void* base, unsigned scale) {
 #define _mm512_mask_mov_epi16(o, m, v) M_ blend<uint16_t>(o, m, v)
 #define _mm512_mask_set1_epi16(o, m, x) M_ blend<uint16_t>(o, m, _mm512_set1_epi16(x))
 #define _mm512_add_epi32(a, b) M_ each<uint32_t>(a, b, [](uint32_t x, uint32_t y) { return x + y; })
+#define _mm512_and_si512(a, b) M_ each<uint64_t>(a, b, [](uint64_t x, uint64_t y) { return x & y; })
 #define _mm512_or_si512(a, b) M_ each<uint64_t>(a, b, [](uint64_t x, uint64_t y) { return x | y; })
 #define _mm512_slli_epi32(v, n) \
   M_ each<uint32_t>(v, v, [](uint32_t x, uint32_t) { return x << (n); })

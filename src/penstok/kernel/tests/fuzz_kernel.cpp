@@ -85,7 +85,7 @@ class Texts {
 
  private:
   std::string part() {
-    switch (below(12)) {
+    switch (below(13)) {
       case 0:
         return character(0x110000);
       case 1:
@@ -109,6 +109,8 @@ class Texts {
         return letters(1 + below(below(30) == 0 ? 6000 : 100), 3 + below(2), 1);
       case 9:
         return run_of_script(1 + below(40));
+      case 10:
+        return ascii(1 + below(400));
       default:
         return whole_token();
     }
@@ -127,6 +129,18 @@ class Texts {
     while (count-- > 0) {
       const char first = one_capital_in > 1 && below(one_capital_in) == 0 ? 'A' : 'a';
       text.push_back(static_cast<char>(first + below(alphabet)));
+    }
+    return text;
+  }
+
+  // Long runs of ASCII, in which borders of all kinds meet every position of 64 bytes.
+  std::string ascii(size_t count) {
+    static constexpr char kCommon[] = "aaeettnosl  '.,10\n\t";
+    std::string text;
+    while (count-- > 0) {
+      const bool is_common = below(8) != 0;
+      text.push_back(is_common ? kCommon[below(sizeof kCommon - 1)]
+                               : static_cast<char>(below(128)));
     }
     return text;
   }

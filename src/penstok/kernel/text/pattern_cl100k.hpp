@@ -59,6 +59,7 @@ class Cl100kPattern {
  public:
   using Classes =
       std::conditional_t<Rules::kWords == Words::letters, ByteClasses, DetailedByteClasses>;
+  static constexpr bool kDividesAscii = false;
 
   // `classes` are those of the 64 bytes at p, `next` those of the 64 after them. `left` bytes of
   // the document begin at p.

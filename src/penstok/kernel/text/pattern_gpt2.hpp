@@ -27,6 +27,8 @@ template <bool kDigitsApart>
 class Gpt2Pattern {
  public:
   using Classes = ByteClasses;
+  // Are pieces of ASCII what `AsciiDivider` finds, but for contractions?
+  static constexpr bool kDividesAscii = PENSTOK_DIVIDES_ASCII && !kDigitsApart;
 
   // `classes` are those of the 64 bytes at p, `next` those of the 64 after them. `left` bytes of
   // the document begin at p.
@@ -47,9 +49,7 @@ class Gpt2Pattern {
     const uint64_t next_ends_space = kDigitsApart ? next.space | next.number : next.space;
     const uint64_t last_space =
         space & ~classes.high & ~(ends_space >> 1 | next_ends_space << 63);
-    uint64_t starts = word | first_space | last_space;
-    starts = (starts | set_next_) & ~clear_next_;
-    set_next_ = clear_next_ = 0;
+    uint64_t starts = with_contraction_before(word | first_space | last_space);
     if (PENSTOK_UNLIKELY(classes.wide_space)) {
       starts |= last_wide_spaces(classes.wide_space, ends_space, next_ends_space, p);
     }
@@ -64,7 +64,31 @@ class Gpt2Pattern {
     return left < kMaskBytes ? starts & bits_below(left) : starts;
   }
 
+#if PENSTOK_DIVIDES_ASCII
+  // The same for 64 bytes of ASCII at p, with more than 64 bytes of the document after them.
+  PENSTOK_INLINE uint64_t of_ascii(const AsciiDivision& division, const uint8_t* p, size_t left) {
+    const uint64_t starts = with_contraction_before(division.starts);
+    return division.quotes ? with_contractions(starts, division.quotes, p, left) : starts;
+  }
+
+  // Goes on with `of` after a byte of ASCII.
+  PENSTOK_INLINE void continue_after(uint8_t byte) {
+    letter_ = static_cast<uint8_t>((byte | 0x20) - 'a') < 26;
+    number_ = static_cast<uint8_t>(byte - '0') < 10;
+    blank_ = byte == ' ';
+    space_ = blank_ || static_cast<uint8_t>(byte - 9) < 5;
+    other_ = !(letter_ | number_ | space_);
+  }
+#endif
+
  private:
+  // Applies what a contraction at the end of the last 64 bytes changes.
+  PENSTOK_INLINE uint64_t with_contraction_before(uint64_t starts) {
+    starts = (starts | set_next_) & ~clear_next_;
+    set_next_ = clear_next_ = 0;
+    return starts;
+  }
+
   // A contraction is one piece: no start after its apostrophe, but one after its end.
   PENSTOK_INLINE uint64_t with_contractions(uint64_t starts, uint64_t quotes, const uint8_t* p,
                                             size_t left) {
