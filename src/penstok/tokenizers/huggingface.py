@@ -315,7 +315,7 @@ def _try_characters(
     try:
         return _read_characters(settings, model, added), "its ids follow from merges of characters"
     except NotConvertibleError as error:
-        return None, str(error)
+        return None, f"{why}, and {error}"
 
 
 def _read_characters(

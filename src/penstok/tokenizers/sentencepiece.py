@@ -110,10 +110,9 @@ def _check_rules(trainer: dict[int, int | bytes], normalizer: dict[int, int | by
 def _check_reserved(by_kind: dict[int, list[_Piece]]) -> None:
     if by_kind.get(_UNUSED):
         raise NotConvertibleError("it has unused pieces")
-    normal = {piece.text for piece in by_kind.get(_NORMAL, [])}
-    for piece in (*by_kind.get(_CONTROL, []), *by_kind.get(_UNKNOWN, []), *by_kind.get(_BYTE, [])):
-        # The library looks up these names first, also for text.
-        if len(piece.text) == 1 or piece.text in normal:
+    for piece in (*by_kind.get(_CONTROL, []), *by_kind.get(_UNKNOWN, [])):
+        # The library looks up these names too when it looks up a character.
+        if len(piece.text) == 1:
             raise NotConvertibleError(f"its special piece {piece.text!r} is also text")
 
 
