@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import io
 import json
 import os
 import random
@@ -202,3 +203,29 @@ def _varint(value: int) -> bytes:
         written += bytes([value & 0x7F | 0x80])
         value >>= 7
     return written + bytes([value])
+
+
+def train_sentencepiece(**options: Any) -> bytes:
+    """Train a SentencePiece model on the examples, of text that is not normalized."""
+    import sentencepiece
+
+    model = io.BytesIO()
+    sentences = [line for text in example_texts() for line in text.split("\n") if line]
+    defaults = {"vocab_size": 2500, "minloglevel": 2, "normalization_rule_name": "identity"}
+    chosen: dict[str, Any] = {**defaults, **options}
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(sentences), model_writer=model, **chosen
+    )
+    return model.getvalue()
+
+
+@functools.cache
+def trained_with_symbols() -> bytes:
+    """A BPE as Llama 2's, with rare characters left out, and two symbols as Mistral v3 has."""
+    return train_sentencepiece(
+        model_type="bpe",
+        byte_fallback=True,
+        remove_extra_whitespaces=False,
+        character_coverage=0.98,
+        user_defined_symbols=["<sep>", "[DOC_1]"],
+    )

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import random
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +35,9 @@ from vocabularies import (
     SUFFIX,
     UNUSED,
     USER_DEFINED,
-    example_texts,
     spell_sentencepiece,
+    train_sentencepiece,
+    trained_with_symbols,
 )
 
 from penstok.engines import choose_engine, engine_needs, load_engine
@@ -237,33 +237,18 @@ LETTERS: list[Piece] = [(text, -9.0, NORMAL) for text in (*"abc", MARK)]
 BASE: list[Piece] = [*SPECIAL_PIECES, *BYTE_PIECES, *LETTERS]
 
 
-def spell_trained(**options: Any) -> bytes:
-    import io
-
-    import sentencepiece
-
-    model = io.BytesIO()
-    sentences = [line for text in example_texts() for line in text.split("\n") if line]
-    defaults = {"vocab_size": 2500, "minloglevel": 2, "normalization_rule_name": "identity"}
-    chosen: dict[str, Any] = {**defaults, **options}
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(sentences), model_writer=model, **chosen
-    )
-    return model.getvalue()
-
-
 REFUSED = {
-    "its SentencePiece model is `unigram`": lambda: spell_trained(
+    "its SentencePiece model is `unigram`": lambda: train_sentencepiece(
         model_type="unigram", byte_fallback=True, remove_extra_whitespaces=False
     ),
     "its SentencePiece model is `word`": lambda: spell_sentencepiece(BASE, {MODEL_TYPE: 3}),
-    "it has no byte fallback for unknown characters": lambda: spell_trained(
+    "it has no byte fallback for unknown characters": lambda: train_sentencepiece(
         model_type="bpe", remove_extra_whitespaces=False
     ),
-    "it normalizes text": lambda: spell_trained(
+    "it normalizes text": lambda: train_sentencepiece(
         model_type="bpe", byte_fallback=True, normalization_rule_name="nmt_nfkc"
     ),
-    "it removes extra spaces": lambda: spell_trained(model_type="bpe", byte_fallback=True),
+    "it removes extra spaces": lambda: train_sentencepiece(model_type="bpe", byte_fallback=True),
     "it has spaces after words, not before them": lambda: spell_sentencepiece(BASE, {SUFFIX: 1}),
     "it does not mark spaces": lambda: spell_sentencepiece(BASE, normalizer={ESCAPE: 0}),
     "its token 'a b' has a space after other text": lambda: spell_sentencepiece(
@@ -372,20 +357,9 @@ def test_a_split_at_spaces_never_divides_marked_text(tmp_path: Path) -> None:
 # ---- a trained model: all code points, boundaries, cuts ----
 
 
-@cache
-def trained() -> bytes:
-    return spell_trained(
-        model_type="bpe",
-        byte_fallback=True,
-        remove_extra_whitespaces=False,
-        character_coverage=0.98,
-        user_defined_symbols=["<sep>", "[DOC_1]"],
-    )
-
-
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
-    found = load_bytes(trained(), tmp_path_factory.mktemp("trained"))
+    found = load_bytes(trained_with_symbols(), tmp_path_factory.mktemp("trained"))
     assert bpe_of(found).symbols == ("<sep>", "[DOC_1]")
     return found
 
@@ -415,7 +389,7 @@ def test_every_code_point_gives_the_ids_of_sentencepiece(
 @pytest.mark.parametrize("eot", ["append", "prepend", "none"])
 def test_boundaries_and_parts_are_those_of_the_library(eot: EotPosition, tmp_path: Path) -> None:
     path = tmp_path / "made.model"
-    path.write_bytes(trained())
+    path.write_bytes(trained_with_symbols())
     tokenizer = load_tokenizer(str(path), bos="<s>")
     engine, expected = (load_engine(name, tokenizer, eot) for name in ("kernel", "sentencepiece"))
     rng = random.Random(3)

@@ -74,5 +74,6 @@ def test_neon_gives_the_ids_of_the_reference(tmp_path: Path) -> None:
     examples = sorted(EXAMPLES.glob("*.txt"))
     fuzz = (ARM_EMULATOR, fuzzers / "fuzz_kernel", RANKS)
     assert ": neon," in run(*fuzz, "--rounds", "40", "--seed", "1", *examples)
+    run(ARM_EMULATOR, fuzzers / "fuzz_characters", "--rounds", "20", "--seed", "1")
     run(ARM_EMULATOR, fuzzers / "fuzz_json", "--rounds", "5000", "--seed", "1")
     run(ARM_EMULATOR, fuzzers / "fuzz_csv", "--rounds", "5000", "--seed", "1")
