@@ -261,6 +261,9 @@ REFUSED = {
     "a character of its token 'ax' is not a token": lambda: spell_sentencepiece(
         [*BASE, ("ax", -1.0, NORMAL)]
     ),
+    "the score of its piece 263 is not a number": lambda: spell_sentencepiece(
+        [*BASE, ("ab", float("nan"), NORMAL)]
+    ),
     "it has unused pieces": lambda: spell_sentencepiece([*BASE, ("ab", -1.0, UNUSED)]),
     "its pieces 'ab' and 'bc' have the same score": lambda: spell_sentencepiece(
         [*BASE, ("ab", -1.0, NORMAL), ("bc", -1.0, NORMAL), ("ca", -5.0, NORMAL)]
@@ -535,6 +538,9 @@ def test_tokenizers_and_fastokens_continue_a_document(tmp_path: Path) -> None:
         assert engine.encode(divide(text, cuts)).tolist() == whole, name
 
 
-def test_a_worker_needs_no_memory_for_the_library(tokenizer: Tokenizer) -> None:
-    needed = engine_needs("kernel", tokenizer).worker_bytes
-    assert needed < engine_needs("sentencepiece", tokenizer).worker_bytes
+def test_a_worker_needs_memory_for_the_library_only_if_there_are_symbols(
+    tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    with_symbols = engine_needs("kernel", tokenizer).worker_bytes
+    without = engine_needs("kernel", load_bytes(random_model(1), tmp_path)).worker_bytes
+    assert without < engine_needs("sentencepiece", tokenizer).worker_bytes < with_symbols

@@ -213,6 +213,7 @@ class KernelEngine:
         if isinstance(self._tokenizer.model, ByteLevel):
             return TiktokenEngine(self._tokenizer, self._eot).encode(block)
         if self._library is None:
+            # Only models of this library have symbols.
             from penstok.engines.sentencepiece import SentencePieceEngine
 
             self._library = SentencePieceEngine(self._tokenizer, self._eot)
@@ -267,7 +268,8 @@ class _Tables(Struct, frozen=True):
                 where="--engine",
                 next_step="pass `--engine auto`",
             )
-        max_id = max(*tokenizer.ranks.values(), eot_id, bos_id or 0)
+        largest = max(tokenizer.ranks.values())
+        max_id = max(largest, eot_id, bos_id or 0)
         unknown = _NEWER_DIGITS if pattern == "starcoder" else None
         return cls(tokenizer.ranks, pattern, eot_id, bos_id, max_id, unknown=unknown)
 

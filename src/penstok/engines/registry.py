@@ -33,6 +33,8 @@ _CONTENT_BYTES = 20
 # The library `tokenizers`, which normalizes, and which one worker compares with.
 _NORMALIZER_BYTES = 128 << 20
 _GPT2_IDS = 50_257
+# The library `sentencepiece`, for a block of text that has symbols: 52 bytes for each byte.
+_SYMBOLS_BYTES = 128 << 20
 # The longest document that is encoded as a whole in the least memory.
 _LEAST_DOCUMENT_BYTES = 1 << 20
 # Readers refuse longer records.
@@ -174,6 +176,7 @@ def engine_needs(name: str, tokenizer: Tokenizer) -> MemoryNeeds:
         more += 0 if model.is_plain else _NORMALIZER_BYTES
     elif model.bpe is not None and engine.encodes_characters:
         more = engine.id_bytes * max(model.num_ids - _GPT2_IDS, 0) + len(model.content)
+        more += _SYMBOLS_BYTES if model.bpe.symbols else 0
     else:
         more = _CONTENT_BYTES * len(model.content)
     return engine.needs + MemoryNeeds(worker_bytes=more)

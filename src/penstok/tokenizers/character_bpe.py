@@ -107,8 +107,8 @@ def convert_pieces(
     return CharacterBpe(ranks, [ids[token] for token in ranks], adds_space, tuple(symbols))
 
 
-def merge_pairs(bpe: CharacterBpe) -> dict[tuple[str, str], int]:
-    """Return the one merge that produces each token of several characters, with its rank."""
+def merge_pairs(bpe: CharacterBpe) -> list[tuple[str, str]]:
+    """Return the one merge that produces each token of several characters, in order of rank."""
     made = last_merges(bpe.ranks)
     # Bytes and parts of characters are not text; no character is made of anything else.
     texts = {
@@ -116,11 +116,11 @@ def merge_pairs(bpe: CharacterBpe) -> dict[tuple[str, str], int]:
         for token, output_id in zip(bpe.ranks, bpe.output_ids, strict=True)
         if output_id != PART_OF_CHARACTER and (len(token) > 1 or token < b"\x80")
     }
-    return {
-        (texts[merge[0]], texts[merge[1]]): bpe.ranks[token]
-        for token, merge in made.items()
+    return [
+        (texts[merge[0]], texts[merge[1]])
+        for merge in made.values()
         if merge is not None and merge[0] in texts and merge[1] in texts
-    }
+    ]
 
 
 def _check_characters(characters: Mapping[str, int], longer: Sequence[tuple[str, int]]) -> None:

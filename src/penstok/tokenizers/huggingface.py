@@ -335,8 +335,9 @@ def _read_characters(
         raise NotConvertibleError("it merges bytes of unknown characters")
     # As in the library, the last of equal merges counts.
     positions = {pair: number for number, pair in enumerate(merges)}
-    by_position = sorted(positions, key=positions.__getitem__)
-    longer = list(dict.fromkeys(left + right for left, right in by_position))
+    if len(positions) < len(merges):
+        merges = sorted(positions, key=positions.__getitem__)
+    longer = list(dict.fromkeys(left + right for left, right in merges))
     if not vocab.keys() >= set(longer):
         raise NotConvertibleError("the result of one of its merges is not a token")
     bpe = convert_pieces(
@@ -380,7 +381,7 @@ def _prove_positions(bpe: CharacterBpe, positions: dict[tuple[str, str], int]) -
     missing = next((pair for pair in pairs if pair not in positions), None)
     if missing is not None:
         raise NotConvertibleError(f"its merges do not produce {missing[0] + missing[1]!r}")
-    order = [positions[pair] for pair in sorted(pairs, key=pairs.__getitem__)]
+    order = [positions[pair] for pair in pairs]
     if order != sorted(order):
         raise NotConvertibleError("its merges are not in the order of their results")
 

@@ -6,6 +6,7 @@ model, such as a unigram, is left to the library, with the reason. It opens no f
 
 from __future__ import annotations
 
+import math
 import struct
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
@@ -155,9 +156,12 @@ def _read_piece(message: bytes, number: int) -> _Piece:
     if not (isinstance(text, bytes) and isinstance(score, bytes) and isinstance(kind, int)):
         raise NotConvertibleError(f"its piece {number} is not one")
     try:
-        return _Piece(text.decode(), struct.unpack("<f", score)[0], kind, number)
+        piece = _Piece(text.decode(), struct.unpack("<f", score)[0], kind, number)
     except (UnicodeDecodeError, struct.error) as error:
         raise NotConvertibleError(f"its piece {number} is not one") from error
+    if not math.isfinite(piece.score):
+        raise NotConvertibleError(f"the score of its piece {number} is not a number")
+    return piece
 
 
 def _iter_fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:

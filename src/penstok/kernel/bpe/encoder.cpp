@@ -104,9 +104,6 @@ bool Encoder::is_free_junction(uint8_t left, uint8_t right) const {
 
 Outcome Encoder::encode(const uint8_t* text, size_t size, DocumentParts documents, void* out,
                         size_t room) {
-  if (size > kLargestText) {
-    throw std::invalid_argument("at most 4 GiB of text can be encoded at once");
-  }
   check_documents(documents, size);
   const size_t needed = room_for(bytes_spanned(documents), documents.count);
   if (room < needed) {
@@ -114,6 +111,9 @@ Outcome Encoder::encode(const uint8_t* text, size_t size, DocumentParts document
                                 std::to_string(needed) + " are needed");
   }
   if (spaced_text_) spaced_text_->prepare(text, size, documents);
+  if (size > kLargestText) {
+    throw std::invalid_argument("at most 4 GiB of text can be encoded at once");
+  }
   Outcome outcome = std::visit(
       [&](auto& engine) {
         using Id = std::remove_pointer_t<decltype(engine.state->characters()->ids + 0)>;

@@ -24,7 +24,7 @@ unsigned kind_of(uint32_t code_point) {
 bool is_part(const std::string& bytes) {
   const auto lead = static_cast<uint8_t>(bytes[0]);
   if (lead < 0x80) return false;
-  return bytes.size() < (lead < 0xC0 ? 2u : lead < 0xE0 ? 2u : lead < 0xF0 ? 3u : 4u);
+  return bytes.size() < (lead < 0xE0 ? 2u : lead < 0xF0 ? 3u : 4u);
 }
 
 }  // namespace
