@@ -208,7 +208,7 @@ def test_most_random_merges_are_proved_and_some_are_not(tmp_path: Path) -> None:
     assert 20 < sum(proved) < 40
 
 
-# ---- runs of spaces whose scores are equal, as in Llama 2 and Mistral ----
+# ---- runs of spaces whose scores are equal, as in Mistral ----
 
 
 @pytest.mark.parametrize("seed", range(12))
