@@ -83,6 +83,7 @@ soak: $(VENV)/.installed-dev $(VENV)/.installed-bench
 	  -DPENSTOK_KERNEL_PYTHON=OFF -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja -G Ninja
 	$(BIN)/cmake --build build/sanitized
 	build/sanitized/src/penstok/kernel/tests/fuzz_kernel src/penstok/tokenizers/vocab/gpt2.tiktoken --rounds 20000
+	build/sanitized/src/penstok/kernel/tests/fuzz_characters --rounds 2000
 	build/sanitized/src/penstok/kernel/tests/fuzz_json --rounds 2000000
 	build/sanitized/src/penstok/kernel/tests/fuzz_csv --rounds 2000000
 	PENSTOK_TEST_KILLS=2000 $(BIN)/python -m pytest tests/crash -k kills_at_random

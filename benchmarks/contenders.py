@@ -20,6 +20,7 @@ GIGATOKEN = "gigatoken"
 FASTOKENS = "fastokens"
 TOKENIZERS = "tokenizers 1.0"
 TIKTOKEN = "tiktoken"
+SENTENCEPIECE = "sentencepiece"
 
 PYTHON = "python alone"
 PLAIN = "plain script"
@@ -46,6 +47,7 @@ _ENGINES = {
     FASTOKENS: ("fastokens", 1),
     TOKENIZERS: ("tokenizers", 2),
     TIKTOKEN: ("tiktoken", 20),
+    SENTENCEPIECE: ("sentencepiece", 20),
 }
 
 

@@ -22,8 +22,9 @@ import numpy as np
 from bare_loop import BLOCK_BYTES, EOT, find_ends, load_kernel, make_block
 from usage import Clock
 
-from penstok.engines.tokenizer_json import format_tokenizer_json
+from penstok.engines.tokenizer_json import drop_special_tokens, format_tokenizer_json
 from penstok.tokenizers import ByteLevel, load_tokenizer
+from penstok.tokenizers.libraries import load_library_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -75,8 +76,13 @@ def _tokenizer(name: str) -> Tokenizer:
 
 @cache
 def _tokenizer_json(name: str) -> str:
-    """Write a tokenizer as the other engines read it, with end-of-text as a special string."""
+    """Write a tokenizer as the other engines read it, with end-of-text as a special string.
+
+    One that is not byte-level keeps its own file, without special strings.
+    """
     tokenizer = _tokenizer(name)
+    if not isinstance(tokenizer.model, ByteLevel):
+        return drop_special_tokens(tokenizer.model.content)
     model = json.loads(format_tokenizer_json(ByteLevel(tokenizer.ranks, tokenizer.pattern)))
     model["added_tokens"] = [{"id": tokenizer.eot_id, "content": EOT.decode(), **_SPECIAL}]
     return json.dumps(model)
@@ -130,6 +136,15 @@ def _load_tokenizers(name: str) -> Callable[[list[str]], int]:
     return encode
 
 
+def _load_sentencepiece(name: str) -> Callable[[list[str]], int]:
+    engine = load_library_model("sentencepiece", Path(name).read_bytes())
+
+    def encode(documents: list[str]) -> int:
+        return sum(len(engine.EncodeAsIds(document)) + 1 for document in documents)
+
+    return encode
+
+
 def _load_tiktoken(name: str) -> Callable[[list[str]], int]:
     import tiktoken
 
@@ -159,6 +174,7 @@ ENGINES = {
     "fastokens": Engine(_documents_of, _load_fastokens),
     "tokenizers": Engine(_documents_of, _load_tokenizers),
     "tiktoken": Engine(_documents_of, _load_tiktoken),
+    "sentencepiece": Engine(_documents_of, _load_sentencepiece),
 }
 
 

@@ -28,6 +28,7 @@ from contenders import (
     PORTABLE,
     PYTHON,
     SCRIPT,
+    SENTENCEPIECE,
     STEADY,
     TIKTOKEN,
     TOKENIZERS,
@@ -71,6 +72,7 @@ from figures import (
 from measure import Command, Effort, take_turns
 
 from penstok.engines.kernel import available_isas
+from penstok.tokenizers import ByteLevel, load_tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -90,6 +92,7 @@ _HARD_MARKS = dict.fromkeys(("one letter", "DNA", "new words", "random Han"), 3.
 # Below it `--engine auto` would be wrong to take the kernel on a machine without AVX2.
 _PORTABLE_MARK = 1.0
 _OTHER_TOKENIZERS_MARK = 1.8
+_CHARACTERS_MARK = 3.0  # Llama 2, Gemma, Mistral
 _STEADY_MARKS = {"web": 2.0, "multi": 4.0, "code": 2.0}
 _BARE_MARK = 0.9
 _START_UP_CPU_MARK = 1.5
@@ -232,19 +235,29 @@ def run_engines(bench: Bench) -> None:
 
 def run_tokenizers(bench: Bench) -> None:
     """Compare engines in memory with other tokenizers than GPT-2's."""
-    names = [KERNEL, GIGATOKEN, FASTOKENS]
     for tokenizer in bench.tokenizers:
+        rivals, mark = _rivals_with(tokenizer)
+        names = [KERNEL, *rivals]
         for text in bench.texts:
             name = f"{tokenizer.rpartition('/')[2]}, {text.name}"
             with _engines(names, replace(text, name=name), tokenizer) as contenders:
                 samples = bench.take("tokenizers", contenders, max_seconds=40)
             ratios = [
-                speed_ratio(samples[KERNEL, name], samples[rival, name], "CPU")
-                for rival in names[1:]
+                speed_ratio(samples[KERNEL, name], samples[rival, name], "CPU") for rival in rivals
             ]
             faster = min(ratios, key=lambda ratio: ratio.median)
-            label = "CPU: kernel against the faster of gigatoken and fastokens"
-            bench.add(label, name, faster, _OTHER_TOKENIZERS_MARK)
+            of_several = "the faster of " if len(rivals) > 1 else ""
+            label = f"CPU: kernel against {of_several}{' and '.join(rivals)}"
+            bench.add(label, name, faster, mark)
+
+
+def _rivals_with(tokenizer: str) -> tuple[list[str], float]:
+    """Return who can encode with a tokenizer, and how much faster the kernel should be."""
+    model = load_tokenizer(tokenizer, bos="none").model
+    if isinstance(model, ByteLevel):
+        return [GIGATOKEN, FASTOKENS], _OTHER_TOKENIZERS_MARK
+    rival = SENTENCEPIECE if model.library == "sentencepiece" else FASTOKENS
+    return [rival], _CHARACTERS_MARK
 
 
 def run_steady(bench: Bench) -> None:

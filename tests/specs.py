@@ -24,9 +24,9 @@ def worker_spec(
     share: MemoryShare = UNLIMITED,
     give_back: bool = False,
 ) -> WorkerSpec:
-    """Make the workers of a job with GPT-2, as the pipeline would."""
+    """Make the workers of a job, as the pipeline would."""
     return WorkerSpec(
-        tokenizer=load_tokenizer("gpt2"),
+        tokenizer=load_tokenizer(job.tokenizer),
         engine=engine,
         rules=job.text_rules(make_plan(job).rule, "", "uint16"),
         on_error=job.on_error,

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import io
 import json
 import os
 import random
 import shutil
+import struct
 import subprocess
 import sys
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -157,3 +159,73 @@ def sentencepiece_model(folder: Path) -> Path:
     )
     text.unlink()
     return folder / "sp.model"
+
+
+# The kinds of pieces in a SentencePiece model, and the fields of its specifications that matter.
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
+MODEL_TYPE, SUFFIX, BYTE_FALLBACK = 3, 24, 35
+CHARSMAP, DUMMY_PREFIX, EXTRA_SPACES, ESCAPE = 2, 3, 4, 5
+SPECIAL_PIECES = [("<unk>", 0.0, UNKNOWN), ("<s>", 0.0, CONTROL), ("</s>", 0.0, CONTROL)]
+BYTE_PIECES = [(f"<0x{byte:02X}>", 0.0, BYTE) for byte in range(256)]
+
+
+def spell_sentencepiece(
+    pieces: list[tuple[str, float, int]],
+    trainer: dict[int, int | bytes] | None = None,
+    normalizer: dict[int, int | bytes] | None = None,
+) -> bytes:
+    """Write a SentencePiece model by hand: by default a BPE as Llama 2's, without training."""
+    messages = [
+        (1, _message([(1, text.encode()), (2, struct.pack("<f", score)), (3, kind)]))
+        for text, score, kind in pieces
+    ]
+    training: dict[int, int | bytes] = {MODEL_TYPE: 2, BYTE_FALLBACK: 1, **(trainer or {})}
+    normalizing: dict[int, int | bytes] = {EXTRA_SPACES: 0, **(normalizer or {})}
+    messages += [(2, _message(training.items())), (3, _message(normalizing.items()))]
+    return _message(messages)
+
+
+def _message(fields: Iterable[tuple[int, int | bytes]]) -> bytes:
+    written = b""
+    for number, value in fields:
+        if isinstance(value, int):
+            written += _varint(number << 3) + _varint(value)
+        elif len(value) == 4 and number == 2:
+            written += _varint(number << 3 | 5) + value
+        else:
+            written += _varint(number << 3 | 2) + _varint(len(value)) + value
+    return written
+
+
+def _varint(value: int) -> bytes:
+    written = b""
+    while value > 0x7F:
+        written += bytes([value & 0x7F | 0x80])
+        value >>= 7
+    return written + bytes([value])
+
+
+def train_sentencepiece(**options: Any) -> bytes:
+    """Train a SentencePiece model on the examples, of text that is not normalized."""
+    import sentencepiece
+
+    model = io.BytesIO()
+    sentences = [line for text in example_texts() for line in text.split("\n") if line]
+    defaults = {"vocab_size": 2500, "minloglevel": 2, "normalization_rule_name": "identity"}
+    chosen: dict[str, Any] = {**defaults, **options}
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(sentences), model_writer=model, **chosen
+    )
+    return model.getvalue()
+
+
+@functools.cache
+def trained_with_symbols() -> bytes:
+    """A BPE as Llama 2's, with rare characters left out, and two symbols as Mistral v3 has."""
+    return train_sentencepiece(
+        model_type="bpe",
+        byte_fallback=True,
+        remove_extra_whitespaces=False,
+        character_coverage=0.98,
+        user_defined_symbols=["<sep>", "[DOC_1]"],
+    )

@@ -22,7 +22,14 @@ import tiktoken
 import tokenizers
 from support import EXAMPLES
 from tokenizers import models, normalizers, pre_tokenizers, processors, trainers
-from vocabularies import example_texts, fetch_npm, sentencepiece_model, train, write_json
+from vocabularies import (
+    example_texts,
+    fetch_npm,
+    sentencepiece_model,
+    train,
+    trained_with_symbols,
+    write_json,
+)
 
 import penstok
 
@@ -229,6 +236,36 @@ def test_a_sentencepiece_model_goes_through(tmp_path: Path) -> None:
     # Without one of the flag's own the model says nothing of what begins a text.
     again = tokenize(tmp_path, "-t", path, "--docs-by", "line", "--val-fraction", 0, exit_code=5)
     assert "begin-of-text `<s>` (1) there, none here; `--bos 1`" in again.stderr
+
+
+@pytest.mark.parametrize("name", ["text.txt", "text.jsonl"])
+def test_a_sentencepiece_bpe_runs_in_the_kernel_and_is_divided(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "bpe.model"
+    path.write_bytes(trained_with_symbols())
+    library: Any = sentencepiece.SentencePieceProcessor(model_file=str(path))
+    rng = random.Random(6)
+    words = [word for text in example_texts() for word in text.split(" ")]
+    sizes = (3, 900, 1, 70_000, 400_000)
+    texts = [*(" ".join(rng.choices(words, k=size)) for size in sizes), " ", "[DOC_1] x", "\u2581"]
+    texts = [text.replace("<|", "").replace("\r", "") for text in texts]
+    assert max(len(text.encode()) for text in texts) > 3 << 20  # more than a block
+    if name.endswith("txt"):
+        (tmp_path / name).write_text("<|sep|>".join(texts), encoding="utf-8", newline="")
+    else:
+        lines = (json.dumps({"text": text}) for text in texts)
+        (tmp_path / name).write_text("\n".join(lines), encoding="utf-8")
+    flags = ["--doc-separator", "<|sep|>"] if name.endswith("txt") else []
+    flags += ["-t", "bpe.model", "-j", "2", "--val-fraction", "0", "--memory", "1GiB"]
+    done = run("tokenize", name, "-o", "out", *flags, folder=tmp_path)
+    assert " x kernel" in done.stderr
+    output = penstok.open(tmp_path / "out")
+    assert output.manifest.run["engine"] == "kernel"
+    expected = [[*library.EncodeAsIds(text), 2] for text in texts]
+    assert output.train.tolist() == [token for document in expected for token in document]
+    # The library encodes the same parts.
+    assert "is whole" in run("verify", "out", "--source", "--full", folder=tmp_path).stderr
+    shown = run("show", "out", "--tokens", 8, folder=tmp_path).stdout
+    assert texts[0][:6] in shown
 
 
 @pytest.mark.parametrize("name", ["text.txt", "text.jsonl"])

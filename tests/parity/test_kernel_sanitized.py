@@ -50,6 +50,7 @@ def test_no_read_or_write_outside_a_buffer(tmp_path: Path) -> None:
     fuzzers = tmp_path / "src" / "penstok" / "kernel" / "tests"
     examples = sorted(EXAMPLES.glob("*.txt"))
     run(fuzzers / "fuzz_kernel", RANKS, "--rounds", "400", "--seed", "1", *examples)
+    run(fuzzers / "fuzz_characters", "--rounds", "60", "--seed", "1")
     run(fuzzers / "fuzz_json", "--rounds", "20000", "--seed", "1")
     run(fuzzers / "fuzz_csv", "--rounds", "50000", "--seed", "1")
 
@@ -73,5 +74,6 @@ def test_neon_gives_the_ids_of_the_reference(tmp_path: Path) -> None:
     examples = sorted(EXAMPLES.glob("*.txt"))
     fuzz = (ARM_EMULATOR, fuzzers / "fuzz_kernel", RANKS)
     assert ": neon," in run(*fuzz, "--rounds", "40", "--seed", "1", *examples)
+    run(ARM_EMULATOR, fuzzers / "fuzz_characters", "--rounds", "20", "--seed", "1")
     run(ARM_EMULATOR, fuzzers / "fuzz_json", "--rounds", "5000", "--seed", "1")
     run(ARM_EMULATOR, fuzzers / "fuzz_csv", "--rounds", "5000", "--seed", "1")

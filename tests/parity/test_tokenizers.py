@@ -57,18 +57,23 @@ def test_ids_are_those_of_its_own_library(
     full = bool(request.config.getoption("--update-tokenizers")) and case in CASES
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
     name, tokenizer = load_case(case, tmp_path)
-    if isinstance(tokenizer.model, LibraryModel) and case.engine == "fastokens":
-        assert tokenizer.model.shape in PROVED_SHAPES
     engine_name, _ = choose_engine("auto", tokenizer)
     assert engine_name == case.engine
-    engine, encode = load_engine(engine_name, tokenizer, "append"), reference_of(name, tokenizer)
+    names = [engine_name]
+    if isinstance(tokenizer.model, LibraryModel) and tokenizer.model.library == "tokenizers":
+        # Where the kernel is not built, fastokens encodes.
+        assert tokenizer.model.shape in PROVED_SHAPES
+        names.append("fastokens")
+    engines = [load_engine(each, tokenizer, "append") for each in names]
+    encode = reference_of(name, tokenizer)
     begin = [] if tokenizer.bos_id is None else [tokenizer.bos_id]
     texts = documents_for(tokenizer, slow=case.slow_reference, full=full)
     num_bytes = differences = 0
     for text in texts:
         data = text.encode()
         num_bytes += len(data)
-        if engine.encode(block_of([data])).tolist() != [*begin, *encode(text), tokenizer.eot_id]:
+        expected = [*begin, *encode(text), tokenizer.eot_id]
+        if any(engine.encode(block_of([data])).tolist() != expected for engine in engines):
             differences += 1
             if not full:
                 pytest.fail(ascii(text[:300]))

@@ -24,10 +24,14 @@ _SLACK_TOKENS = 128
 
 
 def most_tokens(block: Block) -> int:
-    """Return how many ids an array for a block must hold: one per byte and two per document."""
+    """Return how many ids an array for a block must hold.
+
+    One per byte, and three per document: for its end, its begin, and the space that some tokenizers
+    put before it.
+    """
     if not len(block.starts):
         return _SLACK_TOKENS
-    return int(block.ends[-1] - block.starts[0]) + 2 * len(block.starts) + _SLACK_TOKENS
+    return int(block.ends[-1] - block.starts[0]) + 3 * len(block.starts) + _SLACK_TOKENS
 
 
 def cannot_encode(name: str, tokenizer: Tokenizer, why: str) -> UsageError:

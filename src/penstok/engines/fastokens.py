@@ -8,16 +8,18 @@ tiktoken.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from penstok.engines.base import cannot_encode
 from penstok.engines.boundary_ids import BoundaryIds, decode_texts
+from penstok.engines.continuing import ContinuingModel
 from penstok.engines.tiktoken import TiktokenEngine
 from penstok.engines.tokenizer_json import drop_special_tokens, format_tokenizer_json
 from penstok.errors import EngineError
-from penstok.tokenizers import ByteLevel
+from penstok.tokenizers import ByteLevel, LibraryModel
+from penstok.tokenizers.libraries import drop_added_space
 from penstok.tokenizers.vocabulary import GPT2_PATTERN
 from penstok.types import replace
 
@@ -50,13 +52,12 @@ class FastokensEngine:
     name: ClassVar[str] = "fastokens"
 
     def __init__(self, tokenizer: Tokenizer, eot: EotPosition) -> None:
-        import fastokens
-
         model = tokenizer.model
         self._tokenizer, self._eot = tokenizer, eot
         self._boundary_ids = BoundaryIds(tokenizer, eot)
         self._misclassifies = isinstance(model, ByteLevel) and model.pattern != GPT2_PATTERN
         self._tiktoken: TiktokenEngine | None = None
+        self._adds_space = isinstance(model, LibraryModel) and ContinuingModel(model).differs
         if isinstance(model, ByteLevel):
             pattern = _avoid_shortcut(model.pattern)
             content = format_tokenizer_json(
@@ -64,16 +65,8 @@ class FastokensEngine:
             )
         else:
             content = drop_special_tokens(model.content)
-        with _OneCore():
-            try:
-                self._fastokens = fastokens.Tokenizer.from_json_str(content)
-            except ValueError as error:
-                raise EngineError(
-                    f"fastokens cannot read this tokenizer: {error}",
-                    where="--engine",
-                    next_step="pass `--engine tokenizers`",
-                ) from error
-            self._fastokens.encode_batch_flat(["the first call", "starts the thread pool"])
+        self._fastokens = _make_fastokens(content)
+        self._continuing: Any = None
 
     @staticmethod
     def find_obstacle(tokenizer: Tokenizer) -> UsageError | None:
@@ -91,9 +84,9 @@ class FastokensEngine:
     def encode(self, block: Block, out: object = None) -> NDArray[np.uint32]:
         """Return the ids of all documents, with those at boundaries in place."""
         texts = decode_texts(block)
-        flat, offsets = self._fastokens.encode_batch_flat(texts)
-        ids = np.frombuffer(flat, np.uint32)
-        bounds = np.frombuffer(offsets, np.uint64).astype(np.int64)
+        if self._adds_space and not block.begins.all():
+            return self._encode_parts(texts, block)
+        ids, bounds = _encode_texts(self._fastokens, texts)
         if self._misclassifies and any(_MISCLASSIFIED in text for text in texts):
             parts = np.split(ids, bounds[1:-1])
             parts = [
@@ -103,10 +96,45 @@ class FastokensEngine:
             return self._boundary_ids.join(parts, block)
         return self._boundary_ids.insert(ids, bounds[1:], block)
 
+    def _encode_parts(self, texts: list[str], block: Block) -> NDArray[np.uint32]:
+        """Encode texts of which some continue a document and get no space before them."""
+        model = self._tokenizer.model
+        if self._continuing is None and not isinstance(model, ByteLevel):
+            content = drop_added_space(model.library, model.content)
+            self._continuing = _make_fastokens(drop_special_tokens(content))
+        parts = [
+            _encode_texts(self._fastokens if begins else self._continuing, [text])[0]
+            for text, begins in zip(texts, block.begins, strict=True)
+        ]
+        return self._boundary_ids.join(parts, block)
+
     def _encode_with_tiktoken(self, text: str) -> NDArray[np.uint32]:
         if self._tiktoken is None:
             self._tiktoken = TiktokenEngine(self._tokenizer, self._eot)
         return self._tiktoken.encode_text(text)
+
+
+def _make_fastokens(content: str) -> Any:
+    """Make the library's object and start its threads."""
+    import fastokens
+
+    with _OneCore():
+        try:
+            made = fastokens.Tokenizer.from_json_str(content)
+        except ValueError as error:
+            raise EngineError(
+                f"fastokens cannot read this tokenizer: {error}",
+                where="--engine",
+                next_step="pass `--engine tokenizers`",
+            ) from error
+        made.encode_batch_flat(["the first call", "starts the thread pool"])
+    return made
+
+
+def _encode_texts(library: Any, texts: list[str]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+    """Return the ids of all texts, and where those of each begin, and the end."""
+    flat, offsets = library.encode_batch_flat(texts)
+    return np.frombuffer(flat, np.uint32), np.frombuffer(offsets, np.uint64).astype(np.int64)
 
 
 class _OneCore:

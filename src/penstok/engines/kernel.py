@@ -1,4 +1,4 @@
-"""The kernel engine: Penstok's own C++ encoder for byte-level vocabularies with a known pattern.
+"""The kernel engine: Penstok's own C++ encoder for byte-level BPE, and for BPE of characters.
 
 It refuses tokenizers for which the kernel is not proved and machines on which it does not give the
 stored ids, with a `KernelUnavailableError` that makes `auto` use another engine. The encoder itself
@@ -18,16 +18,19 @@ from penstok.engines.tiktoken import TiktokenEngine
 from penstok.errors import EngineError, UsageError
 from penstok.kernel import KernelUnavailableError, load_kernel
 from penstok.tokenizers import ByteLevel
+from penstok.tokenizers.character_bpe import PART_OF_CHARACTER
 from penstok.tokenizers.cuts import keep_junctions
 from penstok.tokenizers.vocabulary import PATTERNS, SPELLINGS
-from penstok.types import Block
+from penstok.types import Block, Struct, field
 
 if TYPE_CHECKING:
     from types import ModuleType
 
     from numpy.typing import NDArray
 
+    from penstok.engines.base import Engine
     from penstok.tokenizers import Tokenizer
+    from penstok.tokenizers.character_bpe import CharacterBpe
     from penstok.types import EotPosition
 
 __all__ = ["ISA_VARIABLE", "KernelEngine", "available_isas"]
@@ -78,32 +81,35 @@ class KernelEngine:
         """Build the tables of a tokenizer (about 0.1 s) and check them against stored ids.
 
         Args:
-            tokenizer: Must be byte-level, with one of `KERNEL_PATTERNS`.
+            tokenizer: Must be byte-level, with one of `KERNEL_PATTERNS`, or a `CharacterBpe`.
             eot: Where end-of-text ids go.
             isa: `avx512`, `avx2`, `neon` or `portable`; default: `PENSTOK_KERNEL_ISA`, otherwise
                 the fastest of this machine.
             table_bytes: Size of the piece table; less until there is more than a short text. More
                 than 16 MiB does not help.
         """
-        pattern = KERNEL_PATTERNS.get(tokenizer.pattern)
-        if pattern is None:
-            raise KernelUnavailableError(
-                f"the kernel does not know the pattern of `{tokenizer.name}`",
-                where="--engine",
-                next_step="pass `--engine auto`",
-            )
+        tables = _Tables.from_tokenizer(tokenizer)
         kernel = load_kernel()
-        ranks, eot_id = tokenizer.ranks, tokenizer.eot_id
-        bos_id: int | None = tokenizer.bos_id
         chosen = _check_isa(kernel, os.environ.get(ISA_VARIABLE, "") if isa is None else isa)
         self._eot, self._table_bytes, self._encoded_bytes = eot, table_bytes, 0
-        self._tokenizer, self._divides_at_digits = tokenizer, pattern == "starcoder"
+        self._tokenizer, self._unknown = tokenizer, tables.unknown
+        self._library: Engine | None = None
         self._is_small = table_bytes > _SMALL_TABLE_BYTES
         size = _SMALL_TABLE_BYTES if self._is_small else table_bytes
         proved = _take_proved(tokenizer, chosen)
         try:
             if proved is None:
-                self._encoder = kernel.Encoder(ranks, eot_id, eot, size, chosen, pattern, bos_id)
+                self._encoder = kernel.Encoder(
+                    tables.ranks,
+                    tables.eot_id,
+                    eot,
+                    size,
+                    chosen,
+                    tables.pattern,
+                    tables.bos_id,
+                    tables.output_ids,
+                    tables.adds_space,
+                )
             else:
                 self._encoder = proved
                 self._encoder.restart(eot, size)
@@ -113,12 +119,12 @@ class KernelEngine:
                 where="--engine",
                 next_step="pass `--engine auto`",
             ) from error
-        largest = max(ranks.values())
-        is_narrow = max(largest, eot_id, bos_id or 0) <= 0xFFFF
+        is_narrow = tables.max_id <= 0xFFFF
         self._dtype = np.dtype(np.uint16 if is_narrow else np.uint32)
         self._out = np.empty(0, np.dtype(f"u{self._encoder.id_bytes}"))
-        _check_stored_ids(self, ranks, pattern)
-        keep_junctions(ranks, self._encoder.is_free_junction)
+        _check_stored_ids(self, tables)
+        has_ascii = bool(tables.output_ids)
+        keep_junctions(tables.ranks, self._encoder.is_free_junction, has_ascii=has_ascii)
 
     @staticmethod
     def find_obstacle(tokenizer: Tokenizer) -> UsageError | None:
@@ -127,8 +133,9 @@ class KernelEngine:
         The encoder that was tried is kept for the engine that is made next. Workers that are forks
         of this process find it too, and share its tables.
         """
-        if not isinstance(tokenizer.model, ByteLevel):
-            return cannot_encode("kernel", tokenizer, tokenizer.model.why)
+        model = tokenizer.model
+        if not isinstance(model, ByteLevel) and model.bpe is None:
+            return cannot_encode("kernel", tokenizer, model.why)
         try:
             engine = KernelEngine(tokenizer, "append")
         except KernelUnavailableError as error:
@@ -155,8 +162,8 @@ class KernelEngine:
         They are written to `out` if it has the type that the kernel writes.
         """
         text, starts, ends = block.text, block.starts, block.ends
-        if self._has_newer_digits(text):
-            return TiktokenEngine(self._tokenizer, self._eot).encode(block)
+        if self._has_unknown(text):
+            return self._encode_unknown(block)
         self._grow(len(text))
         if out is None or out.dtype != self._out.dtype:
             out = self._reserve(block)
@@ -176,10 +183,10 @@ class KernelEngine:
     ) -> list[SplitIds] | None:
         """Write the ids of the pieces with split i to `outs[i]`.
 
-        None if some text is not valid UTF-8 or has digits that the kernel does not know, or `outs`
-        do not have the type that the kernel writes.
+        None if some text is not valid UTF-8 or has something that the kernel does not know, or
+        `outs` do not have the type that the kernel writes.
         """
-        if any(out.dtype != self._out.dtype for out in outs) or self._has_newer_digits(block.text):
+        if any(out.dtype != self._out.dtype for out in outs) or self._has_unknown(block.text):
             return None
         self._grow(len(block.text))
         totals: list[tuple[int, int, int]] = self._encoder.encode_splits(
@@ -198,8 +205,19 @@ class KernelEngine:
             for out, (num_ids, num_documents, text_bytes) in zip(outs, totals, strict=True)
         ]
 
-    def _has_newer_digits(self, text: memoryview) -> bool:
-        return self._divides_at_digits and _NEWER_DIGITS.search(text) is not None
+    def _has_unknown(self, text: memoryview) -> bool:
+        return self._unknown is not None and self._unknown.search(text) is not None
+
+    def _encode_unknown(self, block: Block) -> NDArray[np.unsignedinteger[Any]]:
+        """Leave a block to the reference."""
+        if isinstance(self._tokenizer.model, ByteLevel):
+            return TiktokenEngine(self._tokenizer, self._eot).encode(block)
+        if self._library is None:
+            # Only models of this library have symbols.
+            from penstok.engines.sentencepiece import SentencePieceEngine
+
+            self._library = SentencePieceEngine(self._tokenizer, self._eot)
+        return self._library.encode(block)
 
     def _grow(self, num_bytes: int) -> None:
         """Give the tables their full size once there is more than a short text to encode."""
@@ -213,6 +231,72 @@ class KernelEngine:
         if len(self._out) < needed:
             self._out = np.empty(needed, self._out.dtype)
         return self._out
+
+
+class _Tables(Struct, frozen=True):
+    """What an encoder is made from.
+
+    Attributes:
+        ranks: Tokens and the ids that they have inside the encoder.
+        pattern: The kernel's name of it.
+        eot_id: The end-of-text id inside the encoder.
+        bos_id: The begin-of-text id inside the encoder.
+        output_ids: What is written for each of these ids; empty if it is the same.
+        adds_space: Whether documents get a space before them.
+        unknown: What the kernel does not know; text that has it is left to the reference.
+        max_id: The largest id that is written.
+    """
+
+    ranks: dict[bytes, int]
+    pattern: str
+    eot_id: int
+    bos_id: int | None
+    max_id: int
+    output_ids: list[int] = field(default_factory=list)
+    adds_space: bool = False
+    unknown: re.Pattern[bytes] | None = None
+
+    @classmethod
+    def from_tokenizer(cls, tokenizer: Tokenizer) -> _Tables:
+        model, eot_id, bos_id = tokenizer.model, tokenizer.eot_id, tokenizer.bos_id
+        if not isinstance(model, ByteLevel) and model.bpe is not None:
+            return cls._from_characters(model.bpe, eot_id, bos_id)
+        pattern = KERNEL_PATTERNS.get(tokenizer.pattern)
+        if pattern is None:
+            raise KernelUnavailableError(
+                f"the kernel does not know the pattern of `{tokenizer.name}`",
+                where="--engine",
+                next_step="pass `--engine auto`",
+            )
+        largest = max(tokenizer.ranks.values())
+        max_id = max(largest, eot_id, bos_id or 0)
+        unknown = _NEWER_DIGITS if pattern == "starcoder" else None
+        return cls(tokenizer.ranks, pattern, eot_id, bos_id, max_id, unknown=unknown)
+
+    @classmethod
+    def _from_characters(cls, bpe: CharacterBpe, eot_id: int, bos_id: int | None) -> _Tables:
+        """Give the ids at boundaries the next two ranks."""
+        first = len(bpe.output_ids)
+        output_ids = [*bpe.output_ids, eot_id, eot_id if bos_id is None else bos_id]
+        return cls(
+            bpe.ranks,
+            "sentencepiece",
+            first,
+            None if bos_id is None else first + 1,
+            max(one for one in output_ids if one != PART_OF_CHARACTER),
+            output_ids,
+            bpe.adds_space,
+            re.compile(b"|".join(re.escape(text.encode()) for text in bpe.symbols))
+            if bpe.symbols
+            else None,
+        )
+
+    def spell(self, ids: set[int]) -> dict[int, bytes]:
+        """Return the bytes of ids as they are written."""
+        if not self.output_ids:
+            return {rank: token for token, rank in self.ranks.items() if rank in ids}
+        written = self.output_ids
+        return {written[rank]: token for token, rank in self.ranks.items() if written[rank] in ids}
 
 
 def _take_proved(tokenizer: Tokenizer, isa: str) -> Any:
@@ -279,7 +363,7 @@ SELF_TEST_IDS = [int(number) for number in _SELF_TEST_NUMBERS.split()]
 _GPT2_TOKENS = {b"!": 0, b" the": 262, b" gazed": 50255}
 
 
-def _check_stored_ids(engine: KernelEngine, ranks: dict[bytes, int], pattern: str) -> None:
+def _check_stored_ids(engine: KernelEngine, tables: _Tables) -> None:
     """Refuse to run if a broken build or machine gives wrong ids.
 
     For other vocabularies and patterns no ids are stored; then the ids must decode to the text.
@@ -288,13 +372,12 @@ def _check_stored_ids(engine: KernelEngine, ranks: dict[bytes, int], pattern: st
     inside = np.zeros(1, np.bool_)  # the middle of a document: no end-of-text id
     end = np.array([len(text)])
     ids = engine.encode(Block(memoryview(text), np.array([0]), end, inside, inside, end)).tolist()
-    has_tokens = all(ranks.get(token) == rank for token, rank in _GPT2_TOKENS.items())
-    is_gpt2 = has_tokens and len(ranks) == 50_256
-    if is_gpt2 and pattern == "gpt2":
+    has_tokens = all(tables.ranks.get(token) == rank for token, rank in _GPT2_TOKENS.items())
+    is_gpt2 = has_tokens and len(tables.ranks) == 50_256
+    if is_gpt2 and tables.pattern == "gpt2":
         agrees = ids == SELF_TEST_IDS
     else:
-        wanted = set(ids)
-        tokens = {rank: token for token, rank in ranks.items() if rank in wanted}
+        tokens = tables.spell(set(ids))
         agrees = b"".join(tokens.get(token_id, b"") for token_id in ids) == text
     if not agrees:
         raise KernelUnavailableError(

@@ -33,6 +33,8 @@ _CONTENT_BYTES = 20
 # The library `tokenizers`, which normalizes, and which one worker compares with.
 _NORMALIZER_BYTES = 128 << 20
 _GPT2_IDS = 50_257
+# The library `sentencepiece`, for a block of text that has symbols: 52 bytes for each byte.
+_SYMBOLS_BYTES = 128 << 20
 # The longest document that is encoded as a whole in the least memory.
 _LEAST_DOCUMENT_BYTES = 1 << 20
 # Readers refuse longer records.
@@ -50,6 +52,7 @@ class EngineInfo(Struct, frozen=True):
             text may add; measured on fresh workers and hostile text (ADR 4).
         id_bytes: What each id above GPT-2's adds.
         document_bytes: What each byte of a document adds that is encoded as a whole (ADR 20).
+        encodes_characters: Whether it uses the ranks of a `CharacterBpe` instead of a library.
     """
 
     name: str
@@ -57,6 +60,7 @@ class EngineInfo(Struct, frozen=True):
     needs: MemoryNeeds
     id_bytes: int = 0
     document_bytes: int = 1
+    encodes_characters: bool = False
 
     def load_class(self) -> EngineClass:
         """Import the engine's class."""
@@ -71,6 +75,7 @@ ENGINES = (
         "KernelEngine",
         MemoryNeeds(worker_bytes=200 << 20, block_bytes=32 << 20),
         id_bytes=500,
+        encodes_characters=True,
     ),
     EngineInfo(
         "fastokens",
@@ -169,6 +174,9 @@ def engine_needs(name: str, tokenizer: Tokenizer) -> MemoryNeeds:
     if isinstance(model, ByteLevel):
         more = engine.id_bytes * max(model.num_ids - _GPT2_IDS, 0)
         more += 0 if model.is_plain else _NORMALIZER_BYTES
+    elif model.bpe is not None and engine.encodes_characters:
+        more = engine.id_bytes * max(model.num_ids - _GPT2_IDS, 0) + len(model.content)
+        more += _SYMBOLS_BYTES if model.bpe.symbols else 0
     else:
         more = _CONTENT_BYTES * len(model.content)
     return engine.needs + MemoryNeeds(worker_bytes=more)

@@ -1,7 +1,7 @@
-"""The sentencepiece engine: the reference for SentencePiece models, and the only engine for them.
+"""The sentencepiece engine: the reference for SentencePiece models, and for most the only engine.
 
-It does not turn them into ranks: no such proof exists. The library is loaded by
-`tokenizers.libraries`.
+It does not turn them into ranks: `tokenizers.sentencepiece` does, where that is proved. The library
+is loaded by `tokenizers.libraries`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import numpy as np
 
 from penstok.engines.base import cannot_encode
 from penstok.engines.boundary_ids import BoundaryIds, decode_texts
+from penstok.engines.continuing import ContinuingModel
 from penstok.tokenizers import ByteLevel
 from penstok.tokenizers.libraries import load_library_model
 
@@ -36,6 +37,7 @@ class SentencePieceEngine:
         if isinstance(model, ByteLevel):
             raise TypeError(f"`{tokenizer.name}` is not a SentencePiece model")
         self._library = load_library_model("sentencepiece", model.content)
+        self._continuing = ContinuingModel(model)
 
     @staticmethod
     def find_obstacle(tokenizer: Tokenizer) -> UsageError | None:
@@ -55,6 +57,8 @@ class SentencePieceEngine:
 
     def encode(self, block: Block, out: object = None) -> NDArray[np.uint32]:
         """Return the ids of all documents, with those at boundaries in place."""
-        encode = self._library.EncodeAsIds
-        ids = [np.array(encode(text), np.uint32) for text in decode_texts(block)]
+        ids = []
+        for text, begins in zip(decode_texts(block), block.begins, strict=True):
+            library = self._library if begins else self._continuing.get(self._library)
+            ids.append(np.array(library.EncodeAsIds(text), np.uint32))
         return self._boundary_ids.join(ids, block)

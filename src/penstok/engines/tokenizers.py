@@ -12,6 +12,7 @@ import numpy as np
 
 from penstok.engines.base import cannot_encode
 from penstok.engines.boundary_ids import BoundaryIds, decode_texts
+from penstok.engines.continuing import ContinuingModel
 from penstok.engines.tokenizer_json import format_tokenizer_json
 from penstok.errors import EngineError
 from penstok.tokenizers import ByteLevel
@@ -35,12 +36,16 @@ class TokenizersEngine:
     def __init__(self, tokenizer: Tokenizer, eot: EotPosition) -> None:
         model = tokenizer.model
         self._boundary_ids = BoundaryIds(tokenizer, eot)
+        self._continuing: ContinuingModel | None = None
         if isinstance(model, ByteLevel):
             # Used once, for a comparison, so it is not cached.
             content = format_tokenizer_json(model).encode()
             self._library = make_library_model("tokenizers", content)
         else:
-            self._library = load_library_model("tokenizers", model.content)
+            # The same where the kernel encodes: Gemma's object takes 140 MB.
+            make = load_library_model if model.bpe is None else make_library_model
+            self._library = make("tokenizers", model.content)
+            self._continuing = ContinuingModel(model)
 
     @staticmethod
     def find_obstacle(tokenizer: Tokenizer) -> UsageError | None:
@@ -58,12 +63,18 @@ class TokenizersEngine:
 
     def encode(self, block: Block, out: object = None) -> NDArray[np.uint32]:
         """Return the ids of all documents, with those at boundaries in place."""
-        ids = [self._encode_text(text) for text in decode_texts(block)]
+        ids = [
+            self._encode_text(text, begins=bool(begins))
+            for text, begins in zip(decode_texts(block), block.begins, strict=True)
+        ]
         return self._boundary_ids.join(ids, block)
 
-    def _encode_text(self, text: str) -> NDArray[np.uint32]:
+    def _encode_text(self, text: str, *, begins: bool) -> NDArray[np.uint32]:
+        library = self._library
+        if self._continuing is not None and not begins:
+            library = self._continuing.get(library)
         try:
-            return np.array(self._library.encode(text, add_special_tokens=False).ids, np.uint32)
+            return np.array(library.encode(text, add_special_tokens=False).ids, np.uint32)
         except Exception as error:
             raise EngineError(
                 f"`tokenizers` cannot encode this text: {error}",

@@ -127,9 +127,11 @@ class SplitDocuments {
 class PyEncoder {
  public:
   PyEncoder(const nb::dict& ranks, uint32_t eot_id, const std::string& eot, size_t table_bytes,
-            const std::string& isa, const std::string& pattern, std::optional<uint32_t> bos_id)
+            const std::string& isa, const std::string& pattern, std::optional<uint32_t> bos_id,
+            std::vector<uint32_t> output_ids, bool adds_space)
       : encoder_(tokens_from(ranks),
-                 {eot_id, eot_mode_from(eot), table_bytes, isa, pattern_from(pattern), bos_id}) {}
+                 {eot_id, eot_mode_from(eot), table_bytes, isa, pattern_from(pattern), bos_id,
+                  std::move(output_ids), adds_space}) {}
 
   void restart(const std::string& eot, size_t table_bytes) {
     const OneAtATime alone(busy_);
@@ -473,9 +475,10 @@ NB_MODULE(_kernel, module) {
              "Write ranks as a `.tiktoken` file, in order; None if one does not fit 32 bits.");
   nb::class_<PyEncoder>(module, "Encoder")
       .def(nb::init<const nb::dict&, uint32_t, const std::string&, size_t, const std::string&,
-                    const std::string&, std::optional<uint32_t>>(),
+                    const std::string&, std::optional<uint32_t>, std::vector<uint32_t>, bool>(),
            "ranks"_a, "eot_id"_a, "eot"_a = "append", "table_bytes"_a = kDefaultTableBytes,
            "isa"_a = "", "pattern"_a = "gpt2", "bos_id"_a = nb::none(),
+           "output_ids"_a = std::vector<uint32_t>(), "adds_space"_a = false,
            "Prove that the vocabulary can be encoded exactly and build its tables.")
       .def_prop_ro("isa", &PyEncoder::isa)
       .def_prop_ro("id_bytes", &PyEncoder::id_bytes, "2 or 4: how wide the ids are written.")

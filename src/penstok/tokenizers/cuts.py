@@ -31,16 +31,22 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstok.tokenizers import Tokenizer
+    from penstok.tokenizers.character_bpe import CharacterBpe
 
-__all__ = ["ByteLevelCuts", "DocumentCuts", "find_cuts", "keep_junctions"]
+__all__ = ["ByteLevelCuts", "CharacterCuts", "DocumentCuts", "find_cuts", "keep_junctions"]
 
 _SPACE, _NEWLINE, _RETURN, _SLASH = 0x20, 0x0A, 0x0D, 0x2F
 
 
-def find_cuts(tokenizer: Tokenizer, max_document_bytes: int) -> ByteLevelCuts | DocumentCuts:
+def find_cuts(
+    tokenizer: Tokenizer, max_document_bytes: int
+) -> ByteLevelCuts | CharacterCuts | DocumentCuts:
     """Return the rules that are proved for a tokenizer; without any, documents are not divided."""
-    if isinstance(tokenizer.model, ByteLevel):
+    model = tokenizer.model
+    if isinstance(model, ByteLevel):
         return ByteLevelCuts(tokenizer)
+    if model.bpe is not None:
+        return CharacterCuts(model.bpe)
     return DocumentCuts(max_document_bytes)
 
 
@@ -106,12 +112,61 @@ class ByteLevelCuts:
         return self._rule.line_mask(text)
 
 
+class CharacterCuts:
+    """The rule for a BPE of characters, which has no pattern: every free junction.
+
+    A cut is between two whole characters whose adjacent bytes are adjacent in no token, so that no
+    merge can cross. The first must be visible, or a newline before a visible one. U+2581 is the
+    same as a space to these tokenizers: there is no cut beside it. If the tokenizer finds symbols
+    in text, which are ASCII without white space, one side must be white space or both non-ASCII.
+
+    Attributes:
+        max_document_bytes: None, because long documents are divided.
+    """
+
+    max_document_bytes: int | None = None
+
+    def __init__(self, bpe: CharacterBpe) -> None:
+        self._free = _FreeJunctions(bpe.ranks)
+        self._has_symbols = bool(bpe.symbols)
+
+    def mask(self, text: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        """Mark every position before which `text` may be divided; the first is never marked."""
+        return self._mask(text, _characters(text))
+
+    def line_mask(self, text: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        """Mark those of them that are at the end of a line."""
+        is_newline = _is_newline(text)
+        if not is_newline.any():
+            return np.zeros(len(text), np.bool_)
+        found = _characters(text)
+        marked: NDArray[np.bool_] = self._mask(text, found)
+        marked &= (found.visible_end & (text == _NEWLINE)) | _after(is_newline)
+        return marked
+
+    def _mask(self, text: NDArray[np.uint8], found: _Characters) -> NDArray[np.bool_]:
+        starts = (text < 0x80) | found.wide_start
+        joints = found.visible_end & starts
+        joints |= _after(_is_newline(text)) & found.visible_start
+        if self._has_symbols:
+            is_white = _is_ascii_space(text)
+            joints &= is_white | _after(is_white) | (found.wide_end & found.wide_start)
+        marked = self._free.among(joints, text)
+        if found.wide_end.any():
+            marks = _starts(text, _SPACE_MARK)
+            after_marks = np.zeros_like(marks)
+            after_marks[3:] = marks[:-3]
+            marked &= ~(marks | after_marks)
+        return marked
+
+
 class _FreeJunctions:
     """The pairs of bytes between which text may be divided.
 
     The kernel has them in a table of its own, which is taken if it was made for the same ranks. For
     other engines one is made, which takes 20 ms: when the first text that is searched for cuts has
-    two non-ASCII characters side by side. In small jobs and in much English text it never has.
+    a candidate. With patterns these are two non-ASCII characters side by side, which small jobs and
+    much English text never have.
     """
 
     def __init__(self, ranks: dict[bytes, int]) -> None:
@@ -132,14 +187,18 @@ class _FreeJunctions:
         return made
 
 
-def keep_junctions(ranks: dict[bytes, int], is_free: Callable[[int, int], bool]) -> None:
+def keep_junctions(
+    ranks: dict[bytes, int], is_free: Callable[[int, int], bool], *, has_ascii: bool
+) -> None:
     """Keep the free junctions that an engine knows; forks of this process have them too.
 
-    Cuts ask only about the last byte of one non-ASCII character and the first byte of another.
+    Cuts ask only about the last byte of a character and the first byte of another; without
+    `has_ascii` only if both are non-ASCII.
     """
+    firsts = [*(range(0x80) if has_ascii else ()), *range(0xC2, 0xF5)]
     table = np.zeros((256, 256), np.bool_)
-    for last in range(0x80, 0xC0):
-        table[last, 0xC2:0xF5] = [is_free(last, first) for first in range(0xC2, 0xF5)]
+    for last in range(0 if has_ascii else 0x80, 0xC0):
+        table[last, firsts] = [is_free(last, first) for first in firsts]
     _last_table[:] = [(ranks, table.reshape(-1))]
 
 
@@ -451,4 +510,5 @@ _LETTERS = _code_points(
 )
 # Punctuation of those scripts: ideographic and full-width comma, full stop, exclamation mark and
 # question mark.
+_SPACE_MARK = _code_points((0x2581, 0x2581))
 _STOPS = _code_points((0x3001, 0x3002), (0xFF01, 0xFF01), (0xFF0C, 0xFF0C), (0xFF1F, 0xFF1F))

@@ -1,7 +1,8 @@
 """Reads a Hugging Face `tokenizer.json`, and the `tokenizer_config.json` beside it, as data.
 
-A byte-level BPE is turned into ranks if that is proved to give the library's ids; any other model
-is left to the library, with the reason. It opens no files: `files` finds them, `load` calls it.
+A byte-level BPE is turned into ranks if that is proved to give the library's ids; so is a BPE of
+characters, as converted from SentencePiece. Any other model is left to the library, with the
+reason. It opens no files: `files` finds them, `load` calls it.
 """
 
 from __future__ import annotations
@@ -9,8 +10,15 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
+from penstok.tokenizers.character_bpe import (
+    SPACE_MARK,
+    NotConvertibleError,
+    convert_pieces,
+    merge_pairs,
+)
 from penstok.tokenizers.libraries import try_library
 from penstok.tokenizers.models import ByteLevel, LibraryModel, ParsedTokenizer
 from penstok.tokenizers.vocabulary import (
@@ -31,11 +39,15 @@ from penstok.tokenizers.vocabulary import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from penstok.tokenizers.character_bpe import CharacterBpe
+
 __all__ = ["read_config", "read_huggingface"]
 
 
 # Two non-ASCII characters, between which text can be cut.
 _WIDE_PAIR = re.compile(r"[^\x00-\x7f]{2}")
+# What a byte of an unknown character becomes.
+_BYTE_NAME = re.compile("<0x[0-9A-F]{2}>")
 _SHOWN_KEYS = 6
 _SHOWN_CHARACTERS = 40
 
@@ -63,7 +75,8 @@ def read_huggingface(content: bytes, config: bytes | None) -> ParsedTokenizer:
         try:
             found: ByteLevel | LibraryModel = _read_ranks(settings, model, added)
         except _LibraryOnlyError as error:
-            found = _leave_to_library(settings, added, ids, str(error))
+            bpe, why = _try_characters(settings, model, added, str(error))
+            found = _leave_to_library(settings, added, ids, why, bpe)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UnsupportedError(f"it is not a `tokenizer.json` ({error!r})") from error
     return ParsedTokenizer(found, special, ends=ends, begins=begins)
@@ -290,11 +303,98 @@ def _bytes_of(text: str) -> bytes:
     return found
 
 
+# ---- a BPE of characters with a byte fallback, if it is proved to be one ----
+
+
+def _try_characters(
+    settings: dict[str, Any], model: dict[str, Any], added: list[dict[str, Any]], why: str
+) -> tuple[CharacterBpe | None, str]:
+    """Return a model with a byte fallback as ranks, or why it is left to the library."""
+    if model.get("type", "BPE") != "BPE" or not model.get("byte_fallback"):
+        return None, why
+    try:
+        return _read_characters(settings, model, added), "its ids follow from merges of characters"
+    except NotConvertibleError as error:
+        return None, f"{why}, and {error}"
+
+
+def _read_characters(
+    settings: dict[str, Any], model: dict[str, Any], added: list[dict[str, Any]]
+) -> CharacterBpe:
+    for name in ("continuing_subword_prefix", "end_of_word_suffix", "ignore_merges"):
+        if model.get(name):
+            raise NotConvertibleError(f"its model has `{name}`")
+    pre_tokenizer = settings.get("pre_tokenizer")
+    if pre_tokenizer and not _never_divides(pre_tokenizer):
+        raise NotConvertibleError(f"its pre-tokenizer is {pre_tokenizer['type']}")
+    for token in added:
+        if not token["special"]:
+            raise NotConvertibleError(f"it finds {token['content']!r} in text")
+    vocab, merges = dict(model["vocab"]), [_pair(merge) for merge in model["merges"]]
+    if any(map(_BYTE_NAME.fullmatch, set(chain.from_iterable(merges)))):
+        raise NotConvertibleError("it merges bytes of unknown characters")
+    # As in the library, the last of equal merges counts.
+    positions = {pair: number for number, pair in enumerate(merges)}
+    if len(positions) < len(merges):
+        merges = sorted(positions, key=positions.__getitem__)
+    longer = list(dict.fromkeys(left + right for left, right in merges))
+    if not vocab.keys() >= set(longer):
+        raise NotConvertibleError("the result of one of its merges is not a token")
+    bpe = convert_pieces(
+        {text: one for text, one in vocab.items() if len(text) == 1},
+        [(text, vocab[text]) for text in longer],
+        vocab,
+        adds_space=_adds_space(settings.get("normalizer")),
+    )
+    _prove_positions(bpe, positions)
+    return bpe
+
+
+def _never_divides(pre_tokenizer: dict[str, Any]) -> bool:
+    """Tell whether a pre-tokenizer divides only at spaces, of which normalized text has none."""
+    pattern = pre_tokenizer.get("pattern")
+    is_plain = pre_tokenizer["type"] == "Split" and not pre_tokenizer.get("invert")
+    return is_plain and pattern == {"String": " "}
+
+
+def _adds_space(normalizer: dict[str, Any] | None) -> bool:
+    """Tell whether a normalizer that marks spaces also puts one before the text."""
+    steps = [normalizer or {}]
+    if steps[0].get("type") == "Sequence":
+        steps = list(steps[0]["normalizers"])
+    replace = {"type": "Replace", "pattern": {"String": " "}, "content": SPACE_MARK}
+    if steps == [replace]:
+        return False
+    if steps != [{"type": "Prepend", "prepend": SPACE_MARK}, replace]:
+        raise NotConvertibleError("its normalizer does more than mark spaces")
+    return True
+
+
+def _prove_positions(bpe: CharacterBpe, positions: dict[tuple[str, str], int]) -> None:
+    """Prove that merging by rank gives the same ids as merging by the list.
+
+    Two neighbours that together are a token are always the one pair that produces it. If all these
+    pairs are listed, in the order of their ranks, the list has the same next merge as the ranks at
+    any time, and the other pairs that it lists never apply.
+    """
+    pairs = merge_pairs(bpe)
+    missing = next((pair for pair in pairs if pair not in positions), None)
+    if missing is not None:
+        raise NotConvertibleError(f"its merges do not produce {missing[0] + missing[1]!r}")
+    order = [positions[pair] for pair in pairs]
+    if order != sorted(order):
+        raise NotConvertibleError("its merges are not in the order of their results")
+
+
 # ---- models that are left to the library ----
 
 
 def _leave_to_library(
-    settings: dict[str, Any], added: list[dict[str, Any]], ids: set[int], why: str
+    settings: dict[str, Any],
+    added: list[dict[str, Any]],
+    ids: set[int],
+    why: str,
+    bpe: CharacterBpe | None,
 ) -> LibraryModel:
     """Keep what determines the ids of text; drop what adds tokens around it or truncates it."""
     model = {name: value for name, value in settings["model"].items() if value is not None}
@@ -310,7 +410,7 @@ def _leave_to_library(
         **steps,
     }
     digest = hashlib.sha256(json.dumps(shape, sort_keys=True).encode()).hexdigest()
-    return LibraryModel("tokenizers", content.encode(), 1 + max(ids), why, digest[:16])
+    return LibraryModel("tokenizers", content.encode(), 1 + max(ids), why, digest[:16], bpe)
 
 
 def _is_hidden(text: str, added: list[dict[str, Any]]) -> bool:

@@ -6,6 +6,7 @@ Nothing is downloaded. Engines encode with the objects that are made here.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from functools import lru_cache
@@ -17,9 +18,11 @@ from penstok.tokenizers.vocabulary import UnsupportedError, read_spelling
 
 __all__ = [
     "Library",
+    "drop_added_space",
     "encode_text",
     "find_id",
     "import_library",
+    "load_continuing_model",
     "load_library_model",
     "make_library_model",
     "spell_ids",
@@ -30,6 +33,8 @@ Library = Literal["tokenizers", "sentencepiece"]
 
 _BLANK = "\u2581"  # how SentencePiece spells a space
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
+# A field that comes again replaces the earlier one: the normalizer (3) without a space (3: 0).
+_NO_ADDED_SPACE = b"\x1a\x02\x18\x00"
 
 
 def import_library(name: str) -> Any:
@@ -61,6 +66,24 @@ def make_library_model(library: Library, content: bytes) -> Any:
     # Text that looks like a special token is still text.
     tokenizer.encode_special_tokens = True
     return tokenizer
+
+
+def load_continuing_model(library: Library, content: bytes) -> Any:
+    """Make the library's object for parts that continue a document.
+
+    It puts no space before a text.
+    """
+    return make_library_model(library, drop_added_space(library, content))
+
+
+def drop_added_space(library: Library, content: bytes) -> bytes:
+    """Return a model that does not put a space before a text."""
+    if library == "sentencepiece":
+        return content + _NO_ADDED_SPACE
+    settings = json.loads(content)
+    steps = settings["normalizer"]["normalizers"]
+    settings["normalizer"]["normalizers"] = [step for step in steps if step["type"] != "Prepend"]
+    return json.dumps(settings).encode()
 
 
 def try_library(library: Library, content: bytes) -> Any:

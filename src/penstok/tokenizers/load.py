@@ -1,7 +1,8 @@
 """Loads a tokenizer by its name, file, folder or hub id.
 
 Files are read as data and never run. If the ids are not proved to follow from ranks, the model is
-left to the file's own library. `files`, `encodings` and `huggingface` do the reading.
+left to the file's own library. `files`, `encodings`, `huggingface` and
+`sentencepiece` do the reading.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 from penstok.errors import UsageError, quoted
 from penstok.tokenizers.encodings import ENCODINGS, find_encoding, read_encoding
 from penstok.tokenizers.files import find_file, is_hub_id
-from penstok.tokenizers.huggingface import read_config, read_huggingface
+from penstok.tokenizers.huggingface import read_huggingface
 from penstok.tokenizers.libraries import try_library
 from penstok.tokenizers.models import (
     ByteLevel,
@@ -20,6 +21,7 @@ from penstok.tokenizers.models import (
     Tokenizer,
     fingerprint,
 )
+from penstok.tokenizers.sentencepiece import read_sentencepiece
 from penstok.tokenizers.special_tokens import choose_bos, choose_eot
 from penstok.tokenizers.vocabulary import PATTERNS, UnsupportedError, check_ids, parse_ranks
 
@@ -131,7 +133,7 @@ def _read(file: TokenizerFile | None, name: str) -> ParsedTokenizer:
         raise _unknown(name)
     try:
         if file.kind == "sentencepiece":
-            return _read_sentencepiece(file)
+            return read_sentencepiece(file.content, file.config)
         parsed = read_huggingface(file.content, file.config)
         if isinstance(parsed.model, LibraryModel):
             try_library(parsed.model.library, parsed.model.content)
@@ -153,21 +155,6 @@ def _read_ranks(file: TokenizerFile, name: str, pattern: str | None) -> ParsedTo
     except UnsupportedError as error:
         raise _refusal(file, error) from error
     return ParsedTokenizer(ByteLevel(ranks, PATTERNS[pattern]), {})
-
-
-def _read_sentencepiece(file: TokenizerFile) -> ParsedTokenizer:
-    """Read a SentencePiece model; only the configuration can say that a token begins a text."""
-    model = LibraryModel("sentencepiece", file.content, 0, "SentencePiece has its own rules")
-    library = try_library(model.library, model.content)
-    num_ids = int(library.GetPieceSize())
-    special = {str(library.IdToPiece(one)): one for one in range(num_ids) if library.IsControl(one)}
-    begins = read_config(file.config).get("add_bos_token") and library.bos_id() >= 0
-    return ParsedTokenizer(
-        LibraryModel(model.library, model.content, num_ids, model.why),
-        special,
-        ends=(str(library.IdToPiece(library.eos_id())),) if library.eos_id() >= 0 else (),
-        begins=(str(library.IdToPiece(library.bos_id())),) if begins else (),
-    )
 
 
 def _refusal(file: TokenizerFile, error: UnsupportedError) -> UsageError:

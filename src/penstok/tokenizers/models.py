@@ -1,7 +1,8 @@
 """What a tokenizer is: a model, the ids between documents, and a fingerprint of both.
 
 Nothing is read or downloaded here. There are two kinds of models: those whose ids follow from ranks
-and a pattern, and those that only the library of their file can encode.
+and a pattern, and those whose ids the library of their file defines. Some of the latter are proved
+to be a `CharacterBpe`, which the kernel encodes too.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from penstok.types import Struct, TokenizerRecord, field, force_setattr
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from penstok.tokenizers.character_bpe import CharacterBpe
 
 __all__ = ["ByteLevel", "LibraryModel", "ParsedTokenizer", "Tokenizer", "fingerprint"]
 
@@ -71,15 +74,17 @@ class ByteLevel(Struct, frozen=True):
 
 
 class LibraryModel(Struct, frozen=True):
-    """A model that only its own library can encode.
+    """A model whose ids its own library defines.
 
     Attributes:
         library: The library.
         content: What the library reads: a `tokenizer.json` without the parts that add tokens around
             a text, or a SentencePiece model.
         num_ids: One more than its largest id.
-        why: Why its ids do not follow from ranks.
+        why: Why its ids do not follow from ranks and a pattern.
         shape: A digest of everything but the vocabulary; engines are proved for shapes.
+        bpe: The same model as ranks, if it is proved to be one. Everything in it follows from
+            `content`.
     """
 
     library: Library
@@ -87,6 +92,7 @@ class LibraryModel(Struct, frozen=True):
     num_ids: int
     why: str
     shape: str = ""
+    bpe: CharacterBpe | None = None
 
     def __repr__(self) -> str:
         return f"LibraryModel({self.library}, {len(self.content)} bytes)"

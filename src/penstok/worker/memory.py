@@ -6,6 +6,7 @@ reached its share, and `jobs.progress` shows the total.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import sys
@@ -18,7 +19,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-__all__ = ["MemoryShare", "num_cores", "total_bytes", "tree_bytes"]
+__all__ = [
+    "MemoryShare",
+    "num_cores",
+    "own_bytes",
+    "return_freed_memory",
+    "total_bytes",
+    "tree_bytes",
+]
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _IS_LINUX: bool = sys.platform == "linux"
@@ -58,6 +66,14 @@ def own_bytes() -> int:
         return _process_bytes(os.getpid()) or (
             resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _RUSAGE_UNIT
         )
+
+
+def return_freed_memory() -> None:
+    """Let the C library give freed memory back to the system, if it can (glibc)."""
+    import ctypes
+
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 @lru_cache(maxsize=1)

@@ -34,6 +34,7 @@ from penstok.types import (
     WrittenUnit,
     replace,
 )
+from penstok.worker.memory import own_bytes, return_freed_memory
 from penstok.worker.repair import repair_block
 from penstok.worker.splits import CARRIED, TRAIN, VAL, Hasher, Splitter
 
@@ -80,6 +81,8 @@ _SPLIT_OF = dict(zip((TRAIN, VAL), SPLITS, strict=True))
 _MAX_SPARE_TOKENS = 3
 # Bytes that continue a character of UTF-8 are less than this, as signed numbers.
 _FIRST_START = -64
+# A reference engine that took more than this is given back at once: Gemma's takes 140 MB.
+_RETURNED_BYTES = 64 << 20
 # The reference engine is slow, and needs memory of a hundred times the length of a text: of each
 # sample it is given this much, which takes it 3 ms.
 _COMPARED_BYTES = 32 << 10
@@ -321,6 +324,7 @@ class Worker:
         """
         if self._is_reference:
             return
+        used_bytes = own_bytes()
         name = name_reference(self._tokenizer)
         reference = load_engine(name, self._tokenizer, self._eot)
         page = make_check_block(self._tokenizer.special)
@@ -333,6 +337,9 @@ class Worker:
                     where=where,
                     next_step=f"pass `--engine {name}`, and report this with the text",
                 )
+        del reference
+        if own_bytes() - used_bytes > _RETURNED_BYTES:
+            return_freed_memory()
 
     def iter_documents(self, unit: Unit) -> Iterator[tuple[bytes, list[int]]]:
         """Yield the documents that begin in a unit, cut off at its end, with their ids."""

@@ -1,6 +1,8 @@
 // Encodes a text: documents to pieces, pieces to batches, batches to ids.
 #pragma once
 
+#include <type_traits>
+
 #include "bpe/piece_batch.hpp"
 #include "bpe/state.hpp"
 #include "bpe/variant.hpp"
@@ -153,7 +155,7 @@ class DocumentEncoder {
   // Finds the pieces of text[begin, end); false if it is not UTF-8.
   PENSTOK_INLINE bool add_document(size_t begin, size_t end) {
     if (begin == end) return true;
-    Pattern pattern;
+    Pattern pattern = start_pattern();
     uint64_t malformed = 0;
     const uint8_t* window = window_at(begin);
     using Classes = typename Pattern::Classes;
@@ -211,6 +213,14 @@ class DocumentEncoder {
     return at;
   }
 #endif
+
+  PENSTOK_INLINE Pattern start_pattern() const {
+    if constexpr (std::is_constructible_v<Pattern, const PieceBorders&>) {
+      return Pattern(*request_.borders);
+    } else {
+      return Pattern();
+    }
+  }
 
   // At least kWindowBytes of readable memory: the text from `at` on, then zeros.
   PENSTOK_INLINE const uint8_t* window_at(size_t at) {

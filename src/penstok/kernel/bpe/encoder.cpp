@@ -54,8 +54,16 @@ size_t bytes_spanned(const DocumentParts& documents) {
 Encoder::Encoder(std::vector<Token> tokens, const EncoderOptions& options)
     : options_(options), isa_(choose_isa(options.isa)) {
   Vocabulary vocabulary(std::move(tokens));
-  const uint32_t max_id =
-      std::max({vocabulary.max_id(), options.eot_id, options.bos_id.value_or(0)});
+  output_ids_ = OutputIds(std::move(options_.output_ids), vocabulary);
+  if (output_ids_.is_empty() != (options.pattern != PatternName::sentencepiece)) {
+    throw std::invalid_argument("output ids belong to a tokenizer without a pattern");
+  }
+  if (!output_ids_.is_empty()) {
+    borders_.emplace(vocabulary.tokens());
+    spaced_text_.emplace(options.adds_space);
+  }
+  const uint32_t max_id = std::max({vocabulary.max_id(), options.eot_id, options.bos_id.value_or(0),
+                                    output_ids_.max_id()});
   if (max_id < kRedo<uint16_t>) {
     engine_ = make_engine<uint16_t>(vocabulary);
   } else {
@@ -94,18 +102,19 @@ bool Encoder::is_free_junction(uint8_t left, uint8_t right) const {
       engine_);
 }
 
-Outcome Encoder::encode(const uint8_t* text, size_t size, const DocumentParts& documents, void* out,
+Outcome Encoder::encode(const uint8_t* text, size_t size, DocumentParts documents, void* out,
                         size_t room) {
-  if (size > kLargestText) {
-    throw std::invalid_argument("at most 4 GiB of text can be encoded at once");
-  }
   check_documents(documents, size);
   const size_t needed = room_for(bytes_spanned(documents), documents.count);
   if (room < needed) {
     throw std::invalid_argument("out is too small: it holds " + std::to_string(room) + " ids, " +
                                 std::to_string(needed) + " are needed");
   }
-  return std::visit(
+  if (spaced_text_) spaced_text_->prepare(text, size, documents);
+  if (size > kLargestText) {
+    throw std::invalid_argument("at most 4 GiB of text can be encoded at once");
+  }
+  Outcome outcome = std::visit(
       [&](auto& engine) {
         using Id = std::remove_pointer_t<decltype(engine.state->characters()->ids + 0)>;
         using PlainId = std::remove_const_t<Id>;
@@ -116,10 +125,21 @@ Outcome Encoder::encode(const uint8_t* text, size_t size, const DocumentParts& d
                                        static_cast<PlainId>(options_.eot_id),
                                        static_cast<PlainId>(options_.bos_id.value_or(0)),
                                        options_.bos_id.has_value(),
-                                       static_cast<PlainId*>(out)};
+                                       static_cast<PlainId*>(out),
+                                       borders_ ? &*borders_ : nullptr};
         return engine.variant.encode(*engine.state, request);
       },
       engine_);
+  if (spaced_text_) {
+    spaced_text_->trim();
+    outcome.num_ids = write_output_ids(out, outcome.num_ids);
+  }
+  return outcome;
+}
+
+size_t Encoder::write_output_ids(void* ids, size_t count) const {
+  if (id_bytes() == 2) return output_ids_.replace(static_cast<uint16_t*>(ids), count);
+  return output_ids_.replace(static_cast<uint32_t*>(ids), count);
 }
 
 }  // namespace penstok::kernel

@@ -7,6 +7,9 @@
 #include <variant>
 #include <vector>
 
+#include "bpe/output_ids.hpp"
+#include "bpe/piece_borders.hpp"
+#include "bpe/spaced_text.hpp"
 #include "bpe/variant.hpp"
 #include "bpe/vocabulary.hpp"
 #include "simd/isa.hpp"
@@ -22,6 +25,10 @@ struct EncoderOptions {
   std::string isa;  // empty: the fastest
   PatternName pattern = PatternName::gpt2;
   std::optional<uint32_t> bos_id = {};  // written before every document that begins
+  // Only without a pattern: what is written for each id (output_ids.hpp), end of text and begin of
+  // text among them, and whether documents get a space before them.
+  std::vector<uint32_t> output_ids = {};
+  bool adds_space = false;
 };
 
 // One encoder must not be used by two threads at once; there may be any number of encoders.
@@ -41,12 +48,13 @@ class Encoder {
 
   // How many ids `out` must hold; `text_bytes` is from the first document to the end of the last.
   static size_t room_for(size_t text_bytes, size_t num_documents) {
-    return text_bytes + 2 * num_documents + 1 + kWriteSlack;  // end of text, begin of text
+    // End of text, begin of text, and the space before a document.
+    return text_bytes + 3 * num_documents + 1 + kWriteSlack;
   }
 
   // Encodes every document separately. Throws std::invalid_argument if the documents are not in
   // order or `out` is too small.
-  Outcome encode(const uint8_t* text, size_t size, const DocumentParts& documents, void* out,
+  Outcome encode(const uint8_t* text, size_t size, DocumentParts documents, void* out,
                  size_t room);
 
  private:
@@ -58,9 +66,14 @@ class Encoder {
   template <class Id>
   Engine<Id> make_engine(const Vocabulary& vocabulary) const;
 
+  size_t write_output_ids(void* ids, size_t count) const;
+
   EncoderOptions options_;
   Isa isa_;
   std::vector<Token> tokens_;  // in order of id, for the caches
+  OutputIds output_ids_;
+  std::optional<PieceBorders> borders_;  // these two only without a pattern
+  std::optional<SpacedText> spaced_text_;
   std::variant<Engine<uint16_t>, Engine<uint32_t>> engine_;
 };
 

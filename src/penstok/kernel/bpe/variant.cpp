@@ -4,6 +4,7 @@
 #include "bpe/document_encoder.hpp"
 #include "bpe/piece_cache.hpp"
 #include "simd/simd.hpp"
+#include "text/pattern_borders.hpp"
 #include "text/pattern_cl100k.hpp"
 #include "text/pattern_deepseek.hpp"
 #include "text/pattern_gpt2.hpp"
@@ -63,6 +64,8 @@ Variant<Id> variant(PatternName pattern) {
       return {preload<Id>, encode<Id, DeepSeekPattern>};
     case PatternName::starcoder:
       return {preload<Id>, encode<Id, Gpt2Pattern<true>>};
+    case PatternName::sentencepiece:
+      return {preload<Id>, encode<Id, BorderPattern>};
     default:
       return {preload<Id>, encode<Id, Gpt2Pattern<false>>};
   }

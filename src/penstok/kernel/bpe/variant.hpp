@@ -1,6 +1,7 @@
 // The two functions that exist once per instruction set.
 #pragma once
 
+#include "bpe/piece_borders.hpp"
 #include "bpe/state.hpp"
 #include "bytes.hpp"
 
@@ -16,10 +17,11 @@ enum class PatternName {
   qwen35,
   o200k,
   tekken,
-  deepseek
+  deepseek,
+  sentencepiece  // no pattern: borders that no token crosses
 };
 constexpr const char* kPatternNames[] = {"gpt2",   "starcoder", "cl100k", "nanochat", "qwen2",
-                                         "qwen35", "o200k",     "tekken", "deepseek"};
+                                         "qwen35", "o200k",     "tekken", "deepseek", "sentencepiece"};
 
 enum class EotMode { none, append, prepend };
 
@@ -41,6 +43,7 @@ struct Request {
   Id eot_id, bos_id;
   bool writes_bos;  // before every document that begins
   Id* out;  // at least Encoder::room_for ids
+  const PieceBorders* borders;  // only without a pattern
 };
 
 struct Outcome {

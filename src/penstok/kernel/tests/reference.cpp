@@ -238,6 +238,8 @@ size_t piece_length(std::string_view text, PatternName pattern) {
       return o200k_piece_length(text, 1, false);
     case PatternName::deepseek:
       return deepseek_piece_length(text);
+    case PatternName::sentencepiece:
+      return text.size();
   }
   return 0;
 }
