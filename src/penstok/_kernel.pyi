@@ -8,14 +8,14 @@ from numpy.typing import NDArray
 def available_isas() -> list[str]: ...
 def built_isas() -> list[str]: ...
 def isa() -> str: ...
-def choose_splits(
+def hash_documents(
     text: NDArray[np.uint8],
     starts: NDArray[np.int64],
     heads: NDArray[np.int64],
     seed: int,
-    threshold: int,
-    out: NDArray[np.uint8],
+    out: NDArray[np.uint64],
 ) -> None: ...
+def reserve_disk_space(file: int, start: int, num_bytes: int) -> bool: ...
 def extract_csv_records(
     csv: NDArray[np.uint8],
     stop: int,
