@@ -110,10 +110,15 @@ def test_documents_are_hashed_as_xxhash_does(is_compiled: bool) -> None:
         assert found.tolist() == [first <= value < end for value in expected]
 
 
-def test_the_tokens_of_a_unit_stay_where_they_are() -> None:
+@pytest.mark.parametrize("is_rows", [False, True])
+def test_the_tokens_of_a_unit_stay_where_they_are(is_rows: bool) -> None:
     """An array that grows block by block is cleared and copied again and again."""
     tokens = _UnitTokens("uint16", None, has_origins=False)
-    tokens.start_unit(replace(UNIT, end=80_000, source_end=80_000), None)
+    unit = replace(UNIT, end=80_000, source_end=80_000)
+    if is_rows:
+        source = replace(UNIT.source, format="parquet", num_rows=9)
+        unit = replace(UNIT, source=source, end=9, source_end=9)
+    tokens.start_unit(unit, None)
     block = block_of(b"x" * 10_000)
     addresses = set()
     for number in range(8):
@@ -123,7 +128,7 @@ def test_the_tokens_of_a_unit_stay_where_they_are() -> None:
         addresses.add(tokens.of(TRAIN).ctypes.data)
     assert len(addresses) == 1
     assert tokens.of(TRAIN).tolist() == [number for number in range(8) for _ in range(5000)]
-    # More tokens than the unit has bytes, as of compressed rows: it grows after all.
+    # More tokens than there was room for: it grows after all.
     for _ in range(8):
         tokens.append(TRAIN, SplitIds(np.full(9000, 9, np.uint16), 1, 10_000), None)
     assert tokens.of(TRAIN)[::5000].tolist() == [*range(8), *[9] * 15]

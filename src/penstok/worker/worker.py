@@ -78,8 +78,10 @@ __all__ = [
 _CODES = (TRAIN, VAL, CARRIED)
 _SPLIT_OF = dict(zip((TRAIN, VAL), SPLITS, strict=True))
 _MAX_SPARE_TOKENS = 3
-# Rows that are stored compressed, and very large units, take more as they need it.
+# How many tokens of a unit there is room for from the start, at most: as many as it has bytes of
+# text, which is not known of rows.
 _MAX_UNIT_TOKENS = 32 << 20
+_ROWS_UNIT_TOKENS = 16 << 20
 # Bytes that continue a character of UTF-8 are less than this, as signed numbers.
 _FIRST_START = -64
 # The reference engine is slow, and needs memory of a hundred times the length of a text: of each
@@ -469,7 +471,8 @@ class _UnitTokens:
         """Take note of where the documents that follow are from, and where their fields go."""
         self._source_idx, self._unit_start = unit.source_idx, unit.start
         self._unit_fields = unit_fields
-        self._unit_tokens = min(unit.end - unit.start, _MAX_UNIT_TOKENS)
+        num_tokens = _ROWS_UNIT_TOKENS if unit.source.is_rows else unit.end - unit.start
+        self._unit_tokens = min(num_tokens, _MAX_UNIT_TOKENS)
 
     def finish_fields(self, assigned: UnitOffsets) -> None:
         """Give the fields of the unit their place."""
