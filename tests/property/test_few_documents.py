@@ -53,7 +53,7 @@ def block_of(texts: list[bytes]) -> Block:
 @pytest.mark.parametrize("seed", range(rounds(10)))
 def test_the_smallest_hash_is_found_in_any_blocks(seed: int, *, is_compiled: bool) -> None:
     chance = random.Random(seed)
-    kernel = find_kernel_function("choose_splits") if is_compiled else None
+    kernel = find_kernel_function("hash_documents") if is_compiled else None
     # Up to 300 different texts; one of them is often that of most documents.
     kinds = chance.choice((1, 2, 3, 300))
     texts = [b"%d" % min(chance.randrange(kinds), chance.randrange(kinds)) for _ in range(200)]

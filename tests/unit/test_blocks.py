@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Iterator
 from functools import cache, partial
@@ -14,6 +15,7 @@ import xxhash
 
 from penstok.inputs.files import open_unit
 from penstok.kernel import find_kernel_function
+from penstok.output import segments as segments_module
 from penstok.output.layout import Layout
 from penstok.output.segments import SegmentWriter
 from penstok.readers import borders as borders_module
@@ -176,6 +178,44 @@ def test_long_runs_of_tokens_are_hashed_and_written_in_pieces(
         assert written[2 * segment.offset_tokens :] == expected
         assert segment.digest == xxhash.xxh3_128_hexdigest(expected)
         at += segment.num_tokens
+
+
+def test_reserved_space_is_not_part_of_the_file(tmp_path: Path) -> None:
+    reserve = find_kernel_function("reserve_disk_space")
+    with (tmp_path / "tokens").open("w+b") as file:
+        file.write(b"first")
+        file.flush()
+        is_reserved = reserve(file.fileno(), 5, 1 << 20)
+        status = os.fstat(file.fileno())
+        assert status.st_size == 5
+        if is_reserved:
+            assert status.st_blocks * 512 >= 1 << 20
+        file.seek(5)
+        file.write(b"second")
+    assert (tmp_path / "tokens").read_bytes() == b"firstsecond"
+    assert not reserve(-1, 0, 1 << 20)
+
+
+def test_a_run_is_written_where_no_space_can_be_reserved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[int, int]] = []
+
+    def refuse(_: int, start: int, num_bytes: int) -> bool:
+        asked.append((start, num_bytes))
+        return False
+
+    monkeypatch.setattr(segments_module, "find_kernel_function", lambda _: refuse)
+    layout = Layout(str(tmp_path), 2, None)
+    layout.partial_path("train", 0).parent.mkdir(parents=True, exist_ok=True)
+    writer = SegmentWriter(layout)
+    tokens = np.arange(600_000, dtype=np.uint16)
+    writer.write("train", 0, tokens)
+    writer.write("train", 600_000, tokens[:1000])
+    writer.close()
+    assert asked == [(0, 1_200_000)]
+    written = layout.partial_path("train", 0).read_bytes()
+    assert written == tokens.tobytes() + tokens[:1000].tobytes()
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="there is no /proc")

@@ -170,12 +170,18 @@ def test_what_was_never_written_to_a_spool_is_noticed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("dtype", [np.uint16, np.uint32])
 @pytest.mark.parametrize("has_kernel", [True, False])
 @pytest.mark.parametrize("eot", ["append", "prepend"])
+@pytest.mark.parametrize("find_tokens", [7, 100, 1000])
 def test_starts_are_found_in_tokens(
-    monkeypatch: pytest.MonkeyPatch, dtype: Any, has_kernel: bool, eot: EotPosition
+    monkeypatch: pytest.MonkeyPatch,
+    dtype: Any,
+    has_kernel: bool,
+    eot: EotPosition,
+    find_tokens: int,
 ) -> None:
     if not has_kernel:
         monkeypatch.setattr(documents, "find_kernel_function", lambda _: None)
-    monkeypatch.setattr(documents, "_FIND_TOKENS", 7)
+    monkeypatch.setattr(documents, "_FIND_TOKENS", find_tokens)
+    monkeypatch.setattr(documents, "_FIND_ENDS", 3)
     chance = np.random.default_rng(1)
     ids = chance.integers(0, 5, 400).astype(dtype)
     ids[-1 if eot == "append" else 0] = 4

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import json
+import random
 import select
 from collections import deque
+from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,8 +16,14 @@ import pytest
 from penstok.inputs import buffered_stream
 from penstok.inputs.buffered_stream import StreamOptions
 from penstok.inputs.feed import Feed, make_feed
+from penstok.inputs.files import open_unit
+from penstok.inputs.ring import Ring
+from penstok.readers.base import ReaderOptions
 from penstok.readers.formats import open_scanner
-from penstok.types import UNKNOWN_END, Source, Unit
+from penstok.readers.jsonl import reader as jsonl
+from penstok.tokenizers import load_tokenizer
+from penstok.tokenizers.cuts import find_cuts
+from penstok.types import UNKNOWN_END, DocumentRule, Source, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -117,6 +127,63 @@ def test_the_ring_holds_two_units_per_worker_and_one_that_is_filled(
     ahead = 0 if kind == "jsonl" else 1 << 11
     assert 2 * num_workers * UNIT < highest
     assert highest <= (2 * num_workers + 1) * UNIT + ahead + 2 * PIECE
+
+
+def test_a_range_of_the_ring_is_mapped_if_it_is_in_one_piece() -> None:
+    ring = Ring(1 << 16)
+    content = random.Random(3).randbytes(1 << 16)
+    ring.view(0, 1 << 16)[:] = content
+    for start, end in ((0, 1), (5, 9000), (8191, 8193), (0, 1 << 16), (4096, 1 << 16)):
+        for turn in (0, 3 << 16):
+            mapped = ring.file.map_range(turn + start, turn + end)
+            assert mapped is not None
+            assert mapped.readonly
+            assert mapped == content[start:end]
+    assert ring.file.map_range(60_000, 70_000) is None
+    kept = ring.file.map_range(10, 20)
+    ring.close()
+    assert kept is not None
+    assert bytes(kept) == content[10:20]
+
+
+@pytest.mark.parametrize("block_bytes", [100, 1000, 1 << 20])
+@pytest.mark.parametrize("ends_with_line_feed", [True, False])
+def test_lines_are_the_same_in_the_ring_and_in_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block_bytes: int, ends_with_line_feed: bool
+) -> None:
+    monkeypatch.setattr(jsonl, "_TAIL_BYTES", 64)
+    chance = random.Random(block_bytes)
+    texts = [f"{idx} " + "x" * int(4000 * chance.random() ** 5) for idx in range(300)]
+    data = "\n".join(json.dumps({"text": each}) for each in texts).encode()
+    data += b"\n" * ends_with_line_feed
+    path = tmp_path / "a.jsonl.gz"
+    path.write_bytes(gzip.compress(data))
+    source = Source(
+        str(path), path.stat().st_size, 0, "", format="jsonl", compression="gzip", is_stream=True
+    )
+    made = Feed(RING, StreamOptions(open_scanner, WRAP, "stop", 1 << 20, give_back=False))
+    options = ReaderOptions(
+        DocumentRule("line", b"\n"),
+        "text",
+        partial(open_unit, ring=made.ring.file),
+        block_bytes,
+        b"",
+        strip=False,
+        give_back=False,
+    )
+    tokenizer = load_tokenizer("gpt2")
+    reader = jsonl.JsonlReader(find_cuts(tokenizer, 1 << 20), options)
+    found = []
+    with closing(made):
+        for number, start in enumerate(range(0, len(data), UNIT)):
+            unit = made.fill(Unit(number, 0, source, start, start + UNIT, UNKNOWN_END))
+            if unit is not None:
+                for block in reader.iter_blocks(unit):
+                    pairs = zip(block.starts.tolist(), block.ends.tolist(), strict=True)
+                    found += [bytes(block.text[first:last]).decode() for first, last in pairs]
+                made.release(unit)
+    assert found == texts
+    assert reader.take_counts().input_bytes == len(data)
 
 
 def test_a_long_line_may_use_all_of_the_ring(tmp_path: Path) -> None:

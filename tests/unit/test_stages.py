@@ -7,7 +7,9 @@ import random
 
 import numpy as np
 import pytest
+import xxhash
 
+from penstok.engines.base import SplitIds
 from penstok.engines.boundary_ids import BoundaryIds
 from penstok.errors import InputError, PenstokError, UsageError
 from penstok.jobs.memory import divide_memory
@@ -26,8 +28,8 @@ from penstok.types import (
     replace,
 )
 from penstok.worker.repair import repair_block
-from penstok.worker.splits import CARRIED, Hasher, Splitter
-from penstok.worker.worker import _take_sample
+from penstok.worker.splits import CARRIED, TRAIN, Hasher, Splitter
+from penstok.worker.worker import _take_sample, _UnitTokens
 
 NEEDS = MemoryNeeds(worker_bytes=400 << 20, block_bytes=100 << 20)
 UNIT = Unit(0, 0, Source("text.txt", 9, 0, ""), 0, 9, 9)
@@ -91,6 +93,45 @@ def test_a_document_has_its_split_wherever_it_stands() -> None:
     assert (Splitter((0, 2**63), Hasher(4)).assign(block_of(*texts))[1] != together).any()
     assert Splitter((0, 0), Hasher(0)).assign(block_of(*texts))[1].sum() == 0
     assert Splitter((0, 2**64), Hasher(0)).assign(block_of(*texts))[1].sum() == 100
+
+
+@pytest.mark.parametrize("is_compiled", [True, False])
+def test_documents_are_hashed_as_xxhash_does(is_compiled: bool) -> None:
+    hasher = Hasher(7, find_kernel_function("hash_documents") if is_compiled else None)
+    chance = random.Random(1)
+    texts = [chance.randbytes(size) for size in [*range(1, 260), 1023, 1024, 1025, 1088, 9000]]
+    expected = [xxhash.xxh3_64_intdigest(text, 7) for text in texts]
+    block = block_of(*texts)
+    assert hasher.hash_all(block).tolist() == expected
+    low, high = sorted(expected)[20], sorted(expected)[90]
+    for first, end in ((low, high), (0, low), (high, 2**64), (low, low + 1), (low, low), (5, 2)):
+        found = hasher.find_between(block, first, end)
+        assert found.dtype == np.uint8
+        assert found.tolist() == [first <= value < end for value in expected]
+
+
+@pytest.mark.parametrize("is_rows", [False, True])
+def test_the_tokens_of_a_unit_stay_where_they_are(is_rows: bool) -> None:
+    """An array that grows block by block is cleared and copied again and again."""
+    tokens = _UnitTokens("uint16", None, has_origins=False)
+    unit = replace(UNIT, end=80_000, source_end=80_000)
+    if is_rows:
+        source = replace(UNIT.source, format="parquet", num_rows=9)
+        unit = replace(UNIT, source=source, end=9, source_end=9)
+    tokens.start_unit(unit, None)
+    block = block_of(b"x" * 10_000)
+    addresses = set()
+    for number in range(8):
+        room = tokens.room(TRAIN, block)
+        room[:5000] = number
+        tokens.append(TRAIN, SplitIds(room[:5000], 1, 10_000), None)
+        addresses.add(tokens.of(TRAIN).ctypes.data)
+    assert len(addresses) == 1
+    assert tokens.of(TRAIN).tolist() == [number for number in range(8) for _ in range(5000)]
+    # More tokens than there was room for: it grows after all.
+    for _ in range(8):
+        tokens.append(TRAIN, SplitIds(np.full(9000, 9, np.uint16), 1, 10_000), None)
+    assert tokens.of(TRAIN)[::5000].tolist() == [*range(8), *[9] * 15]
 
 
 def test_what_began_in_another_unit_is_carried() -> None:

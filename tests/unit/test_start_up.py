@@ -176,3 +176,22 @@ def test_workers_end_where_their_exit_codes_are_not_kept(tmp_path: Path) -> None
     )
     run_cold(code, "tokenize", "in.txt", "-o", "out", "-q", folder=tmp_path)
     assert penstok.verify(tmp_path / "out").is_whole
+
+
+COUNT_SEARCHES = """
+import atexit, gc, sys
+from penstok.cli import main
+started = []
+gc.callbacks.append(lambda phase, _: started.append(phase == "start"))
+atexit.register(lambda: print(sum(started)))
+main()
+"""
+
+
+@pytest.mark.cold
+def test_a_small_job_hardly_ever_looks_for_garbage(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("some text")
+    command = ("tokenize", "a.txt", "-o", "out", "--no-progress")
+    printed = run_cold(COUNT_SEARCHES, *command, folder=tmp_path)
+    # With Python's own threshold there are dozens.
+    assert int(printed.splitlines()[-1]) < 10

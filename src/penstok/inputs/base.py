@@ -49,6 +49,10 @@ class OpenInput(Protocol):
         """Fill `buffer` with the content from `start` on."""
         ...
 
+    def map_range(self, start: int, end: int) -> memoryview | None:
+        """Return a range where it is in memory already, unchanging; None if it must be read."""
+        ...
+
     def find_line(self, position: int) -> int:
         """Find the first line or record at or after `position`, a unit's start or its end."""
         ...

@@ -33,6 +33,8 @@ _AHEAD_BYTES = 1 << 18
 _HEAD_BYTES = 4
 _FIRST_READ_BYTES = 1 << 14
 _MAX_READ_BYTES = 4 << 20
+# Mapped memory counts as a worker's own: long lines are read in pieces instead.
+_MAX_MAPPED_BYTES = 32 << 20
 
 
 def open_unit(unit: Unit, ring: RingFile | None) -> OpenInput:
@@ -103,6 +105,10 @@ class _KeptInput(Resource):
         """Fill `buffer` with the content from `start` on."""
         self._file.read_into(buffer, start)
 
+    def map_range(self, start: int, end: int) -> memoryview | None:
+        """Return a range that is in memory; None if it must be read."""
+        return self._file.map_range(start, end)
+
     def find_line(self, position: int) -> int:
         """Find the first line or record at or after `position`."""
         return self._file.find_line(position)
@@ -136,6 +142,10 @@ class _SeekableInput(Resource):
         buffer = bytearray(max(end - start, 0))
         self.read_into(memoryview(buffer), start)
         return bytes(buffer)
+
+    def map_range(self, start: int, end: int) -> memoryview | None:
+        """Return None: a mapped file could change or shrink while it is encoded."""
+        return None
 
     def find_line(self, position: int) -> int:
         """Find the first line that begins at or after a position."""
@@ -182,6 +192,13 @@ class _WindowInput(_SeekableInput):
                 next_step="decompress it to a file and pass that, or another `--doc-separator`",
             )
         self._ring.read_into(buffer, self._window.base + start)
+
+    def map_range(self, start: int, end: int) -> memoryview | None:
+        """Return a range of the ring, which keeps it until the unit is written."""
+        is_held = self._window.start <= start < end <= self._window.end
+        if not is_held or end - start > _MAX_MAPPED_BYTES:
+            return None
+        return self._ring.map_range(self._window.base + start, self._window.base + end)
 
     def find_line(self, position: int) -> int:
         first, last = self._window.borders or (0, 0)

@@ -41,6 +41,25 @@ class RingFile(Struct, frozen=True):
             size = min(len(buffer) - done, self.num_bytes - at)
             done += os.preadv(self.file, [buffer[done : done + size]], at)
 
+    def map_range(self, start: int, end: int) -> memoryview | None:
+        """Return the memory between two positions; None if it is not contiguous.
+
+        It stays mapped as long as the view exists.
+        """
+        at = start % self.num_bytes
+        skipped = at % mmap.ALLOCATIONGRANULARITY
+        if at + end - start > self.num_bytes:
+            return None
+        mapped = mmap.mmap(
+            self.file,
+            skipped + end - start,
+            # All pages at once: one fault per page would take longer than copying it.
+            flags=mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0),
+            prot=mmap.PROT_READ,
+            offset=at - skipped,
+        )
+        return memoryview(mapped)[skipped:]
+
 
 class Ring:
     """The writing end: one thread writes, another releases what was read.

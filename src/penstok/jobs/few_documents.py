@@ -33,7 +33,8 @@ __all__ = ["find_val_hash", "was_searched"]
 _MAX_LOCAL_BYTES = 1 << 30
 _MAX_REMOTE_BYTES = 64 << 20
 _MAX_PIPED_BYTES = 4 << 20
-# Smaller than the units of a job: usually one of the first documents goes to val.
+# Units of streams and remote inputs are read whole, and usually one of the first documents goes to
+# val: a unit smaller than those of a job.
 _UNIT_BYTES = 2 << 20
 
 
@@ -52,7 +53,9 @@ def find_val_hash(plan: Plan, spec: WorkerSpec) -> str | None:
         if len(head) > _MAX_PIPED_BYTES:
             return None
     smallest = SmallestHash(make_hasher(rules))
-    if not _add_documents(plan.divided_by(min(_UNIT_BYTES, plan.unit_bytes)), spec, smallest):
+    if any(source.is_stream or is_url(source.path) for source in plan.sources):
+        plan = plan.divided_by(min(_UNIT_BYTES, plan.unit_bytes))
+    if not _add_documents(plan, spec, smallest):
         return None
     chosen = smallest.choose()
     return None if chosen is None else f"{chosen:016x}"

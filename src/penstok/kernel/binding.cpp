@@ -14,6 +14,7 @@
 
 #include "bpe/encoder.hpp"
 #include "bpe/ranks.hpp"
+#include "disk_space.hpp"
 #include "text/characters.hpp"
 #include "text/content_hash.hpp"
 #include "text/csv_records.hpp"
@@ -36,6 +37,7 @@ using PositionsOut = nb::ndarray<int64_t, nb::ndim<1>, nb::c_contig, nb::device:
 using BytesOut = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using IdsOut = nb::ndarray<nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Ids = nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using HashesOut = nb::ndarray<uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using NumbersOut = nb::ndarray<uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 EotMode eot_mode_from(const std::string& name) {
@@ -209,8 +211,8 @@ class PyEncoder {
   std::atomic<bool> busy_{false};
 };
 
-void choose_splits_of(const Text& text, const Positions& starts, const Positions& heads,
-                      uint64_t seed, uint64_t threshold, const BytesOut& out) {
+void hash_documents_of(const Text& text, const Positions& starts, const Positions& heads,
+                       uint64_t seed, const HashesOut& out) {
   if (heads.size() != starts.size() || out.size() != starts.size()) {
     throw std::invalid_argument("starts, heads and out differ in length");
   }
@@ -221,8 +223,7 @@ void choose_splits_of(const Text& text, const Positions& starts, const Positions
     }
   }
   const nb::gil_scoped_release released;
-  choose_splits(text.data(), starts.data(), heads.data(), starts.size(), seed, threshold,
-                out.data());
+  hash_documents(text.data(), starts.data(), heads.data(), starts.size(), seed, out.data());
 }
 
 size_t find_all_of(const Text& text, size_t start, size_t end, const nb::bytes& wanted,
@@ -432,9 +433,12 @@ NB_MODULE(_kernel, module) {
   module.def("room_for", &Encoder::room_for, "text_bytes"_a, "num_documents"_a,
              "How many ids the array passed to `encode` must hold; `text_bytes` is from the first "
              "document's start to the last one's end.");
-  module.def("choose_splits", choose_splits_of, "text"_a, "starts"_a, "heads"_a, "seed"_a,
-             "threshold"_a, "out"_a,
-             "Set out[i] to 1 if xxh3_64(text[starts[i]:heads[i]], seed) is below the threshold.");
+  module.def("hash_documents", hash_documents_of, "text"_a, "starts"_a, "heads"_a, "seed"_a,
+             "out"_a, "Set out[i] to xxh3_64(text[starts[i]:heads[i]], seed).");
+  module.def("reserve_disk_space", reserve_disk_space, "file"_a, "start"_a, "num_bytes"_a,
+             nb::call_guard<nb::gil_scoped_release>(),
+             "Let the file system choose the blocks of a range that will be written at once, where "
+             "that is faster; return whether it did.");
   module.def("find_all", find_all_of, "text"_a, "start"_a, "end"_a, "wanted"_a, "out"_a,
              "Write the offsets of `wanted` inside text[start:end] to `out` until it is full, and "
              "return their number.");

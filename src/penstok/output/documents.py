@@ -56,8 +56,9 @@ _MAGIC = b"\x93NUMPY\x01\x00"
 _SHAPE = re.compile(rb"'descr': (.*), 'fortran_order': False, 'shape': \((\d+),\)")
 _NAMES: dict[IndexKind, str] = {"documents": "a document index", "origins": "a list of origins"}
 _READ_ENTRIES = 1 << 16
-# Searched in pieces that stay in the processor's cache.
-_FIND_TOKENS = 1 << 16
+# How many tokens are searched at once, and how many ends are found at most.
+_FIND_TOKENS = 1 << 20
+_FIND_ENDS = 1 << 16
 
 
 def index_name(token_file: str, kind: IndexKind = "documents") -> str:
@@ -119,7 +120,7 @@ class DocumentFinder:
     def __init__(self, eot_id: int, eot: EotPosition) -> None:
         self._eot_id, self._is_append = eot_id, eot == "append"
         self._find = find_kernel_function("find_ids") or _find_ids
-        self._found = np.empty(_FIND_TOKENS, np.uint32)
+        self._found = np.empty(_FIND_ENDS, np.uint32)
 
     def iter_first_starts(
         self,
@@ -180,16 +181,20 @@ class DocumentFinder:
             tokens: The tokens.
             offset: Is added to all positions.
         """
-        for at in range(0, len(tokens), _FIND_TOKENS):
+        at = 0
+        while at < len(tokens):
             count = self._find(tokens[at : at + _FIND_TOKENS], self._eot_id, self._found)
+            is_full = count == len(self._found)
+            searched = int(self._found[-1]) + 1 if is_full else _FIND_TOKENS
             if count:
                 # The type must be named: NumPy 1.26 adds a small number without widening.
                 yield np.add(self._found[:count], np.uint64(at + offset), dtype=np.uint64)
+            at += searched
 
 
 def _find_ids(ids: NDArray[np.unsignedinteger[Any]], wanted: int, out: NDArray[np.uint32]) -> int:
     """Do what the kernel does, at half its speed."""
-    found = np.flatnonzero(ids == wanted)
+    found = np.flatnonzero(ids == wanted)[: len(out)]
     out[: len(found)] = found
     return len(found)
 

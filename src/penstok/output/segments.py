@@ -24,6 +24,7 @@ from penstok.errors import (
     read_error,
 )
 from penstok.faults import fault_point
+from penstok.kernel import find_kernel_function
 from penstok.output.fields import UnitFields
 from penstok.output.spools import ENTRY_TYPES
 from penstok.storage.object_paths import ObjectPath, OpenObjects, repair_step
@@ -59,9 +60,12 @@ _MAX_OPEN_FILES = 4
 # Read back in pieces that stay in the processor's cache while they are hashed and summarized.
 _READ_BYTES = 1 << 20
 # Written in pieces that are hashed first: the tokens of a unit have left the cache by then, and
-# hashing, which prefetches, brings them back. A job of 380 MB of text then takes 0.15 s of system
-# time instead of 0.25.
-_WRITE_BYTES = 1 << 18
+# hashing, which prefetches, brings them back. Larger pieces let the file system take larger pages:
+# of 88 MB, hashing and writing took 26 ms in pieces of 256 KiB, 19 with reserved blocks in pieces
+# of 512 KiB, 18 in pieces of 1 MiB, which is more than the second-level cache of many processors.
+_WRITE_BYTES = 1 << 19
+# Shorter runs are not worth a system call.
+_MIN_RESERVED_BYTES = 1 << 20
 # From an object store, one request per piece of this size.
 REMOTE_READ_BYTES = 8 << 20
 
@@ -131,6 +135,7 @@ class SegmentWriter:
         self._layout = layout
         # A link planted under a partial name must not lead a write out of the folder: O_NOFOLLOW.
         self._files = OpenFiles(os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW)
+        self._reserve_disk_space = find_kernel_function("reserve_disk_space")
 
     def write(
         self, split: Split, offset: int, tokens: NDArray[np.unsignedinteger[Any]]
@@ -143,6 +148,7 @@ class SegmentWriter:
             position = inside * self._layout.token_bytes
             running = xxhash.xxh3_128()
             with write_errors(path):
+                self._reserve(path, position, len(data))
                 for at in range(0, len(data), _WRITE_BYTES):
                     piece = data[at : at + _WRITE_BYTES]
                     running.update(piece)
@@ -175,6 +181,11 @@ class SegmentWriter:
         """Close the files."""
         self._files.close()
 
+    def _reserve(self, path: Path, position: int, num_bytes: int) -> None:
+        """Get the blocks of a long run at once; if the disk is full, the write says so."""
+        if self._reserve_disk_space is not None and num_bytes >= _MIN_RESERVED_BYTES:
+            self._reserve_disk_space(self._files.get(path), position, num_bytes)
+
     def _write_at(self, path: Path, data: memoryview, position: int) -> None:
         self._write_whole(path, data, position)
 
@@ -188,6 +199,9 @@ class SegmentWriter:
 
 class PieceWriter(SegmentWriter):
     """Writes runs of tokens into pieces of files, each piece a separate file."""
+
+    def _reserve(self, path: Path, position: int, num_bytes: int) -> None:
+        """Do nothing: the pieces are uploaded and deleted soon."""
 
     def _write_at(self, path: Path, data: memoryview, position: int) -> None:
         for name, inside, count in iter_pieces(path, position, len(data), self._layout.piece_bytes):

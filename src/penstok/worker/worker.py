@@ -79,6 +79,10 @@ __all__ = [
 _CODES = (TRAIN, VAL, CARRIED)
 _SPLIT_OF = dict(zip((TRAIN, VAL), SPLITS, strict=True))
 _MAX_SPARE_TOKENS = 3
+# How many tokens of a unit there is room for from the start, at most: as many as it has bytes of
+# text, which is not known of rows.
+_MAX_UNIT_TOKENS = 32 << 20
+_ROWS_UNIT_TOKENS = 16 << 20
 # Bytes that continue a character of UTF-8 are less than this, as signed numbers.
 _FIRST_START = -64
 # A reference engine that took more than this is given back at once: Gemma's takes 140 MB.
@@ -186,7 +190,7 @@ def make_readers(spec: WorkerSpec, open_input: OpenUnit | None = None) -> Reader
 
 def make_hasher(rules: TextRules) -> Hasher:
     """Make what hashes documents for their split."""
-    return Hasher(rules.seed, find_kernel_function("choose_splits"))
+    return Hasher(rules.seed, find_kernel_function("hash_documents"))
 
 
 class Worker:
@@ -464,7 +468,7 @@ class _UnitTokens:
         self._arrays = {code: np.empty(1 << 12, dtype) for code in _CODES}
         self._dropped_id = dropped_id
         self._has_origins = has_origins
-        self._source_idx = self._unit_start = 0
+        self._source_idx = self._unit_start = self._unit_tokens = 0
         self._unit_fields: UnitFields | None = None
         self._is_empty = True
         self._continued: int | None = None
@@ -474,6 +478,8 @@ class _UnitTokens:
         """Take note of where the documents that follow are from, and where their fields go."""
         self._source_idx, self._unit_start = unit.source_idx, unit.start
         self._unit_fields = unit_fields
+        num_tokens = _ROWS_UNIT_TOKENS if unit.source.is_rows else unit.end - unit.start
+        self._unit_tokens = min(num_tokens, _MAX_UNIT_TOKENS)
 
     def finish_fields(self, assigned: UnitOffsets) -> None:
         """Give the fields of the unit their place."""
@@ -573,7 +579,12 @@ class _UnitTokens:
     def _reserve(self, code: int, num_tokens: int) -> NDArray[np.unsignedinteger[Any]]:
         count, array = self._counts[code], self._arrays[code]
         if count + num_tokens > len(array):
-            grown = np.empty(max(2 * len(array), count + num_tokens), array.dtype)
+            size = max(2 * len(array), count + num_tokens)
+            if count or code == TRAIN:
+                # Room for the whole unit: an array that grows with it is cleared and copied three
+                # times over, which took as long as a third of the first unit's encoding.
+                size = max(size, self._unit_tokens)
+            grown = np.empty(size, array.dtype)
             grown[:count] = array[:count]
             self._arrays[code] = array = grown
         return array[count:]

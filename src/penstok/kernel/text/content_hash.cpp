@@ -240,15 +240,13 @@ uint64_t content_hash(const uint8_t* data, size_t size, uint64_t seed) {
   return hash_long(data, size, secret_for(seed));
 }
 
-void choose_splits(const uint8_t* text, const int64_t* starts, const int64_t* heads, size_t count,
-                   uint64_t seed, uint64_t threshold, uint8_t* out) {
+void hash_documents(const uint8_t* text, const int64_t* starts, const int64_t* heads, size_t count,
+                    uint64_t seed, uint64_t* out) {
   const Secret secret = secret_for(seed);  // once for all documents
   for (size_t i = 0; i < count; ++i) {
     const uint8_t* const data = text + starts[i];
     const auto size = static_cast<size_t>(heads[i] - starts[i]);
-    const uint64_t hash =
-        size < kShortest ? hash_short(data, size, seed) : hash_long(data, size, secret);
-    out[i] = hash < threshold;
+    out[i] = size < kShortest ? hash_short(data, size, seed) : hash_long(data, size, secret);
   }
 }
 

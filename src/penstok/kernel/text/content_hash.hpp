@@ -10,8 +10,8 @@ namespace penstok::kernel {
 // Reads exactly `size` bytes.
 uint64_t content_hash(const uint8_t* data, size_t size, uint64_t seed);
 
-// Sets out[i] to whether the hash of text[starts[i], heads[i]) is below the threshold.
-void choose_splits(const uint8_t* text, const int64_t* starts, const int64_t* heads, size_t count,
-                   uint64_t seed, uint64_t threshold, uint8_t* out);
+// Sets out[i] to the hash of text[starts[i], heads[i]).
+void hash_documents(const uint8_t* text, const int64_t* starts, const int64_t* heads, size_t count,
+                    uint64_t seed, uint64_t* out);
 
 }  // namespace penstok::kernel

@@ -4,6 +4,10 @@
 // Bytes of 0x80 and above are copied unchecked; the encoder validates UTF-8.
 #pragma once
 
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
 #include "bytes.hpp"
 
 namespace penstok::kernel {
@@ -14,11 +18,31 @@ inline bool is_plain(uint8_t byte) {
   return byte >= 0x20 && byte != '"' && byte != '\\';
 }
 
-// Checks eight bytes at a time. In the result the lowest set bit marks the first byte that is not
-// plain; 0 means that all are. Each subtraction sets the top bit of the bytes below a limit: `^ 2`
-// moves the quote (0x22) right after the control characters, `^ backslash` makes the backslash 0. A
-// borrow sets false bits too, but only above a true one. (SSE2 is 15 % faster here, 2 % of a run.)
+// `find_stops` checks a step of bytes at once. In the result the lowest set bit marks the first byte
+// that is not plain, as one of kStopBits; 0 means that all are.
+#if defined(__SSE2__)
+// Every x86-64 processor has these instructions.
+constexpr size_t kStringStep = 32;
+constexpr unsigned kStopBits = 1;
+
+PENSTOK_INLINE uint64_t find_stops16(const uint8_t* p) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  const __m128i control = _mm_cmpeq_epi8(_mm_min_epu8(bytes, _mm_set1_epi8(0x1F)), bytes);
+  const __m128i quote = _mm_cmpeq_epi8(bytes, _mm_set1_epi8('"'));
+  const __m128i backslash = _mm_cmpeq_epi8(bytes, _mm_set1_epi8('\\'));
+  const __m128i stops = _mm_or_si128(_mm_or_si128(control, quote), backslash);
+  return static_cast<unsigned>(_mm_movemask_epi8(stops));
+}
+
+PENSTOK_INLINE uint64_t find_stops(const uint8_t* p) {
+  return find_stops16(p) | find_stops16(p + 16) << 16;
+}
+#else
+// Each subtraction sets the top bit of the bytes below a limit: `^ 2` moves the quote (0x22) right
+// after the control characters, `^ backslash` makes the backslash 0. A borrow sets false bits too,
+// but only above a true one.
 constexpr size_t kStringStep = 8;
+constexpr unsigned kStopBits = 8;
 
 PENSTOK_INLINE uint64_t find_stops(const uint8_t* p) {
   constexpr uint64_t kOnes = 0x0101010101010101ull;
@@ -27,6 +51,7 @@ PENSTOK_INLINE uint64_t find_stops(const uint8_t* p) {
   const uint64_t backslash = (word ^ kOnes * '\\') - kOnes;
   return (control_or_quote | backslash) & ~word & kOnes * 0x80;
 }
+#endif
 
 // ---- Sinks ----
 
@@ -163,7 +188,7 @@ bool read_string(const uint8_t*& at, const uint8_t* end, Sink& sink) {
         at += kStringStep;
         continue;
       }
-      const size_t count = lowest_bit(stops) / 8;
+      const size_t count = lowest_bit(stops) / kStopBits;
       sink.put_step(at, count);
       at += count;
       break;

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["JsonlReader", "check_head"]
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+# How much is searched for the end of a line.
+_TAIL_BYTES = 1 << 16
 
 
 def check_head(path: str, head: bytes) -> None:
@@ -75,11 +77,17 @@ class JsonlReader(RecordReader):
             self._counts += Counts(input_bytes=end - start, byte_order_marks=int(mark_bytes > 0))
             limit = min(end, unit.end + MAX_LINE_BYTES)
             position = start + mark_bytes
+            mapped = file.map_range(position, end) if end <= limit else None
             self._json.start(position)
-            while whole := self._load_lines(file, position, limit, end):
-                data = self._json.view[:whole]
+            while True:
+                if mapped is None:
+                    data = self._load_lines(file, position, limit, end)
+                else:
+                    data, mapped = self._divide_lines(mapped)
+                if not data:
+                    break
                 yield from self._iter_records(self._lines, data, position, file, self._kept)
-                position += whole
+                position += len(data)
             if position < end:
                 what = f"a line of more than {MAX_LINE_BYTES >> 20} MiB"
                 self._refuse(position, what, partial(describe_position, file))
@@ -87,10 +95,21 @@ class JsonlReader(RecordReader):
             if self._options.give_back:
                 file.give_back(start, end)
 
-    def _load_lines(self, file: OpenInput, position: int, limit: int, end: int) -> int:
-        """Hold the next lines, about a block of them, and return their length.
+    def _divide_lines(self, lines: memoryview) -> tuple[memoryview, memoryview]:
+        """Return about a block of lines that are in memory, and what follows them."""
+        size = self._options.block_bytes
+        while size < len(lines):
+            tail = bytes(lines[max(size - _TAIL_BYTES, 0) : size])
+            if found := tail.rfind(b"\n") + 1:
+                size += found - len(tail)
+                return lines[:size], lines[size:]
+            size += _TAIL_BYTES
+        return lines, lines[:0]
 
-        It is 0 at the end of the unit, or if the next line does not end before `limit`.
+    def _load_lines(self, file: OpenInput, position: int, limit: int, end: int) -> memoryview:
+        """Read the next lines, about a block of them.
+
+        There is nothing at the end of the unit, or if the next line does not end before `limit`.
         """
         loaded_end, wanted = position, self._options.block_bytes
         while loaded_end < limit:
@@ -99,8 +118,8 @@ class JsonlReader(RecordReader):
             held = len(self._json.view)
             whole = held if loaded_end == end else self._json.find_last(b"\n", 0, held) + 1
             if whole:
-                return whole
-        return 0
+                return self._json.view[:whole]
+        return self._json.view[:0]
 
     def _find_ends(
         self, found: Extracted, data: memoryview, origin: int, file: OpenInput
