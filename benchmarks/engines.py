@@ -24,6 +24,7 @@ from usage import Clock
 
 from penstok.engines.tokenizer_json import format_tokenizer_json
 from penstok.tokenizers import ByteLevel, load_tokenizer
+from penstok.tokenizers.vocabulary import find_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -79,7 +80,17 @@ def _tokenizer_json(name: str) -> str:
     tokenizer = _tokenizer(name)
     model = json.loads(format_tokenizer_json(ByteLevel(tokenizer.ranks, tokenizer.pattern)))
     model["added_tokens"] = [{"id": tokenizer.eot_id, "content": EOT.decode(), **_SPECIAL}]
+    pattern = find_pattern(tokenizer.pattern)
+    if pattern is not None and pattern.splits:
+        # As the tokenizer's own file has it: the others know it in this spelling, and are several
+        # times as fast with it.
+        model["pre_tokenizer"]["pretokenizers"][:1] = map(_split_at, pattern.splits)
     return json.dumps(model)
+
+
+def _split_at(expression: str) -> dict[str, object]:
+    split = {"type": "Split", "pattern": {"Regex": expression}}
+    return {**split, "behavior": "Isolated", "invert": False}
 
 
 def _load_kernel(name: str, isa: str | None = None) -> Callable[[Block], int]:

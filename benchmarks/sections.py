@@ -71,6 +71,8 @@ from figures import (
 from measure import Command, Effort, take_turns
 
 from penstok.engines.kernel import available_isas
+from penstok.tokenizers import load_tokenizer
+from penstok.tokenizers.vocabulary import find_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -89,7 +91,8 @@ _KERNEL_MARKS = {"web": 2.5, "multi": 5.0, "code": 2.5}
 _HARD_MARKS = dict.fromkeys(("one letter", "DNA", "new words", "random Han"), 3.0)
 # Below it `--engine auto` would be wrong to take the kernel on a machine without AVX2.
 _PORTABLE_MARK = 1.0
-_OTHER_TOKENIZERS_MARK = 1.8
+# By pattern: cl100k is also Llama 3's, and qwen2 that of Qwen 2 to 3.
+_TOKENIZER_MARKS = {"cl100k": 1.8, "qwen2": 1.8, "o200k": 1.8, "deepseek": 1.3}
 _STEADY_MARKS = {"web": 2.0, "multi": 4.0, "code": 2.0}
 _BARE_MARK = 0.9
 _START_UP_CPU_MARK = 1.5
@@ -234,6 +237,8 @@ def run_tokenizers(bench: Bench) -> None:
     """Compare engines in memory with other tokenizers than GPT-2's."""
     names = [KERNEL, GIGATOKEN, FASTOKENS]
     for tokenizer in bench.tokenizers:
+        pattern = find_pattern(load_tokenizer(tokenizer, bos="none").pattern)
+        mark = None if pattern is None else _TOKENIZER_MARKS.get(pattern.name)
         for text in bench.texts:
             name = f"{tokenizer.rpartition('/')[2]}, {text.name}"
             with _engines(names, replace(text, name=name), tokenizer) as contenders:
@@ -244,7 +249,7 @@ def run_tokenizers(bench: Bench) -> None:
             ]
             faster = min(ratios, key=lambda ratio: ratio.median)
             label = "CPU: kernel against the faster of gigatoken and fastokens"
-            bench.add(label, name, faster, _OTHER_TOKENIZERS_MARK)
+            bench.add(label, name, faster, mark)
 
 
 def run_steady(bench: Bench) -> None:

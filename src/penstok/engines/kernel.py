@@ -8,7 +8,6 @@ is in `penstok/kernel/`; `docs/concepts/kernel.md` explains it.
 from __future__ import annotations
 
 import os
-import re
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -19,7 +18,7 @@ from penstok.errors import EngineError, UsageError
 from penstok.kernel import KernelUnavailableError, load_kernel
 from penstok.tokenizers import ByteLevel
 from penstok.tokenizers.cuts import keep_junctions
-from penstok.tokenizers.vocabulary import PATTERNS, SPELLINGS
+from penstok.tokenizers.vocabulary import GPT2_PATTERN, find_pattern
 from penstok.types import Block
 
 if TYPE_CHECKING:
@@ -37,16 +36,6 @@ DEFAULT_TABLE_BYTES = 16 << 20
 # A short text does not fill the tables: clearing and filling them takes longer than encoding it.
 _SMALL_TABLE_BYTES = 1 << 16
 _SHORT_BYTES = 1 << 18
-
-# The kernel's names of the patterns for which it is proved, by every spelling that matches the same
-# pieces. (tiktoken's newer pattern for cl100k does not: it takes all white space at the end of a
-# text as one piece. With the tokens of cl100k_base the ids are the same.)
-_NAMES = {text: name for name, text in reversed(PATTERNS.items())}
-KERNEL_PATTERNS = _NAMES | {text: _NAMES[same] for text, same in SPELLINGS.items()}
-
-
-# Digits that the library's step for digits knows and the kernel does not: see STARCODER_PATTERN.
-_NEWER_DIGITS = re.compile(rb"\xf0(?:\x91\xb7[\xa0-\xa9]|\x96\xbf[\xb4-\xb6])")
 
 # The tokenizer and encoder of the last successful `find_obstacle`, until they are used.
 _proved: list[tuple[Tokenizer, Any]] = []
@@ -78,14 +67,14 @@ class KernelEngine:
         """Build the tables of a tokenizer (about 0.1 s) and check them against stored ids.
 
         Args:
-            tokenizer: Must be byte-level, with one of `KERNEL_PATTERNS`.
+            tokenizer: Must be byte-level, with a pattern that `find_pattern` knows.
             eot: Where end-of-text ids go.
             isa: `avx512`, `avx2`, `neon` or `portable`; default: `PENSTOK_KERNEL_ISA`, otherwise
                 the fastest of this machine.
             table_bytes: Size of the piece table; less until there is more than a short text. More
                 than 16 MiB does not help.
         """
-        pattern = KERNEL_PATTERNS.get(tokenizer.pattern)
+        pattern = find_pattern(tokenizer.pattern)
         if pattern is None:
             raise KernelUnavailableError(
                 f"the kernel does not know the pattern of `{tokenizer.name}`",
@@ -97,13 +86,15 @@ class KernelEngine:
         bos_id: int | None = tokenizer.bos_id
         chosen = _check_isa(kernel, os.environ.get(ISA_VARIABLE, "") if isa is None else isa)
         self._eot, self._table_bytes, self._encoded_bytes = eot, table_bytes, 0
-        self._tokenizer, self._divides_at_digits = tokenizer, pattern == "starcoder"
+        self._tokenizer, self._newer = tokenizer, pattern.newer
         self._is_small = table_bytes > _SMALL_TABLE_BYTES
         size = _SMALL_TABLE_BYTES if self._is_small else table_bytes
         proved = _take_proved(tokenizer, chosen)
         try:
             if proved is None:
-                self._encoder = kernel.Encoder(ranks, eot_id, eot, size, chosen, pattern, bos_id)
+                self._encoder = kernel.Encoder(
+                    ranks, eot_id, eot, size, chosen, pattern.name, bos_id
+                )
             else:
                 self._encoder = proved
                 self._encoder.restart(eot, size)
@@ -113,11 +104,10 @@ class KernelEngine:
                 where="--engine",
                 next_step="pass `--engine auto`",
             ) from error
-        largest = max(ranks.values())
-        is_narrow = max(largest, eot_id, bos_id or 0) <= 0xFFFF
+        is_narrow = max(self._encoder.max_id, eot_id, bos_id or 0) <= 0xFFFF
         self._dtype = np.dtype(np.uint16 if is_narrow else np.uint32)
         self._out = np.empty(0, np.dtype(f"u{self._encoder.id_bytes}"))
-        _check_stored_ids(self, ranks, pattern)
+        _check_stored_ids(self, ranks, pattern.text)
         keep_junctions(ranks, self._encoder.is_free_junction)
 
     @staticmethod
@@ -155,7 +145,7 @@ class KernelEngine:
         They are written to `out` if it has the type that the kernel writes.
         """
         text, starts, ends = block.text, block.starts, block.ends
-        if self._has_newer_digits(text):
+        if self._has_newer(text):
             return TiktokenEngine(self._tokenizer, self._eot).encode(block)
         self._grow(len(text))
         if out is None or out.dtype != self._out.dtype:
@@ -176,10 +166,10 @@ class KernelEngine:
     ) -> list[SplitIds] | None:
         """Write the ids of the pieces with split i to `outs[i]`.
 
-        None if some text is not valid UTF-8 or has digits that the kernel does not know, or `outs`
-        do not have the type that the kernel writes.
+        None if some text is not valid UTF-8 or has characters that the kernel does not know, or
+        `outs` do not have the type that the kernel writes.
         """
-        if any(out.dtype != self._out.dtype for out in outs) or self._has_newer_digits(block.text):
+        if any(out.dtype != self._out.dtype for out in outs) or self._has_newer(block.text):
             return None
         self._grow(len(block.text))
         totals: list[tuple[int, int, int]] = self._encoder.encode_splits(
@@ -198,8 +188,8 @@ class KernelEngine:
             for out, (num_ids, num_documents, text_bytes) in zip(outs, totals, strict=True)
         ]
 
-    def _has_newer_digits(self, text: memoryview) -> bool:
-        return self._divides_at_digits and _NEWER_DIGITS.search(text) is not None
+    def _has_newer(self, text: memoryview) -> bool:
+        return self._newer is not None and self._newer.search(text) is not None
 
     def _grow(self, num_bytes: int) -> None:
         """Give the tables their full size once there is more than a short text to encode."""
@@ -290,12 +280,10 @@ def _check_stored_ids(engine: KernelEngine, ranks: dict[bytes, int], pattern: st
     ids = engine.encode(Block(memoryview(text), np.array([0]), end, inside, inside, end)).tolist()
     has_tokens = all(ranks.get(token) == rank for token, rank in _GPT2_TOKENS.items())
     is_gpt2 = has_tokens and len(ranks) == 50_256
-    if is_gpt2 and pattern == "gpt2":
+    if is_gpt2 and pattern == GPT2_PATTERN:
         agrees = ids == SELF_TEST_IDS
     else:
-        wanted = set(ids)
-        tokens = {rank: token for token, rank in ranks.items() if rank in wanted}
-        agrees = b"".join(tokens.get(token_id, b"") for token_id in ids) == text
+        agrees = engine._encoder.spell(ids) == text
     if not agrees:
         raise KernelUnavailableError(
             f"the kernel gives wrong ids on this machine (instruction set `{engine.isa}`)",

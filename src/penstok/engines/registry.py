@@ -152,14 +152,20 @@ def load_engine(name: str, tokenizer: Tokenizer, eot: EotPosition) -> Engine:
     engine, model = kind(tokenizer, eot), tokenizer.model
     if not isinstance(model, ByteLevel) or kind.is_reference(tokenizer):
         return engine
+    runs = model.white_space_runs
+    if runs:
+        from penstok.engines.white_space_runs import WhiteSpaceRunsEngine
+
+        engine = WhiteSpaceRunsEngine(engine, runs)
     if model.normalizer is not None:
         from penstok.engines.normalization import NormalizingEngine
 
         engine = NormalizingEngine(engine)
-    if model.added:
+    others = {text: one for text, one in model.added.items() if text not in runs}
+    if others:
         from penstok.engines.added_tokens import AddedTokensEngine
 
-        engine = AddedTokensEngine(engine, model.added)
+        engine = AddedTokensEngine(engine, others)
     return engine
 
 

@@ -79,8 +79,9 @@ class ByteLevelCuts:
         if not isinstance(model, ByteLevel):
             raise TypeError(f"no rule is proved for `{tokenizer.name}`")
         self._model = model
-        # A border between two kinds of characters can be inside an added token.
-        self._has_ascii_borders = not model.added
+        # A border between two kinds of characters can be inside an added token. (But no cut is
+        # inside a run of white space: the character before a cut is visible, or a newline.)
+        self._has_ascii_borders = model.added.keys() == model.white_space_runs.keys()
 
     @cached_property
     def _rule(self) -> _Gpt2Rule | _Cl100kRule | _O200kRule:

@@ -12,18 +12,21 @@ import re
 from typing import TYPE_CHECKING, Any, Literal
 
 from penstok.tokenizers.libraries import try_library
-from penstok.tokenizers.models import ByteLevel, LibraryModel, ParsedTokenizer
+from penstok.tokenizers.models import (
+    ByteLevel,
+    LibraryModel,
+    ParsedTokenizer,
+    is_white_space_run,
+)
 from penstok.tokenizers.vocabulary import (
     BYTE_OF,
-    DEEPSEEK_PATTERN,
-    DEEPSEEK_SPLITS,
     GPT2_PATTERN,
     MAX_ID,
-    PATTERNS,
-    SPELLINGS,
     STARCODER_PATTERN,
     UnsupportedError,
     check_ids,
+    find_pattern,
+    find_splits,
     last_merges,
     read_spelling,
 )
@@ -36,6 +39,9 @@ __all__ = ["read_config", "read_huggingface"]
 
 # Two non-ASCII characters, between which text can be cut.
 _WIDE_PAIR = re.compile(r"[^\x00-\x7f]{2}")
+# Text that NFC neither produces nor changes, whatever surrounds it: ASCII without the characters
+# that others are normalized to, and not a letter or one of `<=>` before a mark.
+_IS_NEVER_NORMALIZED = re.compile(r"(?![^K;`]*[K;`])[\x00-\x7f]*[\x00-;?-@\[-`{-\x7f]").fullmatch
 _SHOWN_KEYS = 6
 _SHOWN_CHARACTERS = 40
 
@@ -151,7 +157,11 @@ def _read_ranks(
     ranks = {token: vocab[text] for token, text in spelled.items()}
     _check_order(vocab, merges)
     _prove_merges(ranks, spelled, set(merges), takes_whole=bool(model.get("ignore_merges")))
-    return ByteLevel(ranks, pattern, normalizer, found_in_text)
+    # Tokens of white space become ordinary ones: no other piece has two such characters side by
+    # side, so that tokens with the same bytes, or merges that they are part of, never apply.
+    is_run = is_white_space_run
+    runs = {text.encode(): token_id for text, token_id in found_in_text.items() if is_run(text)}
+    return ByteLevel(ranks | runs, pattern, normalizer, found_in_text)
 
 
 def _check_never_pieces(texts: set[str], pattern: str) -> None:
@@ -233,13 +243,10 @@ def _split_pattern(splits: list[dict[str, Any]]) -> str:
     found = tuple(str(split["pattern"].get("Regex")) for split in splits)
     # Known patterns match all text, so that keeping what matches is the same as isolating it.
     kept = (("Isolated", False), ("Removed", True)) if len(splits) == 1 else (("Isolated", False),)
-    pattern = SPELLINGS.get(found[0], found[0])
-    if found == DEEPSEEK_SPLITS:
-        pattern = DEEPSEEK_PATTERN
-    is_known = pattern in PATTERNS.values() and (len(splits) == 1 or found == DEEPSEEK_SPLITS)
-    if not is_known or any((one["behavior"], one["invert"]) not in kept for one in splits):
+    record = find_pattern(found[0]) if len(splits) == 1 else find_splits(found)
+    if record is None or any((one["behavior"], one["invert"]) not in kept for one in splits):
         raise _LibraryOnlyError("its pre-tokenizer has an unknown pattern")
-    return pattern
+    return record.text
 
 
 def _find_normalizer(normalizer: dict[str, Any] | None) -> Literal["NFC"] | None:
@@ -256,7 +263,8 @@ def _find_normalizer(normalizer: dict[str, Any] | None) -> Literal["NFC"] | None
 def _find_added(added: list[dict[str, Any]], *, normalizes: bool) -> dict[str, int]:
     """Return the tokens that are found in text before it is divided.
 
-    Only tokens that no cut can divide and no normalizer can produce are accepted.
+    Only tokens that no cut can divide are accepted; and if text is normalized, only those that
+    normalizing neither produces nor changes, so that it does not matter which is done first.
     """
     found = {}
     if len({bool(token.get("normalized")) for token in added if not token["special"]}) > 1:
@@ -269,12 +277,26 @@ def _find_added(added: list[dict[str, Any]], *, normalizes: bool) -> dict[str, i
             raise _LibraryOnlyError(f"{text!r} in text can be a part of a special token")
         is_simple = text.isascii() if normalizes else not _WIDE_PAIR.search(text)
         is_simple = is_simple and text.isprintable() and " " not in text
+        is_simple = is_simple or is_white_space_run(text)
         if not is_simple or any(token.get(n) for n in ("lstrip", "rstrip", "single_word")):
             raise _LibraryOnlyError(f"it finds {text!r} in text before it is divided")
-        if normalizes and token.get("normalized"):
+        if normalizes and token.get("normalized") and not _IS_NEVER_NORMALIZED(text):
             raise _LibraryOnlyError(f"it finds {text!r} in normalized text")
         found[text] = int(token["id"])
+    _check_runs(found)
     return found
+
+
+def _check_runs(added: dict[str, int]) -> None:
+    """Refuse tokens of white space between whose lengths there are gaps.
+
+    If every length from 2 on has a token, no two of these characters are side by side in the text
+    between such tokens; otherwise merging would be needed to know its ids.
+    """
+    for character in {text[0] for text in added if is_white_space_run(text)}:
+        lengths = [len(text) for text in added if is_white_space_run(text) and text[0] == character]
+        if sorted(lengths) != list(range(2, max(lengths) + 1)):
+            raise _LibraryOnlyError(f"it finds {character * max(lengths)!r} in text, and has gaps")
 
 
 def _pair(merge: Any) -> tuple[str, str]:

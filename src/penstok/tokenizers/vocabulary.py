@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from penstok.kernel import find_kernel_function
+from penstok.types import Struct
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,13 +30,17 @@ __all__ = [
     "NANOCHAT_PATTERN",
     "O200K_PATTERN",
     "PATTERNS",
+    "PATTERN_RECORDS",
     "QWEN2_PATTERN",
     "QWEN35_PATTERN",
     "SPELLINGS",
     "STARCODER_PATTERN",
     "TEKKEN_PATTERN",
+    "Pattern",
     "UnsupportedError",
     "check_ids",
+    "find_pattern",
+    "find_splits",
     "find_whole_tokens",
     "format_ranks",
     "last_merges",
@@ -109,31 +115,76 @@ def _join_deepseek_splits() -> str:
 
 
 DEEPSEEK_PATTERN = _join_deepseek_splits()
-# By the name that `--pattern` takes. Llama 3's is exactly that of cl100k, Llama 4's that of o200k.
-PATTERNS = {
-    "gpt2": GPT2_PATTERN,
-    "starcoder": STARCODER_PATTERN,
-    "cl100k": CL100K_PATTERN,
-    "llama3": CL100K_PATTERN,
-    "nanochat": NANOCHAT_PATTERN,
-    "qwen2": QWEN2_PATTERN,
-    "qwen35": QWEN35_PATTERN,
-    "o200k": O200K_PATTERN,
-    "tekken": TEKKEN_PATTERN,
-    "deepseek": DEEPSEEK_PATTERN,
+
+
+class Pattern(Struct, frozen=True):
+    """What is known about a pattern.
+
+    Attributes:
+        name: The name that `--pattern` takes, which is also the kernel's.
+        text: The regular expression.
+        spellings: Other expressions that match the same pieces in every text.
+        splits: The expressions of the steps that files have in its place, one after the other.
+        newer: Finds characters that the kernel does not classify as the expression does; text that
+            has one is encoded by the reference. None if there are none.
+    """
+
+    name: str
+    text: str
+    spellings: tuple[str, ...] = ()
+    splits: tuple[str, ...] = ()
+    newer: re.Pattern[bytes] | None = None
+
+
+# A new one also needs a row in the kernel (`bpe/variant.cpp`) and a rule for cuts.
+PATTERN_RECORDS = (
+    Pattern(
+        "gpt2",
+        GPT2_PATTERN,
+        spellings=(
+            r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
+            r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s",
+        ),
+    ),
+    Pattern(
+        "starcoder",
+        STARCODER_PATTERN,
+        newer=re.compile(rb"\xf0(?:\x91\xb7[\xa0-\xa9]|\x96\xbf[\xb4-\xb6])"),
+    ),
+    Pattern("cl100k", CL100K_PATTERN, spellings=(_GPT4_SPELLING,)),
+    # Exactly that of cl100k; Llama 4's is that of o200k.
+    Pattern("llama3", CL100K_PATTERN),
+    Pattern(
+        "nanochat", NANOCHAT_PATTERN, spellings=(_GPT4_SPELLING.replace(r"{1,3}", r"{1,2}"),)
+    ),
+    Pattern("qwen2", QWEN2_PATTERN),
+    Pattern("qwen35", QWEN35_PATTERN),
+    Pattern("o200k", O200K_PATTERN),
+    Pattern("tekken", TEKKEN_PATTERN),
+    Pattern("deepseek", DEEPSEEK_PATTERN, splits=DEEPSEEK_SPLITS),
+)
+PATTERNS = {record.name: record.text for record in PATTERN_RECORDS}
+SPELLINGS = {text: record.text for record in PATTERN_RECORDS for text in record.spellings}
+_RECORDS = {
+    text: record
+    for record in reversed(PATTERN_RECORDS)
+    for text in (record.text, *record.spellings)
 }
-# Other spellings of these patterns that match the same pieces in every text.
-SPELLINGS = {
-    r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+": GPT2_PATTERN,
-    (
-        r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"
-    ): GPT2_PATTERN,
-    _GPT4_SPELLING: CL100K_PATTERN,
-    _GPT4_SPELLING.replace(r"{1,3}", r"{1,2}"): NANOCHAT_PATTERN,
-}
+
+
+def find_pattern(text: str) -> Pattern | None:
+    """Return what is known about a pattern, by any of its expressions; None if nothing is."""
+    return _RECORDS.get(text)
+
+
+def find_splits(splits: tuple[str, ...]) -> Pattern | None:
+    """Return the pattern that divides text as several splits in a row do; None if none does."""
+    return next((record for record in PATTERN_RECORDS if record.splits == splits), None)
+
 
 # The kernel packs three ids into 64 bits; the largest vocabularies in use have 262,144.
 MAX_ID = (1 << 21) - 1
+_NEVER_IN_UTF8 = frozenset({0xC0, 0xC1, *range(0xF5, 0x100)})
 # What the kernel returns for a token that no merges produce.
 _NOT_MADE = 0xFFFF_FFFF
 
@@ -254,10 +305,9 @@ def _merge_token(token: bytes, ranks: dict[bytes, int]) -> tuple[bytes, bytes] |
 def check_ids(ranks: dict[bytes, int]) -> None:
     """Refuse a vocabulary that is not byte-level, or has ids that are not supported."""
     missing = [byte for byte in range(256) if bytes([byte]) not in ranks]
-    if missing:
-        raise UnsupportedError(
-            f"byte {missing[0]} is not a token: the vocabulary is not byte-level"
-        )
+    needed = [byte for byte in missing if byte not in _NEVER_IN_UTF8]
+    if needed:
+        raise UnsupportedError(f"byte {needed[0]} is not a token: the vocabulary is not byte-level")
     tokens: dict[int, bytes] = {}
     for token, rank in ranks.items():
         if not token:
@@ -269,3 +319,8 @@ def check_ids(ranks: dict[bytes, int]) -> None:
         if rank in tokens:
             raise UnsupportedError(f"tokens {tokens[rank]!r} and {token!r} share the id {rank}")
         tokens[rank] = token
+    if missing:
+        # Text never has these bytes, and GPT-NeoX has no tokens for them.
+        find = re.compile(b"[" + b"".join(b"\\x%02x" % byte for byte in missing) + b"]").search
+        for token in filter(find, ranks):
+            raise UnsupportedError(f"token {token!r} has a byte that is not a token")

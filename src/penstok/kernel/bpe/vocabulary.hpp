@@ -39,6 +39,7 @@ class Vocabulary {
   const std::vector<Token>& whole_tokens() const { return whole_tokens_; }  // those of 2
   std::vector<uint32_t> falling_ids() const;                                // those not of 3
   const uint32_t* byte_ids() const { return byte_ids_; }
+  uint32_t id_of_longest() const;  // part of no merge, because what it is merged to would be longer
   uint32_t max_id() const { return tokens_.back().id; }
 
  private:
