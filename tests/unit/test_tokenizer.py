@@ -236,6 +236,11 @@ def test_models_not_equal_to_ranks_are_left_to_the_library(
 REFUSED: list[tuple[Edit, str]] = [
     (set_at("model", "type", to="Unigram"), "`tokenizers` cannot read it"),
     (set_at("model", "dropout", to=0.1), "its ids are random"),
+    # The library would end the process.
+    (
+        set_at("model", "continuing_subword_prefix", to="##"),
+        "lacks the `continuing_subword_prefix`",
+    ),
     (set_at("post_processor", to={"type": "TemplateProcessing"}), "not a `tokenizer.json`"),
     (set_at("added_tokens", 0, "id", to=1 << 40), "has the id|cannot read it"),
     (set_at("added_tokens", 0, "id", to=5), "has the id 5; its library gives 0"),

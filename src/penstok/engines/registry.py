@@ -32,6 +32,8 @@ __all__ = [
 _CONTENT_BYTES = 20
 # The library `tokenizers`, which normalizes, and which one worker compares with.
 _NORMALIZER_BYTES = 128 << 20
+# What dividing a block at runs of white space takes, if there is one between every two letters.
+_RUNS_BYTES = 112 << 20
 _GPT2_IDS = 50_257
 # The longest document that is encoded as a whole in the least memory.
 _LEAST_DOCUMENT_BYTES = 1 << 20
@@ -175,9 +177,10 @@ def engine_needs(name: str, tokenizer: Tokenizer) -> MemoryNeeds:
     if isinstance(model, ByteLevel):
         more = engine.id_bytes * max(model.num_ids - _GPT2_IDS, 0)
         more += 0 if model.is_plain else _NORMALIZER_BYTES
+        block_bytes = _RUNS_BYTES if model.white_space_runs else 0
     else:
-        more = _CONTENT_BYTES * len(model.content)
-    return engine.needs + MemoryNeeds(worker_bytes=more)
+        more, block_bytes = _CONTENT_BYTES * len(model.content), 0
+    return engine.needs + MemoryNeeds(worker_bytes=more, block_bytes=block_bytes)
 
 
 def max_document_bytes(name: str, tokenizer: Tokenizer, limit_bytes: int) -> int:

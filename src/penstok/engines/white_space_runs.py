@@ -51,9 +51,7 @@ class WhiteSpaceRunsEngine:
         return self._engine.encode(divided, out)
 
 
-def _find_cuts(
-    block: Block, text: NDArray[np.uint8], byte: int, longest: int
-) -> NDArray[np.int64]:
+def _find_cuts(block: Block, text: NDArray[np.uint8], byte: int, longest: int) -> NDArray[np.int64]:
     """Return where the tokens of one kind of white space begin and end.
 
     From the start of a run on, the longest token is taken as often as it fits, then that of the

@@ -63,6 +63,7 @@ def read_huggingface(content: bytes, config: bytes | None) -> ParsedTokenizer:
         special = {str(token["content"]): int(token["id"]) for token in added if token["special"]}
         if model.get("dropout"):
             raise UnsupportedError("its model has a `dropout`: its ids are random")
+        _check_prefix(model)
         ids = _check_ids(_vocab_of(model), added, content)
         begins, ends = _find_ends(settings.get("post_processor"), config)
         special |= _unlisted_special(model, added, {*begins, *ends} - special.keys())
@@ -89,6 +90,19 @@ def _read_object(content: bytes) -> dict[str, Any]:
         has = f"it has {', '.join(keys)}" if keys else "it is empty"
         raise UnsupportedError(f"it is not a `tokenizer.json`: it has no `model`; {has}")
     return settings
+
+
+def _check_prefix(model: dict[str, Any]) -> None:
+    """Refuse merges that are shorter than the prefix that the library removes from them.
+
+    The library (0.23) would end the process.
+    """
+    prefix = str(model.get("continuing_subword_prefix") or "")
+    for _, right in map(_pair, model.get("merges") or ()) if prefix else ():
+        if not right.startswith(prefix):
+            raise UnsupportedError(
+                f"its merge of {right!r} lacks the `continuing_subword_prefix` {prefix!r}"
+            )
 
 
 def _vocab_of(model: dict[str, Any]) -> dict[str, int]:

@@ -26,6 +26,7 @@ __all__ = [
     "DEEPSEEK_PATTERN",
     "DEEPSEEK_SPLITS",
     "GPT2_PATTERN",
+    "KIMI_PATTERN",
     "MAX_ID",
     "NANOCHAT_PATTERN",
     "O200K_PATTERN",
@@ -77,6 +78,10 @@ O200K_PATTERN = (
 )
 # Mistral's: the same without contractions, and each digit is a piece.
 TEKKEN_PATTERN = O200K_PATTERN.replace(_CONTRACTION, "").replace(r"\p{N}{1,3}", r"\p{N}")
+# Kimi's: o200k with runs of Han as pieces of their own, and without slashes after newlines.
+KIMI_PATTERN = "[\\p{Han}]+|" + O200K_PATTERN.replace(r"\p{M}]", r"\p{M}&&[^\p{Han}]]").replace(
+    r"[\r\n/]*", r"[\r\n]*"
+)
 # StarCoder, SmolLM and Command R divide text at every digit and then by GPT-2's pattern. This is
 # the same in one expression: white space before a digit is not divided, as at the end of a text.
 # The library's step for digits has those of Unicode 17; its patterns, and tiktoken's, those of 16.
@@ -154,13 +159,12 @@ PATTERN_RECORDS = (
     Pattern("cl100k", CL100K_PATTERN, spellings=(_GPT4_SPELLING,)),
     # Exactly that of cl100k; Llama 4's is that of o200k.
     Pattern("llama3", CL100K_PATTERN),
-    Pattern(
-        "nanochat", NANOCHAT_PATTERN, spellings=(_GPT4_SPELLING.replace(r"{1,3}", r"{1,2}"),)
-    ),
+    Pattern("nanochat", NANOCHAT_PATTERN, spellings=(_GPT4_SPELLING.replace(r"{1,3}", r"{1,2}"),)),
     Pattern("qwen2", QWEN2_PATTERN),
     Pattern("qwen35", QWEN35_PATTERN),
     Pattern("o200k", O200K_PATTERN),
     Pattern("tekken", TEKKEN_PATTERN),
+    Pattern("kimi", KIMI_PATTERN),
     Pattern("deepseek", DEEPSEEK_PATTERN, splits=DEEPSEEK_SPLITS),
 )
 PATTERNS = {record.name: record.text for record in PATTERN_RECORDS}

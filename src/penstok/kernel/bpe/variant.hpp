@@ -16,10 +16,11 @@ enum class PatternName {
   qwen35,
   o200k,
   tekken,
+  kimi,
   deepseek
 };
 constexpr const char* kPatternNames[] = {"gpt2",   "starcoder", "cl100k", "nanochat", "qwen2",
-                                         "qwen35", "o200k",     "tekken", "deepseek"};
+                                         "qwen35", "o200k",     "tekken", "kimi", "deepseek"};
 
 enum class EotMode { none, append, prepend };
 

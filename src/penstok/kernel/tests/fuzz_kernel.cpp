@@ -25,7 +25,8 @@ constexpr uint32_t kEot = 50256;
 constexpr PatternName kPatterns[] = {
     PatternName::gpt2,   PatternName::starcoder, PatternName::cl100k,
     PatternName::nanochat, PatternName::qwen2,   PatternName::qwen35,
-    PatternName::o200k,  PatternName::tekken,    PatternName::deepseek};
+    PatternName::o200k,  PatternName::tekken,    PatternName::kimi,
+    PatternName::deepseek};
 static_assert(std::size(kPatterns) == std::size(kPatternNames), "every pattern is compared");
 
 std::string decode_base64(const std::string& text) {
