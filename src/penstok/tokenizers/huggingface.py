@@ -21,13 +21,15 @@ from penstok.tokenizers.models import (
 from penstok.tokenizers.vocabulary import (
     BYTE_OF,
     GPT2_PATTERN,
+    ID_BITS,
     MAX_ID,
+    NOT_MADE,
     STARCODER_PATTERN,
     UnsupportedError,
     check_ids,
+    find_merges,
     find_pattern,
     find_splits,
-    last_merges,
     read_spelling,
 )
 
@@ -167,10 +169,11 @@ def _read_ranks(
     # (The largest id stays, because it determines the size of the vocabulary.)
     largest = max(vocab.values(), default=0)
     unused = {text for text in unmerged if read_spelling(text) is None and vocab[text] < largest}
-    spelled = {_bytes_of(text): text for text in vocab.keys() - special_only - unused}
+    dropped = special_only | unused
+    spelled = {_bytes_of(text): text for text in vocab if text not in dropped}
     ranks = {token: vocab[text] for token, text in spelled.items()}
     _check_order(vocab, merges)
-    _prove_merges(ranks, spelled, set(merges), takes_whole=bool(model.get("ignore_merges")))
+    _prove_merges(ranks, spelled, merges, takes_whole=bool(model.get("ignore_merges")))
     # Tokens of white space become ordinary ones: no other piece has two such characters side by
     # side, so that tokens with the same bytes, or merges that they are part of, never apply.
     is_run = is_white_space_run
@@ -209,7 +212,7 @@ def _check_order(vocab: dict[str, int], merges: list[tuple[str, str]]) -> None:
 def _prove_merges(
     ranks: dict[bytes, int],
     spelled: dict[bytes, str],
-    listed: set[tuple[str, str]],
+    merges: list[tuple[str, str]],
     *,
     takes_whole: bool,
 ) -> None:
@@ -223,11 +226,19 @@ def _prove_merges(
         check_ids(ranks)
     except UnsupportedError as error:
         raise _LibraryOnlyError(str(error)) from error
-    for token, merge in last_merges(ranks).items():
-        if merge is None and not takes_whole:
+    import numpy as np
+
+    find_id = dict(zip(spelled.values(), ranks.values(), strict=True)).get
+    # Pairs of ids, as numbers; a part that is not a token of text makes a negative one.
+    listed = [find_id(left, -1) << ID_BITS | find_id(right, -1) for left, right in merges]
+    ids, lefts, rights = find_merges(ranks)
+    is_made = lefts != NOT_MADE
+    is_listed = np.isin(lefts.astype(np.int64) << ID_BITS | rights, np.array(listed, np.int64))
+    for at in np.flatnonzero(~is_listed & (is_made | (not takes_whole)))[:1]:
+        token = next(token for token, rank in ranks.items() if rank == ids[at])
+        if not is_made[at]:
             raise _LibraryOnlyError(f"no merges produce its token {token!r}")
-        if merge is not None and (spelled[merge[0]], spelled[merge[1]]) not in listed:
-            raise _LibraryOnlyError(f"its merges do not produce {token!r} as its ids require")
+        raise _LibraryOnlyError(f"its merges do not produce {token!r} as its ids require")
 
 
 def _find_pattern(pre_tokenizer: dict[str, Any] | None) -> str:

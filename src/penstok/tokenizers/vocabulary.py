@@ -26,9 +26,11 @@ __all__ = [
     "DEEPSEEK_PATTERN",
     "DEEPSEEK_SPLITS",
     "GPT2_PATTERN",
+    "ID_BITS",
     "KIMI_PATTERN",
     "MAX_ID",
     "NANOCHAT_PATTERN",
+    "NOT_MADE",
     "O200K_PATTERN",
     "PATTERNS",
     "PATTERN_RECORDS",
@@ -40,6 +42,7 @@ __all__ = [
     "Pattern",
     "UnsupportedError",
     "check_ids",
+    "find_merges",
     "find_pattern",
     "find_splits",
     "find_whole_tokens",
@@ -187,10 +190,11 @@ def find_splits(splits: tuple[str, ...]) -> Pattern | None:
 
 
 # The kernel packs three ids into 64 bits; the largest vocabularies in use have 262,144.
-MAX_ID = (1 << 21) - 1
+ID_BITS = 21
+MAX_ID = (1 << ID_BITS) - 1
 _NEVER_IN_UTF8 = frozenset({0xC0, 0xC1, *range(0xF5, 0x100)})
-# What the kernel returns for a token that no merges produce.
-_NOT_MADE = 0xFFFF_FFFF
+# In place of the parts of a token that no merges produce; the kernel's number for it.
+NOT_MADE = 0xFFFF_FFFF
 
 
 class UnsupportedError(Exception):
@@ -259,32 +263,40 @@ def last_merges(ranks: dict[bytes, int]) -> dict[bytes, tuple[bytes, bytes] | No
     Only these two ever produce it, whatever surrounds them (`docs/concepts/kernel.md` has the
     proof). A token that no merges produce has None: it is matched only as a whole piece.
     """
-    found = _find_merges(ranks)
-    if found is None:
-        longer = sorted((token for token in ranks if len(token) > 1), key=ranks.__getitem__)
-        return {token: _merge_token(token, ranks) for token in longer}
     tokens = {rank: token for token, rank in ranks.items()}
     return {
-        tokens[one]: None if left == _NOT_MADE else (tokens[left], tokens[right])
-        for one, left, right in zip(*(part.tolist() for part in found), strict=True)
+        tokens[one]: None if left == NOT_MADE else (tokens[left], tokens[right])
+        for one, left, right in zip(*(part.tolist() for part in find_merges(ranks)), strict=True)
     }
 
 
 def find_whole_tokens(ranks: dict[bytes, int]) -> list[bytes]:
     """Find the tokens that no merges produce, in little memory, because every worker does it."""
-    found = _find_merges(ranks)
-    if found is None:
-        return [token for token, merge in last_merges(ranks).items() if merge is None]
-    whole = set(found[0][found[1] == _NOT_MADE].tolist())
+    ids, lefts, _ = find_merges(ranks)
+    whole = set(ids[lefts == NOT_MADE].tolist())
     return [token for token, rank in ranks.items() if rank in whole] if whole else []
 
 
-def _find_merges(
+def find_merges(
     ranks: dict[bytes, int],
-) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.uint32]] | None:
-    """Return the longer tokens and their halves, by id, from the kernel; None if not built."""
+) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.uint32]]:
+    """Return what `last_merges` does as three arrays of ids: the token and its two parts.
+
+    The parts of a token that no merges produce are `NOT_MADE`.
+    """
     find_last_merges = find_kernel_function("last_merges")
-    return None if find_last_merges is None else find_last_merges(ranks)
+    if find_last_merges is not None:
+        found: tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.uint32]]
+        found = find_last_merges(ranks)
+        return found
+    import numpy as np
+
+    longer = sorted((token for token in ranks if len(token) > 1), key=ranks.__getitem__)
+    merges = [_merge_token(token, ranks) for token in longer]
+    lefts = [NOT_MADE if merge is None else ranks[merge[0]] for merge in merges]
+    rights = [NOT_MADE if merge is None else ranks[merge[1]] for merge in merges]
+    ids = [ranks[token] for token in longer]
+    return np.array(ids, np.uint32), np.array(lefts, np.uint32), np.array(rights, np.uint32)
 
 
 def _merge_token(token: bytes, ranks: dict[bytes, int]) -> tuple[bytes, bytes] | None:
