@@ -126,7 +126,7 @@ def test_lengths_with_gaps_and_other_white_space_are_left_to_the_library(tmp_pat
     for added in ([" " * 4, " " * 2], [" " * 3], ["\n\n"], [" \t"], [" "], ["  ", "\u3000\u3000"]):
         tokenizer, _ = load(file_of("gpt2", added), tmp_path)
         assert isinstance(tokenizer.model, LibraryModel), added
-        assert "it finds" in tokenizer.model.why
+        assert tokenizer.model.why.startswith("it finds")
 
 
 def test_only_text_that_nfc_leaves_alone_is_found_after_normalizing(tmp_path: Path) -> None:

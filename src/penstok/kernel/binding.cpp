@@ -487,7 +487,7 @@ NB_MODULE(_kernel, module) {
       .def_prop_ro("isa", &PyEncoder::isa)
       .def_prop_ro("id_bytes", &PyEncoder::id_bytes, "2 or 4: how wide the ids are written.")
       .def_prop_ro("max_id", &PyEncoder::max_id, "The largest id of a token.")
-      .def("spell", &PyEncoder::spell, "ids"_a, "The bytes of tokens; those of unknown ids are none.")
+      .def("spell", &PyEncoder::spell, "ids"_a, "The bytes of tokens; nothing for unknown ids.")
       .def("restart", &PyEncoder::restart, "eot"_a, "table_bytes"_a,
            "Empty the caches and give them another size; keep the tables of the vocabulary.")
       .def("is_free_junction", &PyEncoder::is_free_junction, "left"_a, "right"_a,

@@ -43,7 +43,7 @@ __all__ = ["read_config", "read_huggingface"]
 _WIDE_PAIR = re.compile(r"[^\x00-\x7f]{2}")
 # Text that NFC neither produces nor changes, whatever surrounds it: ASCII without the characters
 # that others are normalized to, and not a letter or one of `<=>` before a mark.
-_IS_NEVER_NORMALIZED = re.compile(r"(?![^K;`]*[K;`])[\x00-\x7f]*[\x00-;?-@\[-`{-\x7f]").fullmatch
+_STABLE_IN_NFC = re.compile(r"(?![^K;`]*[K;`])[\x00-\x7f]*[\x00-;?-@\[-`{-\x7f]")
 _SHOWN_KEYS = 6
 _SHOWN_CHARACTERS = 40
 
@@ -305,7 +305,7 @@ def _find_added(added: list[dict[str, Any]], *, normalizes: bool) -> dict[str, i
         is_simple = is_simple or is_white_space_run(text)
         if not is_simple or any(token.get(n) for n in ("lstrip", "rstrip", "single_word")):
             raise _LibraryOnlyError(f"it finds {text!r} in text before it is divided")
-        if normalizes and token.get("normalized") and not _IS_NEVER_NORMALIZED(text):
+        if normalizes and token.get("normalized") and not _STABLE_IN_NFC.fullmatch(text):
             raise _LibraryOnlyError(f"it finds {text!r} in normalized text")
         found[text] = int(token["id"])
     _check_runs(found)
@@ -321,7 +321,7 @@ def _check_runs(added: dict[str, int]) -> None:
     for character in {text[0] for text in added if is_white_space_run(text)}:
         lengths = [len(text) for text in added if is_white_space_run(text) and text[0] == character]
         if sorted(lengths) != list(range(2, max(lengths) + 1)):
-            raise _LibraryOnlyError(f"it finds {character * max(lengths)!r} in text, and has gaps")
+            raise _LibraryOnlyError(f"it finds some runs of {character!r} in text, not all lengths")
 
 
 def _pair(merge: Any) -> tuple[str, str]:

@@ -14,10 +14,10 @@ struct Token {
 };
 
 // A byte-level BPE vocabulary. The constructor throws std::invalid_argument, naming the token,
-// unless every byte is a token and ids are distinct and fit 21 bits. Encoding is then that of
-// tiktoken: a piece that is a token has its id; otherwise the two neighbours whose joined bytes are
-// the token of lowest rank are merged, the leftmost of equals first, until there are none. What
-// follows from it:
+// unless every byte that UTF-8 can have is a token and ids are distinct and fit 21 bits. Encoding is
+// then that of tiktoken: a piece that is a token has its id; otherwise the two neighbours whose
+// joined bytes are the token of lowest rank are merged, the leftmost of equals first, until there
+// are none. What follows from it:
 //
 // 1. At most one pair produces a token T: the last two parts when the bytes of T alone are merged.
 //    Where two neighbours in a piece hold the bytes of T, all merges so far inside those bytes were
