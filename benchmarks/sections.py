@@ -73,6 +73,7 @@ from measure import Command, Effort, take_turns
 
 from penstok.engines.kernel import available_isas
 from penstok.tokenizers import ByteLevel, load_tokenizer
+from penstok.tokenizers.vocabulary import find_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -91,7 +92,8 @@ _KERNEL_MARKS = {"web": 2.5, "multi": 5.0, "code": 2.5}
 _HARD_MARKS = dict.fromkeys(("one letter", "DNA", "new words", "random Han"), 3.0)
 # Below it `--engine auto` would be wrong to take the kernel on a machine without AVX2.
 _PORTABLE_MARK = 1.0
-_OTHER_TOKENIZERS_MARK = 1.8
+# By pattern: cl100k is also Llama 3's, and qwen2 that of Qwen 2 to 3.
+_TOKENIZER_MARKS = {"cl100k": 1.8, "qwen2": 1.8, "o200k": 1.8, "deepseek": 1.3}
 _CHARACTERS_MARK = 3.0  # Llama 2, Gemma, Mistral
 _STEADY_MARKS = {"web": 2.0, "multi": 4.0, "code": 2.0}
 _BARE_MARK = 0.9
@@ -251,11 +253,12 @@ def run_tokenizers(bench: Bench) -> None:
             bench.add(label, name, faster, mark)
 
 
-def _rivals_with(tokenizer: str) -> tuple[list[str], float]:
+def _rivals_with(tokenizer: str) -> tuple[list[str], float | None]:
     """Return who can encode with a tokenizer, and how much faster the kernel should be."""
     model = load_tokenizer(tokenizer, bos="none").model
     if isinstance(model, ByteLevel):
-        return [GIGATOKEN, FASTOKENS], _OTHER_TOKENIZERS_MARK
+        pattern = find_pattern(model.pattern)
+        return [GIGATOKEN, FASTOKENS], _TOKENIZER_MARKS.get(pattern.name if pattern else "")
     rival = SENTENCEPIECE if model.library == "sentencepiece" else FASTOKENS
     return [rival], _CHARACTERS_MARK
 

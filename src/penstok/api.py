@@ -85,6 +85,7 @@ def tokenize(
         "qwen35",
         "o200k",
         "tekken",
+        "kimi",
         "deepseek",
     ]
     | None = None,
@@ -144,7 +145,7 @@ def tokenize(
         bos: Token before each document: auto (the one the tokenizer adds), none, or a token as text
             or id.
         pattern: Pattern that splits text into words, for a .tiktoken file: gpt2, starcoder, cl100k,
-            llama3, nanochat, qwen2, qwen35, o200k, tekken or deepseek.
+            llama3, nanochat, qwen2, qwen35, o200k, tekken, kimi or deepseek.
         engine: Encoder: auto, kernel, fastokens, tiktoken, tokenizers or sentencepiece; all give
             the same ids.
         val_fraction: Fraction of the documents that goes to the val split; at least one of few.
@@ -259,6 +260,7 @@ def plan(
         "qwen35",
         "o200k",
         "tekken",
+        "kimi",
         "deepseek",
     ]
     | None = None,
@@ -317,7 +319,7 @@ def plan(
         bos: Token before each document: auto (the one the tokenizer adds), none, or a token as text
             or id.
         pattern: Pattern that splits text into words, for a .tiktoken file: gpt2, starcoder, cl100k,
-            llama3, nanochat, qwen2, qwen35, o200k, tekken or deepseek.
+            llama3, nanochat, qwen2, qwen35, o200k, tekken, kimi or deepseek.
         engine: Encoder: auto, kernel, fastokens, tiktoken, tokenizers or sentencepiece; all give
             the same ids.
         val_fraction: Fraction of the documents that goes to the val split; at least one of few.
@@ -428,6 +430,7 @@ def count(
         "qwen35",
         "o200k",
         "tekken",
+        "kimi",
         "deepseek",
     ]
     | None = None,
@@ -474,7 +477,7 @@ def count(
         bos: Token before each document: auto (the one the tokenizer adds), none, or a token as text
             or id.
         pattern: Pattern that splits text into words, for a .tiktoken file: gpt2, starcoder, cl100k,
-            llama3, nanochat, qwen2, qwen35, o200k, tekken or deepseek.
+            llama3, nanochat, qwen2, qwen35, o200k, tekken, kimi or deepseek.
         engine: Encoder: auto, kernel, fastokens, tiktoken, tokenizers or sentencepiece; all give
             the same ids.
         val_fraction: As for `penstok tokenize`: fraction of the documents that goes to the val
@@ -564,6 +567,7 @@ def tokenize_part(
         "qwen35",
         "o200k",
         "tekken",
+        "kimi",
         "deepseek",
     ]
     | None = None,
@@ -625,7 +629,7 @@ def tokenize_part(
         bos: Token before each document: auto (the one the tokenizer adds), none, or a token as text
             or id.
         pattern: Pattern that splits text into words, for a .tiktoken file: gpt2, starcoder, cl100k,
-            llama3, nanochat, qwen2, qwen35, o200k, tekken or deepseek.
+            llama3, nanochat, qwen2, qwen35, o200k, tekken, kimi or deepseek.
         engine: Encoder: auto, kernel, fastokens, tiktoken, tokenizers or sentencepiece; all give
             the same ids.
         val_fraction: Fraction of the documents that goes to the val split; at least one of few.
@@ -957,6 +961,7 @@ def train_tokenizer(
         "qwen35",
         "o200k",
         "tekken",
+        "kimi",
         "deepseek",
     ] = "cl100k",
     special: str | Sequence[str] = "<|endoftext|>",
@@ -991,7 +996,7 @@ def train_tokenizer(
         sample: How much text to train on, taken evenly from all inputs.
         vocab_size: Vocabulary size, special tokens included.
         pattern: Pattern that splits text into words: gpt2, starcoder, cl100k, llama3, nanochat,
-            qwen2, qwen35, o200k, tekken or deepseek.
+            qwen2, qwen35, o200k, tekken, kimi or deepseek.
         special: Special token; repeat the flag for several. The first one is the end-of-text token.
         overwrite: Replace the file if it exists.
         progress: True draws a line on standard error, or a bar in a notebook, that is updated in

@@ -66,5 +66,6 @@ PatternName: TypeAlias = Literal[
     "qwen35",
     "o200k",
     "tekken",
+    "kimi",
     "deepseek",
 ]

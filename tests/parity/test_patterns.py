@@ -33,7 +33,7 @@ from penstok.types import replace
 CORPUS = Path(os.environ.get("PENSTOK_CORPUS", ROOT.parent / "shared" / "corpus"))
 # Those that divide text in their own way, and those that differ from one of them in a detail.
 FAMILIES = ("cl100k", "o200k", "deepseek")
-RELATIVES = ("qwen2", "starcoder", "nanochat", "qwen35", "tekken")
+RELATIVES = ("qwen2", "kimi", "starcoder", "nanochat", "qwen35", "tekken")
 NEW_PATTERNS = (*FAMILIES, *RELATIVES)
 # What `make test` tries everything with; the others are in its first tests only.
 MOST_USED = 4
@@ -47,10 +47,13 @@ HOSTILE = (
     "''''\u2019\u2018`\u00b4\u0301\u0e31\u093f!!..,,--__==\"\"##\u3002\uff0c\u00d7\U0001f600"
     "\u200b\u200d\u2060\ufeff\u00ad\U000e0001\x00\x7f\U0010ffff"
     "//\u01c5\u1e9e\u0416\u30fb\u309b\u3040\u9fa6\uff21\uff41\u0301"
+    # Han that is not an ideograph: numbers, radicals, marks, punctuation.
+    "\u3007\u3021\u3038\u3005\u2e80\u2f00\U00016ff0\U00016fe2\uf900"
 )
 CODE_POINT_CONTEXT = "x{0}1{0}2345{0}'s {0}a\n{0}\n '{0}a'l{0}.{0}\r\n\n  {0}{0}b\n {0}"
 # What matters to patterns that distinguish case, or kana and Han.
 CASE_CONTEXT = "A{0}B{0}c!{0}D\u4e2d{0}E/{0}\n/{0} !{0}f\u30ab{0}\u200b{0}\x01\x02{0}_g{0}"
+CASE_CONTEXT += "\u30071{0}\u3007\u300723{0}\u2e80!!\u0301{0}\u2e80{0}\n"
 
 
 def tokenizer_of(ranks: dict[bytes, int], pattern: str) -> Tokenizer:
@@ -133,6 +136,7 @@ def test_short_strings_over_a_small_alphabet_match_exhaustively(pattern: str) ->
     texts = ["".join(made) for made in product("a1' \n.\t", repeat=5)]
     texts += ["".join(made) for made in product("sL\u017f'\u3000\u0663 \r\u3002", repeat=4)]
     texts += ["".join(made) for made in product("aB\u4e2d\u0301!/'s\n ", repeat=4)]
+    texts += ["".join(made) for made in product("1\u3007\u2e80\u4e2d! \u0301B", repeat=5)]
     expected = expected_ids(reference, texts)
     for isa in ISAS:
         check(kernel(pattern, isa), texts, expected, reference)
@@ -234,6 +238,7 @@ SNIPPETS = (
     *("...", "\U0001f600", "1", "1234", "\u0663\u0663", " ", "  ", "\n", "\r\n", "\n  ", "\n \n"),
     *("\t", "\u3000", "\xa0\n", "\u2028", ".\n", ".\n\n  ", "12345678901"),
     *("A", "aB", "ABc", "\u5b57A", "\u5b57Ab", "\u0301", "!\u0301", "/", "!\n/", "\x01", "\u30fb"),
+    *("\u3007", "1\u3007", "\u2e80", "!\u2e80", "\U00016ff0"),
 )
 
 
@@ -273,6 +278,9 @@ def test_runs_longer_than_64_bytes_match(pattern: str) -> None:
         "\n/",
         "\u4e2d",
         "\x01",
+        "\u3007",
+        "1\u3007",
+        "\u2e80!",
     )
     texts = [
         before + unit * count + after
@@ -337,7 +345,7 @@ def cased_texts(seed: int, count: int) -> list[str]:
     rng = random.Random(seed)
     letters = (
         "aBcD\u00e9\u00c9\u5b57\u6f22\u3042\ud55c\u0e01\u0301\u3002\uff0c\uff01\u3001/\n\r. '1"
-        "!s\u30fb\u3099\u3040\u200b\x01\u9fa6\u0416\u0436"
+        "!s\u30fb\u3099\u3040\u200b\x01\u9fa6\u0416\u0436\u3007\u2e80\U00016ff0"
     )
     return ["".join(rng.choices(letters, k=rng.randrange(2, 14))) for _ in range(count)]
 

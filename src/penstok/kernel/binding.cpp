@@ -142,6 +142,13 @@ class PyEncoder {
 
   std::string isa() const { return name_of(encoder_.isa()); }
   size_t id_bytes() const { return encoder_.id_bytes(); }
+  uint32_t max_id() const { return encoder_.max_id(); }
+
+  nb::bytes spell(const std::vector<uint32_t>& ids) const {
+    std::string text;
+    for (uint32_t id : ids) text += encoder_.find_token(id);
+    return nb::bytes(text.data(), text.size());
+  }
   bool is_free_junction(uint8_t left, uint8_t right) const {
     return encoder_.is_free_junction(left, right);
   }
@@ -486,6 +493,8 @@ NB_MODULE(_kernel, module) {
            "Prove that the vocabulary can be encoded exactly and build its tables.")
       .def_prop_ro("isa", &PyEncoder::isa)
       .def_prop_ro("id_bytes", &PyEncoder::id_bytes, "2 or 4: how wide the ids are written.")
+      .def_prop_ro("max_id", &PyEncoder::max_id, "The largest id of a token.")
+      .def("spell", &PyEncoder::spell, "ids"_a, "The bytes of tokens; nothing for unknown ids.")
       .def("restart", &PyEncoder::restart, "eot"_a, "table_bytes"_a,
            "Empty the caches and give them another size; keep the tables of the vocabulary.")
       .def("is_free_junction", &PyEncoder::is_free_junction, "left"_a, "right"_a,

@@ -16,6 +16,7 @@ from penstok.tokenizers.vocabulary import (
     CL100K_PATTERN,
     DEEPSEEK_PATTERN,
     GPT2_PATTERN,
+    KIMI_PATTERN,
     NANOCHAT_PATTERN,
     O200K_PATTERN,
     QWEN2_PATTERN,
@@ -85,8 +86,9 @@ class ByteLevelCuts:
         if not isinstance(model, ByteLevel):
             raise TypeError(f"no rule is proved for `{tokenizer.name}`")
         self._model = model
-        # A border between two kinds of characters can be inside an added token.
-        self._has_ascii_borders = not model.added
+        # A border between two kinds of characters can be inside an added token. (But no cut is
+        # inside a run of white space: the character before a cut is visible, or a newline.)
+        self._has_ascii_borders = model.added.keys() == model.white_space_runs.keys()
 
     @cached_property
     def _rule(self) -> _Gpt2Rule | _Cl100kRule | _O200kRule:
@@ -281,7 +283,7 @@ class _O200kRule:
     """
 
     def __init__(self, free: _FreeJunctions, *, normalizes: bool) -> None:
-        pass
+        self._free = free
 
     def mask(self, text: NDArray[np.uint8]) -> NDArray[np.bool_]:
         found = _characters(text)
@@ -296,6 +298,22 @@ class _O200kRule:
         starts_line = _characters(text).visible_start & (text != _SLASH)
         marked: NDArray[np.bool_] = _after(_is_newline(text)) & starts_line
         return marked
+
+
+class _KimiRule(_O200kRule):
+    """Kimi's pattern, where a run of Han is a piece.
+
+    The rules of o200k; and at a free junction between two ideographs, because the rest of a run of
+    Han is matched the same way from any ideograph on.
+    """
+
+    def mask(self, text: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        marked = super().mask(text)
+        ideographs = _starts(text, _IDEOGRAPHS)
+        joints = ideographs.copy()
+        joints[:3] = False
+        joints[3:] &= ideographs[:-3]
+        return marked | self._free.among(joints, text)
 
 
 class _DeepSeekRule(_Cl100kRule):
@@ -329,6 +347,7 @@ _RULES: dict[str, type[_Gpt2Rule | _Cl100kRule | _O200kRule]] = {
     QWEN35_PATTERN: _Cl100kRule,
     O200K_PATTERN: _O200kRule,
     TEKKEN_PATTERN: _O200kRule,
+    KIMI_PATTERN: _KimiRule,
     DEEPSEEK_PATTERN: _DeepSeekRule,
 }
 
@@ -495,6 +514,8 @@ def _code_points(*ranges: tuple[int, int]) -> NDArray[np.bool_]:
     return table
 
 
+_HAN = ((0x3400, 0x4DB5), (0x4E00, 0x9FCB))
+_IDEOGRAPHS = _code_points(*_HAN)
 # Letters of scripts that are written without spaces: ranges that have been letters since Unicode 6,
 # so that cuts do not depend on the Unicode version.
 _LETTERS = _code_points(
@@ -504,8 +525,7 @@ _LETTERS = _code_points(
     (0x1780, 0x17B3),  # Khmer
     (0x3041, 0x3096),  # Hiragana
     (0x30A1, 0x30FA),  # Katakana
-    (0x3400, 0x4DB5),  # Han
-    (0x4E00, 0x9FCB),
+    *_HAN,
     (0xAC00, 0xD7A3),  # Hangul
 )
 # Punctuation of those scripts: ideographic and full-width comma, full stop, exclamation mark and

@@ -20,19 +20,24 @@ from penstok.tokenizers.character_bpe import (
     merge_pairs,
 )
 from penstok.tokenizers.libraries import try_library
-from penstok.tokenizers.models import ByteLevel, LibraryModel, ParsedTokenizer
+from penstok.tokenizers.models import (
+    ByteLevel,
+    LibraryModel,
+    ParsedTokenizer,
+    is_white_space_run,
+)
 from penstok.tokenizers.vocabulary import (
     BYTE_OF,
-    DEEPSEEK_PATTERN,
-    DEEPSEEK_SPLITS,
     GPT2_PATTERN,
+    ID_BITS,
     MAX_ID,
-    PATTERNS,
-    SPELLINGS,
+    NOT_MADE,
     STARCODER_PATTERN,
     UnsupportedError,
     check_ids,
-    last_merges,
+    find_merges,
+    find_pattern,
+    find_splits,
     read_spelling,
 )
 
@@ -48,6 +53,9 @@ __all__ = ["read_config", "read_huggingface"]
 _WIDE_PAIR = re.compile(r"[^\x00-\x7f]{2}")
 # What a byte of an unknown character becomes.
 _BYTE_NAME = re.compile("<0x[0-9A-F]{2}>")
+# Text that NFC neither produces nor changes, whatever surrounds it: ASCII without the characters
+# that others are normalized to, and not a letter or one of `<=>` before a mark.
+_STABLE_IN_NFC = re.compile(r"(?![^K;`]*[K;`])[\x00-\x7f]*[\x00-;?-@\[-`{-\x7f]")
 _SHOWN_KEYS = 6
 _SHOWN_CHARACTERS = 40
 
@@ -69,6 +77,7 @@ def read_huggingface(content: bytes, config: bytes | None) -> ParsedTokenizer:
         special = {str(token["content"]): int(token["id"]) for token in added if token["special"]}
         if model.get("dropout"):
             raise UnsupportedError("its model has a `dropout`: its ids are random")
+        _check_prefix(model)
         ids = _check_ids(_vocab_of(model), added, content)
         begins, ends = _find_ends(settings.get("post_processor"), config)
         special |= _unlisted_special(model, added, {*begins, *ends} - special.keys())
@@ -96,6 +105,19 @@ def _read_object(content: bytes) -> dict[str, Any]:
         has = f"it has {', '.join(keys)}" if keys else "it is empty"
         raise UnsupportedError(f"it is not a `tokenizer.json`: it has no `model`; {has}")
     return settings
+
+
+def _check_prefix(model: dict[str, Any]) -> None:
+    """Refuse merges that are shorter than the prefix that the library removes from them.
+
+    The library (0.23) would end the process.
+    """
+    prefix = str(model.get("continuing_subword_prefix") or "")
+    for _, right in map(_pair, model.get("merges") or ()) if prefix else ():
+        if not right.startswith(prefix):
+            raise UnsupportedError(
+                f"its merge of {right!r} lacks the `continuing_subword_prefix` {prefix!r}"
+            )
 
 
 def _vocab_of(model: dict[str, Any]) -> dict[str, int]:
@@ -160,11 +182,16 @@ def _read_ranks(
     # (The largest id stays, because it determines the size of the vocabulary.)
     largest = max(vocab.values(), default=0)
     unused = {text for text in unmerged if read_spelling(text) is None and vocab[text] < largest}
-    spelled = {_bytes_of(text): text for text in vocab.keys() - special_only - unused}
+    dropped = special_only | unused
+    spelled = {_bytes_of(text): text for text in vocab if text not in dropped}
     ranks = {token: vocab[text] for token, text in spelled.items()}
     _check_order(vocab, merges)
-    _prove_merges(ranks, spelled, set(merges), takes_whole=bool(model.get("ignore_merges")))
-    return ByteLevel(ranks, pattern, normalizer, found_in_text)
+    _prove_merges(ranks, spelled, merges, takes_whole=bool(model.get("ignore_merges")))
+    # Tokens of white space become ordinary ones: no other piece has two such characters side by
+    # side, so that tokens with the same bytes, or merges that they are part of, never apply.
+    is_run = is_white_space_run
+    runs = {text.encode(): token_id for text, token_id in found_in_text.items() if is_run(text)}
+    return ByteLevel(ranks | runs, pattern, normalizer, found_in_text)
 
 
 def _check_never_pieces(texts: set[str], pattern: str) -> None:
@@ -198,7 +225,7 @@ def _check_order(vocab: dict[str, int], merges: list[tuple[str, str]]) -> None:
 def _prove_merges(
     ranks: dict[bytes, int],
     spelled: dict[bytes, str],
-    listed: set[tuple[str, str]],
+    merges: list[tuple[str, str]],
     *,
     takes_whole: bool,
 ) -> None:
@@ -212,11 +239,19 @@ def _prove_merges(
         check_ids(ranks)
     except UnsupportedError as error:
         raise _LibraryOnlyError(str(error)) from error
-    for token, merge in last_merges(ranks).items():
-        if merge is None and not takes_whole:
+    import numpy as np
+
+    find_id = dict(zip(spelled.values(), ranks.values(), strict=True)).get
+    # Pairs of ids, as numbers; a part that is not a token of text makes a negative one.
+    listed = [find_id(left, -1) << ID_BITS | find_id(right, -1) for left, right in merges]
+    ids, lefts, rights = find_merges(ranks)
+    is_made = lefts != NOT_MADE
+    is_listed = np.isin(lefts.astype(np.int64) << ID_BITS | rights, np.array(listed, np.int64))
+    for at in np.flatnonzero(~is_listed & (is_made | (not takes_whole)))[:1]:
+        token = next(token for token, rank in ranks.items() if rank == ids[at])
+        if not is_made[at]:
             raise _LibraryOnlyError(f"no merges produce its token {token!r}")
-        if merge is not None and (spelled[merge[0]], spelled[merge[1]]) not in listed:
-            raise _LibraryOnlyError(f"its merges do not produce {token!r} as its ids require")
+        raise _LibraryOnlyError(f"its merges do not produce {token!r} as its ids require")
 
 
 def _find_pattern(pre_tokenizer: dict[str, Any] | None) -> str:
@@ -246,13 +281,10 @@ def _split_pattern(splits: list[dict[str, Any]]) -> str:
     found = tuple(str(split["pattern"].get("Regex")) for split in splits)
     # Known patterns match all text, so that keeping what matches is the same as isolating it.
     kept = (("Isolated", False), ("Removed", True)) if len(splits) == 1 else (("Isolated", False),)
-    pattern = SPELLINGS.get(found[0], found[0])
-    if found == DEEPSEEK_SPLITS:
-        pattern = DEEPSEEK_PATTERN
-    is_known = pattern in PATTERNS.values() and (len(splits) == 1 or found == DEEPSEEK_SPLITS)
-    if not is_known or any((one["behavior"], one["invert"]) not in kept for one in splits):
+    record = find_pattern(found[0]) if len(splits) == 1 else find_splits(found)
+    if record is None or any((one["behavior"], one["invert"]) not in kept for one in splits):
         raise _LibraryOnlyError("its pre-tokenizer has an unknown pattern")
-    return pattern
+    return record.text
 
 
 def _find_normalizer(normalizer: dict[str, Any] | None) -> Literal["NFC"] | None:
@@ -269,7 +301,8 @@ def _find_normalizer(normalizer: dict[str, Any] | None) -> Literal["NFC"] | None
 def _find_added(added: list[dict[str, Any]], *, normalizes: bool) -> dict[str, int]:
     """Return the tokens that are found in text before it is divided.
 
-    Only tokens that no cut can divide and no normalizer can produce are accepted.
+    Only tokens that no cut can divide are accepted; and if text is normalized, only those that
+    normalizing neither produces nor changes, so that it does not matter which is done first.
     """
     found = {}
     if len({bool(token.get("normalized")) for token in added if not token["special"]}) > 1:
@@ -282,12 +315,26 @@ def _find_added(added: list[dict[str, Any]], *, normalizes: bool) -> dict[str, i
             raise _LibraryOnlyError(f"{text!r} in text can be a part of a special token")
         is_simple = text.isascii() if normalizes else not _WIDE_PAIR.search(text)
         is_simple = is_simple and text.isprintable() and " " not in text
+        is_simple = is_simple or is_white_space_run(text)
         if not is_simple or any(token.get(n) for n in ("lstrip", "rstrip", "single_word")):
             raise _LibraryOnlyError(f"it finds {text!r} in text before it is divided")
-        if normalizes and token.get("normalized"):
+        if normalizes and token.get("normalized") and not _STABLE_IN_NFC.fullmatch(text):
             raise _LibraryOnlyError(f"it finds {text!r} in normalized text")
         found[text] = int(token["id"])
+    _check_runs(found)
     return found
+
+
+def _check_runs(added: dict[str, int]) -> None:
+    """Refuse tokens of white space between whose lengths there are gaps.
+
+    If every length from 2 on has a token, no two of these characters are side by side in the text
+    between such tokens; otherwise merging would be needed to know its ids.
+    """
+    for character in {text[0] for text in added if is_white_space_run(text)}:
+        lengths = [len(text) for text in added if is_white_space_run(text) and text[0] == character]
+        if sorted(lengths) != list(range(2, max(lengths) + 1)):
+            raise _LibraryOnlyError(f"it finds some runs of {character!r} in text, not all lengths")
 
 
 def _pair(merge: Any) -> tuple[str, str]:

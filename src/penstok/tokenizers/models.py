@@ -20,7 +20,19 @@ if TYPE_CHECKING:
 
     from penstok.tokenizers.character_bpe import CharacterBpe
 
-__all__ = ["ByteLevel", "LibraryModel", "ParsedTokenizer", "Tokenizer", "fingerprint"]
+__all__ = [
+    "ByteLevel",
+    "LibraryModel",
+    "ParsedTokenizer",
+    "Tokenizer",
+    "fingerprint",
+    "is_white_space_run",
+]
+
+
+def is_white_space_run(text: str) -> bool:
+    """Tell whether a token is several spaces, or several tabs."""
+    return len(text) > 1 and text in (" " * len(text), "\t" * len(text))
 
 
 class ByteLevel(Struct, frozen=True):
@@ -33,7 +45,8 @@ class ByteLevel(Struct, frozen=True):
         ranks: The id of each token, which is its rank.
         pattern: The regular expression that divides text into pieces.
         normalizer: How text is normalized first.
-        added: Tokens that are found in text before it is divided.
+        added: Tokens that are found in text before it is divided, the longest first. Those that are
+            runs of spaces or tabs have every length from 2 on, and are in `ranks` too.
         num_ids: One more than the largest id; computed.
     """
 
@@ -54,6 +67,11 @@ class ByteLevel(Struct, frozen=True):
     def is_plain(self) -> bool:
         """Whether text is neither normalized nor searched for added tokens."""
         return not (self.normalizer or self.added)
+
+    @property
+    def white_space_runs(self) -> dict[str, int]:
+        """The added tokens that are runs of spaces or tabs."""
+        return {text: one for text, one in self.added.items() if is_white_space_run(text)}
 
     def iter_parts(self) -> Iterator[bytes]:
         """Yield everything that determines an id."""

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from penstok.kernel import find_kernel_function
+from penstok.types import Struct
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,17 +26,25 @@ __all__ = [
     "DEEPSEEK_PATTERN",
     "DEEPSEEK_SPLITS",
     "GPT2_PATTERN",
+    "ID_BITS",
+    "KIMI_PATTERN",
     "MAX_ID",
     "NANOCHAT_PATTERN",
+    "NOT_MADE",
     "O200K_PATTERN",
     "PATTERNS",
+    "PATTERN_RECORDS",
     "QWEN2_PATTERN",
     "QWEN35_PATTERN",
     "SPELLINGS",
     "STARCODER_PATTERN",
     "TEKKEN_PATTERN",
+    "Pattern",
     "UnsupportedError",
     "check_ids",
+    "find_merges",
+    "find_pattern",
+    "find_splits",
     "find_whole_tokens",
     "format_ranks",
     "last_merges",
@@ -71,6 +81,10 @@ O200K_PATTERN = (
 )
 # Mistral's: the same without contractions, and each digit is a piece.
 TEKKEN_PATTERN = O200K_PATTERN.replace(_CONTRACTION, "").replace(r"\p{N}{1,3}", r"\p{N}")
+# Kimi's: o200k with runs of Han as pieces of their own, and without slashes after newlines.
+KIMI_PATTERN = "[\\p{Han}]+|" + O200K_PATTERN.replace(r"\p{M}]", r"\p{M}&&[^\p{Han}]]").replace(
+    r"[\r\n/]*", r"[\r\n]*"
+)
 # StarCoder, SmolLM and Command R divide text at every digit and then by GPT-2's pattern. This is
 # the same in one expression: white space before a digit is not divided, as at the end of a text.
 # The library's step for digits has those of Unicode 17; its patterns, and tiktoken's, those of 16.
@@ -109,33 +123,78 @@ def _join_deepseek_splits() -> str:
 
 
 DEEPSEEK_PATTERN = _join_deepseek_splits()
-# By the name that `--pattern` takes. Llama 3's is exactly that of cl100k, Llama 4's that of o200k.
-PATTERNS = {
-    "gpt2": GPT2_PATTERN,
-    "starcoder": STARCODER_PATTERN,
-    "cl100k": CL100K_PATTERN,
-    "llama3": CL100K_PATTERN,
-    "nanochat": NANOCHAT_PATTERN,
-    "qwen2": QWEN2_PATTERN,
-    "qwen35": QWEN35_PATTERN,
-    "o200k": O200K_PATTERN,
-    "tekken": TEKKEN_PATTERN,
-    "deepseek": DEEPSEEK_PATTERN,
-}
-# Other spellings of these patterns that match the same pieces in every text.
-SPELLINGS = {
-    r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+": GPT2_PATTERN,
-    (
-        r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"
-    ): GPT2_PATTERN,
-    _GPT4_SPELLING: CL100K_PATTERN,
-    _GPT4_SPELLING.replace(r"{1,3}", r"{1,2}"): NANOCHAT_PATTERN,
+
+
+class Pattern(Struct, frozen=True):
+    """What is known about a pattern.
+
+    Attributes:
+        name: The name that `--pattern` takes, which is also the kernel's.
+        text: The regular expression.
+        spellings: Other expressions that match the same pieces in every text.
+        splits: The expressions of the steps that files have in its place, one after the other.
+        newer: Finds characters that the kernel does not classify as the expression does; text that
+            has one is encoded by the reference. None if there are none.
+    """
+
+    name: str
+    text: str
+    spellings: tuple[str, ...] = ()
+    splits: tuple[str, ...] = ()
+    newer: re.Pattern[bytes] | None = None
+
+
+# A new one also needs a row in the kernel (`bpe/variant.cpp`) and a rule for cuts.
+PATTERN_RECORDS = (
+    Pattern(
+        "gpt2",
+        GPT2_PATTERN,
+        spellings=(
+            r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
+            r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s",
+        ),
+    ),
+    Pattern(
+        "starcoder",
+        STARCODER_PATTERN,
+        newer=re.compile(rb"\xf0(?:\x91\xb7[\xa0-\xa9]|\x96\xbf[\xb4-\xb6])"),
+    ),
+    Pattern("cl100k", CL100K_PATTERN, spellings=(_GPT4_SPELLING,)),
+    # Exactly that of cl100k; Llama 4's is that of o200k.
+    Pattern("llama3", CL100K_PATTERN),
+    Pattern("nanochat", NANOCHAT_PATTERN, spellings=(_GPT4_SPELLING.replace(r"{1,3}", r"{1,2}"),)),
+    Pattern("qwen2", QWEN2_PATTERN),
+    Pattern("qwen35", QWEN35_PATTERN),
+    Pattern("o200k", O200K_PATTERN),
+    Pattern("tekken", TEKKEN_PATTERN),
+    Pattern("kimi", KIMI_PATTERN),
+    Pattern("deepseek", DEEPSEEK_PATTERN, splits=DEEPSEEK_SPLITS),
+)
+PATTERNS = {record.name: record.text for record in PATTERN_RECORDS}
+SPELLINGS = {text: record.text for record in PATTERN_RECORDS for text in record.spellings}
+_RECORDS = {
+    text: record
+    for record in reversed(PATTERN_RECORDS)
+    for text in (record.text, *record.spellings)
 }
 
+
+def find_pattern(text: str) -> Pattern | None:
+    """Return what is known about a pattern, by any of its expressions; None if nothing is."""
+    return _RECORDS.get(text)
+
+
+def find_splits(splits: tuple[str, ...]) -> Pattern | None:
+    """Return the pattern that divides text as several splits in a row do; None if none does."""
+    return next((record for record in PATTERN_RECORDS if record.splits == splits), None)
+
+
 # The kernel packs three ids into 64 bits; the largest vocabularies in use have 262,144.
-MAX_ID = (1 << 21) - 1
-# What the kernel returns for a token that no merges produce.
-_NOT_MADE = 0xFFFF_FFFF
+ID_BITS = 21
+MAX_ID = (1 << ID_BITS) - 1
+_NEVER_IN_UTF8 = frozenset({0xC0, 0xC1, *range(0xF5, 0x100)})
+# In place of the parts of a token that no merges produce; the kernel's number for it.
+NOT_MADE = 0xFFFF_FFFF
 
 
 class UnsupportedError(Exception):
@@ -204,32 +263,40 @@ def last_merges(ranks: dict[bytes, int]) -> dict[bytes, tuple[bytes, bytes] | No
     Only these two ever produce it, whatever surrounds them (`docs/concepts/kernel.md` has the
     proof). A token that no merges produce has None: it is matched only as a whole piece.
     """
-    found = _find_merges(ranks)
-    if found is None:
-        longer = sorted((token for token in ranks if len(token) > 1), key=ranks.__getitem__)
-        return {token: _merge_token(token, ranks) for token in longer}
     tokens = {rank: token for token, rank in ranks.items()}
     return {
-        tokens[one]: None if left == _NOT_MADE else (tokens[left], tokens[right])
-        for one, left, right in zip(*(part.tolist() for part in found), strict=True)
+        tokens[one]: None if left == NOT_MADE else (tokens[left], tokens[right])
+        for one, left, right in zip(*(part.tolist() for part in find_merges(ranks)), strict=True)
     }
 
 
 def find_whole_tokens(ranks: dict[bytes, int]) -> list[bytes]:
     """Find the tokens that no merges produce, in little memory, because every worker does it."""
-    found = _find_merges(ranks)
-    if found is None:
-        return [token for token, merge in last_merges(ranks).items() if merge is None]
-    whole = set(found[0][found[1] == _NOT_MADE].tolist())
+    ids, lefts, _ = find_merges(ranks)
+    whole = set(ids[lefts == NOT_MADE].tolist())
     return [token for token, rank in ranks.items() if rank in whole] if whole else []
 
 
-def _find_merges(
+def find_merges(
     ranks: dict[bytes, int],
-) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.uint32]] | None:
-    """Return the longer tokens and their halves, by id, from the kernel; None if not built."""
+) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.uint32]]:
+    """Return what `last_merges` does as three arrays of ids: the token and its two parts.
+
+    The parts of a token that no merges produce are `NOT_MADE`.
+    """
     find_last_merges = find_kernel_function("last_merges")
-    return None if find_last_merges is None else find_last_merges(ranks)
+    if find_last_merges is not None:
+        found: tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.uint32]]
+        found = find_last_merges(ranks)
+        return found
+    import numpy as np
+
+    longer = sorted((token for token in ranks if len(token) > 1), key=ranks.__getitem__)
+    merges = [_merge_token(token, ranks) for token in longer]
+    lefts = [NOT_MADE if merge is None else ranks[merge[0]] for merge in merges]
+    rights = [NOT_MADE if merge is None else ranks[merge[1]] for merge in merges]
+    ids = [ranks[token] for token in longer]
+    return np.array(ids, np.uint32), np.array(lefts, np.uint32), np.array(rights, np.uint32)
 
 
 def _merge_token(token: bytes, ranks: dict[bytes, int]) -> tuple[bytes, bytes] | None:
@@ -254,10 +321,9 @@ def _merge_token(token: bytes, ranks: dict[bytes, int]) -> tuple[bytes, bytes] |
 def check_ids(ranks: dict[bytes, int]) -> None:
     """Refuse a vocabulary that is not byte-level, or has ids that are not supported."""
     missing = [byte for byte in range(256) if bytes([byte]) not in ranks]
-    if missing:
-        raise UnsupportedError(
-            f"byte {missing[0]} is not a token: the vocabulary is not byte-level"
-        )
+    needed = [byte for byte in missing if byte not in _NEVER_IN_UTF8]
+    if needed:
+        raise UnsupportedError(f"byte {needed[0]} is not a token: the vocabulary is not byte-level")
     tokens: dict[int, bytes] = {}
     for token, rank in ranks.items():
         if not token:
@@ -269,3 +335,8 @@ def check_ids(ranks: dict[bytes, int]) -> None:
         if rank in tokens:
             raise UnsupportedError(f"tokens {tokens[rank]!r} and {token!r} share the id {rank}")
         tokens[rank] = token
+    if missing:
+        # Text never has these bytes, and GPT-NeoX has no tokens for them.
+        find = re.compile(b"[" + b"".join(b"\\x%02x" % byte for byte in missing) + b"]").search
+        for token in filter(find, ranks):
+            raise UnsupportedError(f"token {token!r} has a byte that is not a token")

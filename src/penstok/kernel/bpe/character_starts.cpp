@@ -13,14 +13,11 @@ size_t length_from(uint8_t lead) {
   return lead < 0x80 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
 }
 
-// The positions inside a token where a character begins, and its end.
-std::vector<size_t> borders_of(const std::string& bytes) {
-  std::vector<size_t> borders;
-  for (size_t i = 1; i < bytes.size(); ++i) {
-    if (!is_continuation(static_cast<uint8_t>(bytes[i]))) borders.push_back(i);
-  }
-  borders.push_back(bytes.size());
-  return borders;
+// The position after `begin` where a character begins or the token ends.
+size_t border_after(const std::string& bytes, size_t begin) {
+  size_t i = begin + 1;
+  while (i < bytes.size() && is_continuation(static_cast<uint8_t>(bytes[i]))) ++i;
+  return i;
 }
 
 bool is_whole_character(const uint8_t* p, size_t length) {
@@ -41,10 +38,9 @@ void CharacterBorders::add_token(const std::string& bytes) {
     return is_whole_character(p + begin, end - begin) ? character_at(p + begin).code_point
                                                       : part(at_border);
   };
-  const std::vector<size_t> borders = borders_of(bytes);
   size_t begin = 0;
-  for (size_t i = 0; i + 1 < borders.size(); ++i) {
-    const size_t border = borders[i], end = borders[i + 1];
+  for (size_t border = border_after(bytes, 0), end; border < bytes.size(); border = end) {
+    end = border_after(bytes, border);
     const uint32_t number =
         number_of(side(begin, border, p[border - 1]), side(border, end, p[border]));
     words_.as<uint32_t>()[number >> 5] |= uint32_t{1} << (number & 31);
@@ -57,14 +53,14 @@ std::vector<uint32_t> lowest_ranks_around_characters(const Vocabulary& vocabular
   for (const Token& token : vocabulary.tokens()) {
     const auto* bytes = reinterpret_cast<const uint8_t*>(token.bytes.data());
     size_t begin = 0;
-    for (size_t end : borders_of(token.bytes)) {
+    for (size_t end; begin < token.bytes.size(); begin = end) {
+      end = border_after(token.bytes, begin);
       const size_t length = end - begin;
       const bool is_alone = length == token.bytes.size();
       if (!is_alone && (length == 2 || length == 3) && length == length_from(bytes[begin])) {
         const uint32_t c = length == 2 ? code_point2(bytes + begin) : code_point3(bytes + begin);
         lowest[c] = std::min(lowest[c], token.id);
       }
-      begin = end;
     }
   }
   return lowest;

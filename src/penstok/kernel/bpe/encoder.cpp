@@ -96,6 +96,18 @@ size_t Encoder::id_bytes() const {
   return std::holds_alternative<Engine<uint16_t>>(engine_) ? 2 : 4;
 }
 
+uint32_t Encoder::max_id() const {
+  return tokens_.back().id;
+}
+
+std::string_view Encoder::find_token(uint32_t id) const {
+  const auto found =
+      std::lower_bound(tokens_.begin(), tokens_.end(), id,
+                       [](const Token& token, uint32_t wanted) { return token.id < wanted; });
+  return found != tokens_.end() && found->id == id ? std::string_view(found->bytes)
+                                                   : std::string_view();
+}
+
 bool Encoder::is_free_junction(uint8_t left, uint8_t right) const {
   return std::visit(
       [&](const auto& engine) { return engine.state->junctions.may_divide(left, right); },

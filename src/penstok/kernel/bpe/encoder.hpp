@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -42,6 +43,11 @@ class Encoder {
 
   Isa isa() const { return isa_; }
   size_t id_bytes() const;  // 2 or 4: how ids are written to `out`
+
+  uint32_t max_id() const;  // of all tokens
+
+  // The bytes of a token; nothing if no token has the id.
+  std::string_view find_token(uint32_t id) const;
 
   // May text be divided between the two bytes, that is, does no token contain them side by side?
   bool is_free_junction(uint8_t left, uint8_t right) const;

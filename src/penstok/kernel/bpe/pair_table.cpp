@@ -44,8 +44,46 @@ template <class Entry>
 struct Item {
   Entry slot, entry;  // the slot without the displacement
 };
+
+// The pairs of all buckets in one array, and where each bucket begins in it.
 template <class Entry>
-using Buckets = std::vector<std::vector<Item<Entry>>>;
+struct Buckets {
+  std::vector<uint32_t> begins;
+  std::vector<Item<Entry>> items;
+
+  // `item_of(merge, bucket)` returns the item of a merge and sets its bucket.
+  template <class ItemOf>
+  Buckets(const std::vector<Merge>& merges, size_t count, ItemOf item_of)
+      : begins(count + 1), items(merges.size()) {
+    std::vector<uint32_t> numbers(merges.size());
+    for (size_t i = 0; i < merges.size(); ++i) {
+      item_of(merges[i], numbers[i]);
+      ++begins[numbers[i]];
+    }
+    std::partial_sum(begins.begin(), begins.end(), begins.begin());
+    for (size_t i = merges.size(); i-- > 0;) {
+      uint32_t ignored;
+      items[--begins[numbers[i]]] = item_of(merges[i], ignored);
+    }
+  }
+
+  uint32_t size_of(size_t number) const { return begins[number + 1] - begins[number]; }
+  size_t count() const { return begins.size() - 1; }
+
+  // The numbers of the buckets that are not empty, the fullest first.
+  std::vector<uint32_t> fullest_first() const {
+    uint32_t most = 0;
+    for (size_t i = 0; i < count(); ++i) most = std::max(most, size_of(i));
+    std::vector<uint32_t> firsts(most + 2);
+    for (size_t i = 0; i < count(); ++i) ++firsts[most - size_of(i) + 1];
+    std::partial_sum(firsts.begin(), firsts.end(), firsts.begin());
+    std::vector<uint32_t> order(count());
+    const uint32_t filled = firsts[most];
+    for (uint32_t i = 0; i < count(); ++i) order[firsts[most - size_of(i)]++] = i;
+    order.resize(filled);
+    return order;
+  }
+};
 
 // Gives every bucket, the fullest first, the first displacement at which all its pairs fall into
 // free slots. Returns false if there is none for some bucket.
@@ -53,26 +91,22 @@ template <class Entry, class Displacement>
 bool place_buckets(const Buckets<Entry>& buckets, Entry free, Entry mask, Entry* entries,
                    Displacement* displacements) {
   std::fill_n(entries, size_t{mask} + 1, free);
-  std::vector<uint32_t> order(buckets.size());
-  std::iota(order.begin(), order.end(), 0u);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](uint32_t a, uint32_t b) { return buckets[a].size() > buckets[b].size(); });
-
-  const auto fits = [&](const std::vector<Item<Entry>>& bucket, uint32_t displacement) {
-    for (size_t i = 0; i < bucket.size(); ++i) {
-      Entry& slot = entries[(bucket[i].slot + displacement) & mask];
-      if (slot != free) {
-        while (i-- > 0) entries[(bucket[i].slot + displacement) & mask] = free;
-        return false;
+  for (uint32_t number : buckets.fullest_first()) {
+    const Item<Entry>* items = buckets.items.data() + buckets.begins[number];
+    const uint32_t size = buckets.size_of(number);
+    const auto fits = [&](uint32_t displacement) {
+      for (uint32_t i = 0; i < size; ++i) {
+        Entry& slot = entries[(items[i].slot + displacement) & mask];
+        if (slot != free) {
+          while (i-- > 0) entries[(items[i].slot + displacement) & mask] = free;
+          return false;
+        }
+        slot = items[i].entry;
       }
-      slot = bucket[i].entry;
-    }
-    return true;
-  };
-  for (uint32_t number : order) {
-    if (buckets[number].empty()) break;
+      return true;
+    };
     uint32_t displacement = 0;
-    while (!fits(buckets[number], displacement)) {
+    while (!fits(displacement)) {
       if (++displacement > std::numeric_limits<Displacement>::max()) return false;
     }
     displacements[number] = static_cast<Displacement>(displacement);
@@ -98,13 +132,13 @@ bool PairTable32::place(const std::vector<Merge>& merges, unsigned slot_bits) {
   entries_ = entry_buffer_.as<uint64_t>();
   displacements_ = displacement_buffer_.as<uint16_t>();
 
-  Buckets<uint64_t> buckets(num_buckets);
-  for (const Merge& merge : merges) {
+  const auto item_of = [&](const Merge& merge, uint32_t& bucket) {
     const uint64_t pair = uint64_t{merge.left} << kIdBits | merge.right;
     const uint64_t hash = pair * multiplier_;
-    buckets[hash >> bucket_shift_].push_back(
-        {hash >> kSlotShift, pair << kValueBits | merge.merged});
-  }
+    bucket = static_cast<uint32_t>(hash >> bucket_shift_);
+    return Item<uint64_t>{hash >> kSlotShift, pair << kValueBits | merge.merged};
+  };
+  const Buckets<uint64_t> buckets(merges, num_buckets, item_of);
   return place_buckets(buckets, kFree, mask_, entry_buffer_.as<uint64_t>(),
                        displacement_buffer_.as<uint16_t>());
 }
@@ -128,12 +162,12 @@ bool PairTable16::place(const std::vector<Merge>& merges, unsigned slot_bits) {
   entries_ = entries;
   displacements_ = displacements;
 
-  Buckets<uint32_t> buckets(num_buckets);
-  for (const Merge& merge : merges) {
+  const auto item_of = [&](const Merge& merge, uint32_t& bucket) {
     const uint32_t mixed = mix(merge.left << 16 | merge.right);
-    buckets[bucket_of(mixed)].push_back(
-        {mixed >> low_bits_, (mixed & low_mask_) << 16 | merge.merged});
-  }
+    bucket = bucket_of(mixed);
+    return Item<uint32_t>{mixed >> low_bits_, (mixed & low_mask_) << 16 | merge.merged};
+  };
+  const Buckets<uint32_t> buckets(merges, num_buckets, item_of);
   return place_buckets(buckets, kNone, slot_mask_, entries, displacements);
 }
 

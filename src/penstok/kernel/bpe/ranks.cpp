@@ -32,20 +32,27 @@ bool decode_base64(std::string_view text, std::string& to) {
       bits = bits << 6 | value;
     }
     if (bits & ((uint32_t{1} << 8 * missing) - 1)) return false;  // bits that no byte has
-    for (size_t i = 0; i < 3 - missing; ++i) to += static_cast<char>(bits >> (16 - 8 * i));
+    const char decoded[3] = {static_cast<char>(bits >> 16), static_cast<char>(bits >> 8),
+                             static_cast<char>(bits)};
+    to.append(decoded, 3 - missing);
   }
   return true;
 }
 
-void encode_base64(const std::string& bytes, std::string& to) {
-  for (size_t at = 0; at < bytes.size(); at += 3) {
+// Writes whole groups of four digits and returns where they end.
+char* encode_base64(const std::string& bytes, char* to) {
+  const auto byte_at = [&](size_t i) {
+    return i < bytes.size() ? static_cast<uint8_t>(bytes[i]) : uint32_t{0};
+  };
+  for (size_t at = 0; at < bytes.size(); at += 3, to += 4) {
     const size_t length = std::min<size_t>(bytes.size() - at, 3);
-    uint32_t bits = 0;
-    for (size_t i = 0; i < 3; ++i) {
-      bits = bits << 8 | (i < length ? static_cast<uint8_t>(bytes[at + i]) : 0);
-    }
-    for (size_t i = 0; i < 4; ++i) to += i <= length ? kDigits[bits >> (18 - 6 * i) & 63] : '=';
+    const uint32_t bits = byte_at(at) << 16 | byte_at(at + 1) << 8 | byte_at(at + 2);
+    to[0] = kDigits[bits >> 18];
+    to[1] = kDigits[bits >> 12 & 63];
+    to[2] = length > 1 ? kDigits[bits >> 6 & 63] : '=';
+    to[3] = length > 2 ? kDigits[bits & 63] : '=';
   }
+  return to;
 }
 
 }  // namespace
@@ -70,16 +77,22 @@ std::optional<std::vector<Token>> parse_ranks(std::string_view content) {
 }
 
 std::string format_ranks(std::vector<Token> tokens) {
-  std::sort(tokens.begin(), tokens.end(),
-            [](const Token& a, const Token& b) { return a.id < b.id; });
-  std::string content;
-  content.reserve(tokens.size() * 20);
-  for (const Token& token : tokens) {
-    encode_base64(token.bytes, content);
-    content += ' ';
-    content += std::to_string(token.id);
-    content += '\n';
+  constexpr size_t kMostRankBytes = 10;
+  const auto is_lower = [](const Token& a, const Token& b) { return a.id < b.id; };
+  if (!std::is_sorted(tokens.begin(), tokens.end(), is_lower)) {
+    std::sort(tokens.begin(), tokens.end(), is_lower);
   }
+  size_t most = 0;
+  for (const Token& token : tokens) most += (token.bytes.size() + 2) / 3 * 4 + kMostRankBytes + 2;
+  std::string content(most, '\0');
+  char* to = content.data();
+  for (const Token& token : tokens) {
+    to = encode_base64(token.bytes, to);
+    *to++ = ' ';
+    to = std::to_chars(to, to + kMostRankBytes, token.id).ptr;
+    *to++ = '\n';
+  }
+  content.resize(static_cast<size_t>(to - content.data()));
   return content;
 }
 

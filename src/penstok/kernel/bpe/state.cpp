@@ -21,19 +21,12 @@ unsigned write_utf8(uint32_t code_point, uint8_t* to) {  // U+0080 to U+FFFF
   return 3;
 }
 
-uint32_t id_of_longest(const std::vector<Token>& tokens) {
-  const auto is_shorter = [](const Token& a, const Token& b) {
-    return a.bytes.size() < b.bytes.size();
-  };
-  return std::max_element(tokens.begin(), tokens.end(), is_shorter)->id;
-}
-
 }  // namespace
 
 template <class Id>
 MergeTables<Id>::MergeTables(const Vocabulary& vocabulary)
     : pairs(vocabulary.merges()),
-      never_merged(static_cast<Id>(id_of_longest(vocabulary.tokens()))),
+      never_merged(static_cast<Id>(vocabulary.id_of_longest())),
       falling((vocabulary.max_id() / 64 + 1) * sizeof(uint64_t)) {
   for (uint32_t id : vocabulary.falling_ids()) {
     falling.as<uint64_t>()[id >> 6] |= uint64_t{1} << (id & 63);
@@ -75,26 +68,35 @@ State<Id>::State(const Vocabulary& vocabulary, size_t table_bytes)
       borders(vocabulary),
       character_buffer(2 * kCharacters * sizeof(CharacterIds<Id>)),
       pieces(table_bytes) {
-  fill_characters();
-  if (sizeof(Id) == 4) fill_character_starts(vocabulary);
+  fill_characters(vocabulary);
   fill_space_runs();
 }
 
 template <class Id>
-void State<Id>::fill_characters() {
-  auto* to = character_buffer.as<CharacterIds<Id>>();
-  for (unsigned spaces = 0; spaces < 2; ++spaces) {
-    for (uint32_t code_point = 0x80; code_point < kCharacters; ++code_point) {
-      uint8_t bytes[4] = {' '};
-      const unsigned length = spaces + write_utf8(code_point, bytes + spaces);
-      Id ids[4];
-      const unsigned count = merge_plain(merges, bytes, length, ids);
-      CharacterIds<Id>& entry = to[spaces * kCharacters + code_point];
-      for (unsigned i = 0; i < 4; ++i) entry.ids[i] = i < count ? ids[i] : kNoId<Id>;
-      if (spaces > 0) continue;
-      entry.ids[3] = static_cast<Id>(count);
-      if (length == 3) entry.ids[3] |= static_cast<Id>(joined_leads(bytes) << entry.kCountBits);
+void State<Id>::fill_characters(const Vocabulary& vocabulary) {
+  constexpr bool kHasStarts = sizeof(Id) == 4;
+  std::vector<uint32_t> around;
+  if constexpr (kHasStarts) {
+    start_buffer = Buffer(kCharacters * sizeof(CharacterStart<Id>));
+    around = lowest_ranks_around_characters(vocabulary);
+  }
+  auto* alone = character_buffer.as<CharacterIds<Id>>();
+  for (uint32_t code_point = 0x80; code_point < kCharacters; ++code_point) {
+    uint8_t bytes[4] = {' '};
+    const unsigned length = write_utf8(code_point, bytes + 1);
+    Id ids[4], highest = 0;
+    const unsigned count = merge_plain(merges, bytes + 1, length, ids, &highest);
+    if constexpr (kHasStarts) {
+      fill_start(code_point, bytes + 1, length, ids, count, around[code_point] > highest);
     }
+    CharacterIds<Id>& entry = alone[code_point];
+    for (unsigned i = 0; i < 3; ++i) entry.ids[i] = i < count ? ids[i] : kNoId<Id>;
+    entry.ids[3] = static_cast<Id>(count);
+    if (length == 3) entry.ids[3] |= static_cast<Id>(joined_leads(bytes + 1) << entry.kCountBits);
+
+    CharacterIds<Id>& after_space = alone[kCharacters + code_point];
+    const unsigned count_after = merge_plain(merges, bytes, 1 + length, ids);
+    for (unsigned i = 0; i < 4; ++i) after_space.ids[i] = i < count_after ? ids[i] : kNoId<Id>;
   }
 }
 
@@ -108,21 +110,16 @@ unsigned State<Id>::joined_leads(const uint8_t* character) const {
   return leads;
 }
 
+// Merging starts from the ids of a character alone if no token around it has a lower rank.
 template <class Id>
-void State<Id>::fill_character_starts(const Vocabulary& vocabulary) {
-  start_buffer = Buffer(kCharacters * sizeof(CharacterStart<Id>));
-  const std::vector<uint32_t> around = lowest_ranks_around_characters(vocabulary);
-  for (uint32_t code_point = 0x80; code_point < kCharacters; ++code_point) {
-    CharacterStart<Id>& start = start_buffer.as<CharacterStart<Id>>()[code_point];
-    uint8_t bytes[3];
-    const unsigned length = write_utf8(code_point, bytes);
-    Id highest = 0;
-    start.count = static_cast<uint16_t>(merge_plain(merges, bytes, length, start.ids, &highest));
-    if (around[code_point] > highest) continue;
-    for (unsigned i = 0; i < length; ++i) start.ids[i] = merges.byte_id(bytes[i]);
-    start.count = static_cast<uint16_t>(length);
-    start.joints = static_cast<uint16_t>(bits_below(length - 1));
+void State<Id>::fill_start(uint32_t code_point, const uint8_t* bytes, unsigned length,
+                           const Id* ids, unsigned count, bool starts_merged) {
+  CharacterStart<Id>& start = start_buffer.as<CharacterStart<Id>>()[code_point];
+  for (unsigned i = 0; i < (starts_merged ? count : length); ++i) {
+    start.ids[i] = starts_merged ? ids[i] : merges.byte_id(bytes[i]);
   }
+  start.count = static_cast<uint16_t>(starts_merged ? count : length);
+  if (!starts_merged) start.joints = static_cast<uint16_t>(bits_below(length - 1));
 }
 
 template <class Id>

@@ -161,9 +161,10 @@ struct State {
   }
 
  private:
-  void fill_characters();
+  void fill_characters(const Vocabulary& vocabulary);
   unsigned joined_leads(const uint8_t* character) const;
-  void fill_character_starts(const Vocabulary& vocabulary);
+  void fill_start(uint32_t code_point, const uint8_t* bytes, unsigned length, const Id* ids,
+                  unsigned count, bool starts_merged);
   void fill_space_runs();
 };
 

@@ -60,6 +60,8 @@ Variant<Id> variant(PatternName pattern) {
       return {preload<Id>, encode<Id, Cl100kPattern<O200kRules>>};
     case PatternName::tekken:
       return {preload<Id>, encode<Id, Cl100kPattern<TekkenRules>>};
+    case PatternName::kimi:
+      return {preload<Id>, encode<Id, Cl100kPattern<KimiRules>>};
     case PatternName::deepseek:
       return {preload<Id>, encode<Id, DeepSeekPattern>};
     case PatternName::starcoder:

@@ -17,11 +17,12 @@ enum class PatternName {
   qwen35,
   o200k,
   tekken,
+  kimi,
   deepseek,
   sentencepiece  // no pattern: borders that no token crosses
 };
-constexpr const char* kPatternNames[] = {"gpt2",   "starcoder", "cl100k", "nanochat", "qwen2",
-                                         "qwen35", "o200k",     "tekken", "deepseek", "sentencepiece"};
+constexpr const char* kPatternNames[] = {"gpt2",  "starcoder", "cl100k", "nanochat", "qwen2",   "qwen35",
+                                         "o200k", "tekken",    "kimi",   "deepseek", "sentencepiece"};
 
 enum class EotMode { none, append, prepend };
 

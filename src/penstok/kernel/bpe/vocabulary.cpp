@@ -1,6 +1,7 @@
 #include "bpe/vocabulary.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <queue>
 #include <stdexcept>
 
@@ -62,24 +63,61 @@ std::string quoted(const Token& token) {
   throw std::invalid_argument(quoted(token) + " " + why);
 }
 
+// The merges that are known so far: those of all shorter tokens.
+class KnownMerges {
+ public:
+  KnownMerges(size_t tokens, const uint32_t (&byte_ids)[256])
+      : byte_ids_(byte_ids), byte_pairs_(65536, kNoMerge), pairs_(tokens) {}
+
+  uint32_t byte_id(uint8_t byte) const { return byte_ids_[byte]; }
+  // Of two bytes; half of all look-ups.
+  uint32_t find(uint8_t left, uint8_t right) const { return byte_pairs_[left << 8 | right]; }
+  uint32_t find(uint32_t left, uint32_t right) const { return pairs_.find(left, right); }
+
+  void add(uint8_t left, uint8_t right, uint32_t merged) {
+    byte_pairs_[left << 8 | right] = merged;
+  }
+  void add(const Merge& merge) { pairs_.add(merge); }
+
+ private:
+  const uint32_t (&byte_ids_)[256];
+  std::vector<uint32_t> byte_pairs_;
+  GrowingPairMap pairs_;
+};
+
 // Merges the bytes of one token, with the merges of shorter ones, until two parts remain or no
 // merge applies.
 class TokenMerger {
  public:
-  TokenMerger(const GrowingPairMap& known, const uint32_t (&byte_ids)[256])
-      : known_(known), byte_ids_(byte_ids) {}
+  explicit TokenMerger(const KnownMerges& known) : known_(known) {}
 
-  void merge_down_to_two(const std::string& bytes) {
-    start_with(bytes);
-    if (parts_.size() > kMostWithoutHeap) return merge_with_heap();
-    while (parts_.size() > 2) {
-      const auto lowest = std::min_element(ranks_.begin(), ranks_.end());
-      if (*lowest == kNoMerge) return;
-      merge_at(lowest - ranks_.begin());
+  // Returns how many parts remain.
+  size_t merge_down_to_two(const std::string& bytes) {
+    if (bytes.size() > kMostWithoutHeap) return merge_with_heap(bytes);
+    const auto* p = reinterpret_cast<const uint8_t*>(bytes.data());
+    auto count = static_cast<unsigned>(bytes.size());
+    for (unsigned i = 0; i < count; ++i) parts_[i] = known_.byte_id(p[i]);
+    for (unsigned i = 0; i + 1 < count; ++i) ranks_[i] = known_.find(p[i], p[i + 1]);
+    while (count > 2) {
+      unsigned at = 0;
+      uint32_t lowest = ranks_[0];
+      for (unsigned i = 1; i + 1 < count; ++i) {
+        at = ranks_[i] < lowest ? i : at;
+        lowest = ranks_[i] < lowest ? ranks_[i] : lowest;
+      }
+      if (lowest == kNoMerge) break;
+      --count;
+      parts_[at] = lowest;
+      for (unsigned i = at + 1; i < count; ++i) parts_[i] = parts_[i + 1];
+      for (unsigned i = at; i + 1 < count; ++i) ranks_[i] = ranks_[i + 1];
+      if (at + 1 < count) ranks_[at] = known_.find(lowest, parts_[at + 1]);
+      if (at > 0) ranks_[at - 1] = known_.find(parts_[at - 1], lowest);
     }
+    return count;
   }
 
-  const std::vector<uint32_t>& parts() const { return parts_; }
+  uint32_t left() const { return parts_[0]; }
+  uint32_t right() const { return parts_[1]; }
 
  private:
   // Finding the lowest rank takes as many steps as there are parts: too many for a token of
@@ -93,72 +131,67 @@ class TokenMerger {
     }
   };
 
-  void merge_with_heap() {
-    const auto count = static_cast<uint32_t>(parts_.size());
-    std::vector<uint32_t> before(count), after(count);
+  size_t merge_with_heap(const std::string& bytes) {
+    const auto* p = reinterpret_cast<const uint8_t*>(bytes.data());
+    const auto count = static_cast<uint32_t>(bytes.size());
+    std::vector<uint32_t> parts(count), ranks(count, kNoMerge), before(count), after(count);
     std::priority_queue<Candidate> candidates;
-    ranks_.push_back(kNoMerge);  // of the last part, which has no neighbour
     for (uint32_t i = 0; i < count; ++i) {
+      parts[i] = known_.byte_id(p[i]);
+      if (i + 1 < count) ranks[i] = known_.find(p[i], p[i + 1]);
       before[i] = i - 1;
       after[i] = i + 1;
-      if (ranks_[i] != kNoMerge) candidates.push({ranks_[i], i});
+      if (ranks[i] != kNoMerge) candidates.push({ranks[i], i});
     }
     const auto look_up = [&](uint32_t at) {
-      ranks_[at] = after[at] < count ? known_.find(parts_[at], parts_[after[at]]) : kNoMerge;
-      if (ranks_[at] != kNoMerge) candidates.push({ranks_[at], at});
+      ranks[at] = after[at] < count ? known_.find(parts[at], parts[after[at]]) : kNoMerge;
+      if (ranks[at] != kNoMerge) candidates.push({ranks[at], at});
     };
-    for (size_t left = count; left > 2 && !candidates.empty();) {
+    size_t left = count;
+    while (left > 2 && !candidates.empty()) {
       const Candidate lowest = candidates.top();
       candidates.pop();
-      if (ranks_[lowest.at] != lowest.rank) continue;  // merged meanwhile
+      if (ranks[lowest.at] != lowest.rank) continue;  // merged meanwhile
       const uint32_t removed = after[lowest.at];
-      parts_[lowest.at] = lowest.rank;
-      ranks_[removed] = kNoMerge;
+      parts[lowest.at] = lowest.rank;
+      ranks[removed] = kNoMerge;
       after[lowest.at] = after[removed];
       if (after[removed] < count) before[after[removed]] = lowest.at;
       look_up(lowest.at);
       if (lowest.at > 0) look_up(before[lowest.at]);
       --left;
     }
-    size_t num_parts = 0;
-    for (uint32_t at = 0; at < count; at = after[at]) parts_[num_parts++] = parts_[at];
-    parts_.resize(num_parts);
+    parts_[0] = parts[0];
+    parts_[1] = parts[after[0]];
+    return left;
   }
 
-  void start_with(const std::string& bytes) {
-    parts_.clear();
-    for (char c : bytes) parts_.push_back(byte_ids_[static_cast<uint8_t>(c)]);
-    ranks_.clear();
-    if (parts_.size() < 3) return;
-    for (size_t i = 0; i + 1 < parts_.size(); ++i) {
-      ranks_.push_back(known_.find(parts_[i], parts_[i + 1]));
-    }
-  }
-
-  void merge_at(std::ptrdiff_t at) {
-    parts_[static_cast<size_t>(at)] = ranks_[static_cast<size_t>(at)];
-    parts_.erase(parts_.begin() + at + 1);
-    ranks_.erase(ranks_.begin() + at);
-    const auto i = static_cast<size_t>(at);
-    if (i < ranks_.size()) ranks_[i] = known_.find(parts_[i], parts_[i + 1]);
-    if (i > 0) ranks_[i - 1] = known_.find(parts_[i - 1], parts_[i]);
-  }
-
-  const GrowingPairMap& known_;
-  const uint32_t (&byte_ids_)[256];
-  std::vector<uint32_t> parts_, ranks_;
+  const KnownMerges& known_;
+  uint32_t parts_[kMostWithoutHeap], ranks_[kMostWithoutHeap];
 };
 
-// Tokens of two bytes and more, the shortest first: the merges that a token needs are known by
-// then.
-std::vector<const Token*> longer_tokens_by_length(const std::vector<Token>& tokens) {
-  std::vector<const Token*> found;
+// Some vocabularies have no token for these bytes, which are in no text.
+bool never_in_utf8(unsigned byte) {
+  return byte == 0xC0 || byte == 0xC1 || byte > 0xF4;
+}
+
+// The numbers of the tokens of two bytes and more, the shortest first: the merges that a token
+// needs are known by then. Of the longest, which are few, the order is found by comparing.
+std::vector<uint32_t> longer_tokens_by_length(const std::vector<Token>& tokens) {
+  constexpr size_t kMostCounted = 64;
+  std::vector<uint32_t> firsts(kMostCounted + 2);
+  const auto length_of = [&](uint32_t number) { return tokens[number].bytes.size(); };
   for (const Token& token : tokens) {
-    if (token.bytes.size() > 1) found.push_back(&token);
+    if (token.bytes.size() > 1) ++firsts[std::min(token.bytes.size(), kMostCounted) + 1];
   }
-  std::stable_sort(found.begin(), found.end(), [](const Token* a, const Token* b) {
-    return a->bytes.size() < b->bytes.size();
-  });
+  std::partial_sum(firsts.begin(), firsts.end(), firsts.begin());
+  std::vector<uint32_t> found(firsts.back());
+  const auto longest = found.begin() + firsts[kMostCounted];
+  for (uint32_t i = 0; i < tokens.size(); ++i) {
+    if (length_of(i) > 1) found[firsts[std::min(length_of(i), kMostCounted)]++] = i;
+  }
+  std::stable_sort(longest, found.end(),
+                   [&](uint32_t a, uint32_t b) { return length_of(a) < length_of(b); });
   return found;
 }
 
@@ -166,8 +199,10 @@ std::vector<const Token*> longer_tokens_by_length(const std::vector<Token>& toke
 
 Vocabulary::Vocabulary(std::vector<Token> tokens) : tokens_(std::move(tokens)) {
   if (tokens_.empty()) throw std::invalid_argument("the vocabulary has no tokens");
-  std::sort(tokens_.begin(), tokens_.end(),
-            [](const Token& a, const Token& b) { return a.id < b.id; });
+  const auto is_lower = [](const Token& a, const Token& b) { return a.id < b.id; };
+  if (!std::is_sorted(tokens_.begin(), tokens_.end(), is_lower)) {
+    std::sort(tokens_.begin(), tokens_.end(), is_lower);
+  }
   for (size_t i = 0; i < tokens_.size(); ++i) {
     if (tokens_[i].bytes.empty()) refuse(tokens_[i], "is empty");
     if (i > 0 && tokens_[i].id == tokens_[i - 1].id) refuse(tokens_[i], "shares its id");
@@ -187,30 +222,52 @@ void Vocabulary::find_byte_ids() {
     byte_ids_[byte] = token.id;
   }
   for (unsigned byte = 0; byte < 256; ++byte) {
-    if (!found[byte]) {
+    if (found[byte]) continue;
+    if (!never_in_utf8(byte)) {
       throw std::invalid_argument("byte " + std::to_string(byte) +
                                   " is not a token: the vocabulary is not byte-level");
     }
+    for (const Token& token : tokens_) {
+      if (token.bytes.find(static_cast<char>(byte)) == std::string::npos) continue;
+      refuse(token, "has a byte that is not a token");
+    }
+    byte_ids_[byte] = id_of_longest();
   }
 }
 
+uint32_t Vocabulary::id_of_longest() const {
+  const auto is_shorter = [](const Token& a, const Token& b) {
+    return a.bytes.size() < b.bytes.size();
+  };
+  return std::max_element(tokens_.begin(), tokens_.end(), is_shorter)->id;
+}
+
 void Vocabulary::derive_merges() {
-  GrowingPairMap known(tokens_.size());
-  TokenMerger merger(known, byte_ids_);
-  for (const Token* token : longer_tokens_by_length(tokens_)) {
-    merger.merge_down_to_two(token->bytes);
-    const std::vector<uint32_t>& parts = merger.parts();
-    if (parts.size() != 2) {
-      whole_tokens_.push_back(*token);
+  KnownMerges known(tokens_.size(), byte_ids_);
+  TokenMerger merger(known);
+  std::vector<Merge> merges(tokens_.size(), Merge{0, 0, kNoMerge});  // by number of the token
+  for (uint32_t number : longer_tokens_by_length(tokens_)) {
+    const Token& token = tokens_[number];
+    if (merger.merge_down_to_two(token.bytes) != 2) {
+      whole_tokens_.push_back(token);
       continue;
     }
-    if (known.find(parts[0], parts[1]) != kNoMerge) refuse(*token, "occurs twice");
-    const Merge merge{parts[0], parts[1], token->id};
-    known.add(merge);
-    merges_.push_back(merge);
+    const Merge merge{merger.left(), merger.right(), token.id};
+    if (token.bytes.size() == 2) {
+      const auto left = static_cast<uint8_t>(token.bytes[0]);
+      const auto right = static_cast<uint8_t>(token.bytes[1]);
+      if (known.find(left, right) != kNoMerge) refuse(token, "occurs twice");
+      known.add(left, right, token.id);
+    } else {
+      if (known.find(merge.left, merge.right) != kNoMerge) refuse(token, "occurs twice");
+      known.add(merge);
+    }
+    merges[number] = merge;
   }
-  std::sort(merges_.begin(), merges_.end(),
-            [](const Merge& a, const Merge& b) { return a.merged < b.merged; });
+  merges_.reserve(merges.size());
+  for (const Merge& merge : merges) {
+    if (merge.merged != kNoMerge) merges_.push_back(merge);
+  }
   refuse_equal_whole_tokens();
 }
 

@@ -14,10 +14,10 @@ struct Token {
 };
 
 // A byte-level BPE vocabulary. The constructor throws std::invalid_argument, naming the token,
-// unless every byte is a token and ids are distinct and fit 21 bits. Encoding is then that of
-// tiktoken: a piece that is a token has its id; otherwise the two neighbours whose joined bytes are
-// the token of lowest rank are merged, the leftmost of equals first, until there are none. What
-// follows from it:
+// unless every byte that UTF-8 can have is a token and ids are distinct and fit 21 bits. Encoding is
+// then that of tiktoken: a piece that is a token has its id; otherwise the two neighbours whose
+// joined bytes are the token of lowest rank are merged, the leftmost of equals first, until there
+// are none. What follows from it:
 //
 // 1. At most one pair produces a token T: the last two parts when the bytes of T alone are merged.
 //    Where two neighbours in a piece hold the bytes of T, all merges so far inside those bytes were
@@ -39,6 +39,7 @@ class Vocabulary {
   const std::vector<Token>& whole_tokens() const { return whole_tokens_; }  // those of 2
   std::vector<uint32_t> falling_ids() const;                                // those not of 3
   const uint32_t* byte_ids() const { return byte_ids_; }
+  uint32_t id_of_longest() const;  // part of no merge, because what it is merged to would be longer
   uint32_t max_id() const { return tokens_.back().id; }
 
  private:

@@ -86,6 +86,14 @@ PENSTOK_INLINE uint64_t find_kana_han(const Bytes64& lead, const uint8_t* p) {
          (lead.at_least(0xE5) & lead.at_most(0xE8)) | (lead.equal(0xE9) & last);
 }
 
+// First bytes of the characters of \p{Han} from 3400 (E3 90 80) to 9FFF, without hexagrams (E4 B7).
+PENSTOK_INLINE uint64_t find_han(const uint8_t* p, uint64_t lead3) {
+  const Bytes64 lead(p), second(p + 1);
+  return lead3 & ((lead.equal(0xE3) & second.at_least(0x90)) |
+                  (lead.equal(0xE4) & ~second.equal(0xB7)) |
+                  (lead.at_least(0xE5) & lead.at_most(0xE9)));
+}
+
 PENSTOK_INLINE DetailedHighMasks classify_high_detailed(const uint8_t* p, uint64_t high) {
   const Bytes64 v(p);
   DetailedHighMasks masks;

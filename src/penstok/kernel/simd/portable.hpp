@@ -77,6 +77,16 @@ PENSTOK_INLINE HighMasks classify_high(const uint8_t* p, uint64_t high) {
   return masks;
 }
 
+PENSTOK_INLINE uint64_t find_han(const uint8_t* p, uint64_t lead3) {
+  uint64_t found = 0;
+  for (uint64_t rest = lead3; rest != 0; rest &= rest - 1) {
+    const uint32_t code_point = code_point3(p + lowest_bit(rest));
+    const bool is_found = code_point >= 0x3400 && code_point <= 0x9FFF && is_han(code_point);
+    found |= is_found ? rest & -rest : 0;
+  }
+  return found;
+}
+
 PENSTOK_INLINE DetailedHighMasks classify_high_detailed(const uint8_t* p, uint64_t high) {
   DetailedHighMasks masks{classify_high(p, high), 0, 0, 0};
   masks.mixed = masks.lead & ~masks.letter3 & ~masks.malformed;

@@ -26,7 +26,8 @@ constexpr uint32_t kEot = 50256;
 constexpr PatternName kPatterns[] = {
     PatternName::gpt2,   PatternName::starcoder, PatternName::cl100k,
     PatternName::nanochat, PatternName::qwen2,   PatternName::qwen35,
-    PatternName::o200k,  PatternName::tekken,    PatternName::deepseek};
+    PatternName::o200k,  PatternName::tekken,    PatternName::kimi,
+    PatternName::deepseek};
 // All but the last, which is no pattern: fuzz_characters.cpp.
 static_assert(std::size(kPatterns) + 1 == std::size(kPatternNames), "every pattern is compared");
 

@@ -122,13 +122,13 @@ size_t cl100k_piece_length(std::string_view text, size_t most_digits, bool joins
 
 // The words of o200k from `at` on: capitals and then small letters, letters without case and marks
 // being both. Returns their length, or 0.
-size_t cased_word_length(std::string_view text, size_t at, bool needs_small) {
-  const auto is_capital = [](uint32_t c) {
-    return (class_of(c) == kClassLetter && detail_of(c) != kDetailSmall) || is_mark(c);
+size_t cased_word_length(std::string_view text, size_t at, bool needs_small, bool has_han) {
+  const auto is_word = [=](uint32_t c, unsigned other_case) {
+    if (!has_han && is_han(c)) return false;
+    return (class_of(c) == kClassLetter && detail_of(c) != other_case) || is_mark(c);
   };
-  const auto is_small = [](uint32_t c) {
-    return (class_of(c) == kClassLetter && detail_of(c) != kDetailCapital) || is_mark(c);
-  };
+  const auto is_capital = [=](uint32_t c) { return is_word(c, kDetailSmall); };
+  const auto is_small = [=](uint32_t c) { return is_word(c, kDetailCapital); };
   const size_t capitals = run_where(text, at, is_capital);
   if (!needs_small) return capitals == 0 ? 0 : capitals + run_where(text, at + capitals, is_small);
   for (size_t taken = capitals;; --taken) {
@@ -139,14 +139,17 @@ size_t cased_word_length(std::string_view text, size_t at, bool needs_small) {
   }
 }
 
-size_t o200k_piece_length(std::string_view text, size_t most_digits, bool has_contractions) {
+size_t o200k_piece_length(std::string_view text, size_t most_digits, bool has_contractions,
+                          bool is_kimi = false) {
+  const auto is_apart = [=](uint32_t c) { return is_kimi && is_han(c); };
+  if (const size_t han = run_where(text, 0, is_apart)) return han;
   const Character first = decode(text, 0);
   const unsigned kind = class_of(first.code_point);
   const bool may_lead =
       kind == kClassOther || (kind == kClassSpace && !is_newline(byte_at(text, 0)));
   for (bool needs_small : {true, false}) {
     for (size_t lead : {may_lead ? first.bytes : 0, size_t{0}}) {
-      const size_t length = cased_word_length(text, lead, needs_small);
+      const size_t length = cased_word_length(text, lead, needs_small, !is_kimi);
       if (length == 0) continue;
       const size_t end = lead + length;
       return end + (has_contractions ? any_case_contraction(text.substr(end)) : 0);
@@ -156,7 +159,7 @@ size_t o200k_piece_length(std::string_view text, size_t most_digits, bool has_co
   const size_t blank = text[0] == ' ' ? 1 : 0;
   if (const size_t others = run_of(text, blank, kClassOther)) {
     size_t end = blank + others;
-    while (is_newline(byte_at(text, end)) || byte_at(text, end) == '/') ++end;
+    while (is_newline(byte_at(text, end)) || (!is_kimi && byte_at(text, end) == '/')) ++end;
     return end;
   }
   return line_space_length(text);
@@ -236,6 +239,8 @@ size_t piece_length(std::string_view text, PatternName pattern) {
       return o200k_piece_length(text, 3, true);
     case PatternName::tekken:
       return o200k_piece_length(text, 1, false);
+    case PatternName::kimi:
+      return o200k_piece_length(text, 3, true, true);
     case PatternName::deepseek:
       return deepseek_piece_length(text);
     case PatternName::sentencepiece:

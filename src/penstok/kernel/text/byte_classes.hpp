@@ -45,8 +45,13 @@ struct DetailedByteClasses : ByteClasses, DetailMasks {
   DetailMasks detail_carry;  // bytes of a character that began before
 };
 
+// The same with all of \p{Han}, and no kana, in `kana_han`.
+struct HanByteClasses : DetailedByteClasses {};
+
 template <class Classes>
-constexpr bool kIsDetailed = std::is_same_v<Classes, DetailedByteClasses>;
+constexpr bool kIsDetailed = std::is_base_of_v<DetailedByteClasses, Classes>;
+template <class Classes>
+constexpr bool kHasHan = std::is_same_v<Classes, HanByteClasses>;
 
 // Marks a character of `length` bytes that begins at bit i, in this mask and the next.
 PENSTOK_INLINE void mark(uint64_t& mask, uint64_t& carry, unsigned i, unsigned length) {
@@ -81,6 +86,9 @@ PENSTOK_INLINE void look_up_mixed(const uint8_t* p, uint64_t mixed, Classes& cla
       continue;
     }
     const unsigned detail = detail_of(code_point), kind = detail & 3;
+    if constexpr (kHasHan<Classes>) {
+      mark(classes.kana_han, classes.detail_carry.kana_han, i, is_han(code_point) ? length : 0);
+    }
     if (PENSTOK_LIKELY(kind <= kClassLetter)) {
       mark(classes.letter, classes.carry.letter, i, kind == kClassLetter ? length : 0);
       if constexpr (kIsDetailed<Classes>) {
@@ -123,6 +131,7 @@ PENSTOK_INLINE void add_non_ascii(const uint8_t* p, uint64_t inside, const Class
   std::conditional_t<kIsDetailed<Classes>, DetailedHighMasks, HighMasks> masks;
   if constexpr (kIsDetailed<Classes>) {
     masks = classify_high_detailed(p, classes.high);
+    if constexpr (kHasHan<Classes>) masks.kana_han3 = find_han(p, masks.lead3 & ~masks.lead4);
   } else {
     masks = classify_high(p, classes.high);
   }

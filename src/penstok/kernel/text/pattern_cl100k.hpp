@@ -25,6 +25,11 @@
 //   capital  also begins a piece after a small letter or one without case (or a mark): if the run
 //            of such letters contains a small one, or if none of them follows the capitals.
 //   slash    can belong to the newlines that others have, and is not an other then.
+//
+// If Han is apart (Kimi: [\p{Han}]+ is the first alternative), ideographs are no letters of words:
+//
+//   han      a run of Han is a piece. But its few numbers continue a piece of one or two digits, and
+//            its few marks and symbols the others or the blank before them.
 #pragma once
 
 #include "bytes.hpp"
@@ -36,6 +41,7 @@ namespace penstok::kernel::PENSTOK_ISA {
 
 // Does a small letter, one without case or a mark follow the capitals that begin at p? `left` bytes
 // of the document can be read from p. The result is undefined for malformed text.
+template <bool kHanApart>
 PENSTOK_INLINE bool capitals_reach_small(const uint8_t* p, size_t left) {
   for (size_t i = 0; i < left;) {
     const unsigned length = p[i] < 0x80 ? 1 : p[i] < 0xE0 ? 2 : p[i] < 0xF0 ? 3 : 4;
@@ -45,7 +51,10 @@ PENSTOK_INLINE bool capitals_reach_small(const uint8_t* p, size_t left) {
                                 : length == 3 ? code_point3(p + i)
                                               : code_point4(p + i) & 0x1FFFFF;
     const unsigned detail = code_point < 0x110000 ? detail_of(code_point) : kClassOther;
-    if (detail != kDetailCapital) return (detail & 3) == kClassLetter || detail == kDetailMark;
+    if (detail != kDetailCapital) {
+      if (kHanApart && is_han(code_point)) return false;
+      return (detail & 3) == kClassLetter || detail == kDetailMark;
+    }
     i += length;
   }
   return false;
@@ -57,8 +66,9 @@ class Cl100kPattern {
   static constexpr bool kHasCase = Rules::kWords == Words::by_case;
 
  public:
-  using Classes =
-      std::conditional_t<Rules::kWords == Words::letters, ByteClasses, DetailedByteClasses>;
+  using Classes = std::conditional_t<
+      Rules::kHanApart, HanByteClasses,
+      std::conditional_t<Rules::kWords == Words::letters, ByteClasses, DetailedByteClasses>>;
   static constexpr bool kDividesAscii = false;
 
   // `classes` are those of the 64 bytes at p, `next` those of the 64 after them. `left` bytes of
@@ -68,15 +78,22 @@ class Cl100kPattern {
     const uint64_t space = classes.space;
     uint64_t letter = classes.letter;
     if constexpr (Rules::kWords != Words::letters) letter |= classes.mark;
+    if constexpr (Rules::kHanApart) letter &= ~classes.kana_han;
     const uint64_t inline_space = space & ~classes.newline;
     const uint64_t after_inline = inline_space << 1 | inline_;
     const uint64_t after_blank = classes.blank << 1 | blank_;
-    const Others others =
-        find_others(~(letter | classes.number | space), after_blank, classes);
+    uint64_t other = ~(letter | classes.number | space);
+    if constexpr (Rules::kHanApart) other &= ~classes.kana_han;
+    const Others others = find_others(other, after_blank, classes);
     uint64_t word = letter & ~others.marks;
     uint64_t first_other = others.first;
-    uint64_t starts = numbers_.starts(classes) | set_next_;
+    uint64_t starts = set_next_;
     set_next_ = 0;
+    if constexpr (Rules::kHanApart) {
+      starts |= number_and_han_starts(classes, others.joined);
+    } else {
+      starts |= numbers_.starts(classes);
+    }
     if constexpr (Rules::kContractions == Contractions::end_words) {
       word &= ~contracted_;
       contracted_ = 0;
@@ -123,25 +140,43 @@ class Cl100kPattern {
   PENSTOK_INLINE Others find_others_and_marks(uint64_t other, uint64_t after_blank,
                                               const Classes& classes) {
     const uint64_t newline = classes.newline;
+    const uint64_t slash = Rules::kTakesSlashes ? classes.slash : 0;
+    uint64_t mark = classes.mark, han = 0;  // of Han, what can belong to others
+    if constexpr (Rules::kHanApart) {
+      mark &= ~classes.kana_han;
+      han = classes.kana_han & ~(classes.letter | classes.number);
+    }
     // Whether a slash belongs to a tail can depend on earlier ones: repeat until nothing changes.
     Others found{};
-    const uint64_t all = other, closers = newline | classes.slash;
-    for (uint64_t taken = 0;; taken = found.tail & classes.slash) {
+    const uint64_t all = other, closers = newline | slash;
+    for (uint64_t taken = 0;; taken = found.tail & slash) {
       other = all & ~taken;
       const uint64_t after_other = other << 1 | other_;
-      const uint64_t run = other | classes.mark;
-      const uint64_t seeds =
-          (other & ~classes.continuation & (after_other | after_blank)) | (run & joined_);
+      const uint64_t run = other | mark | han;
+      const uint64_t seeds = ((other | han) & ~classes.continuation & (after_other | after_blank)) |
+                             (run & joined_);
       found.all = other;
       found.joined = spread(seeds, run);
       found.first = other & ~classes.continuation & ~found.joined;
       const uint64_t closed = (newline & (after_other | found.joined << 1 | joined_)) |
                               (closers & tail_);
       found.tail = spread(closed, closers);
-      if (PENSTOK_LIKELY((found.tail & classes.slash) == taken)) break;
+      if (PENSTOK_LIKELY((found.tail & slash) == taken)) break;
     }
-    found.marks = found.joined & classes.mark;
+    found.marks = found.joined & mark;
     return found;
+  }
+
+  // Numbers, and runs of Han without what belongs to numbers or others.
+  PENSTOK_INLINE uint64_t number_and_han_starts(const Classes& classes, uint64_t joined) {
+    uint64_t number = classes.number;
+    const uint64_t starts = PENSTOK_UNLIKELY(number & classes.kana_han)
+                                ? numbers_.starts_beside_han(classes, classes.kana_han, number)
+                                : numbers_.starts(classes);
+    const uint64_t han = classes.kana_han & ~number & ~joined;
+    const uint64_t first = han & ~(han << 1 | han_);
+    han_ = han >> 63;
+    return starts | first;
   }
 
   // Where capitals begin a piece inside a word.
@@ -156,7 +191,7 @@ class Cl100kPattern {
     if (left < kMaskBytes) unclear &= bits_below(left);
     for (; PENSTOK_UNLIKELY(unclear != 0); unclear &= unclear - 1) {
       const unsigned i = lowest_bit(unclear);
-      if (!capitals_reach_small(p + i, left - i)) starts |= uint64_t{1} << i;
+      if (!capitals_reach_small<Rules::kHanApart>(p + i, left - i)) starts |= uint64_t{1} << i;
     }
     rest_ = rest >> 63;
     has_small_ = after_small >> 63;
@@ -214,6 +249,7 @@ class Cl100kPattern {
   // What the byte before the 64 is, as bit 0.
   uint64_t word_ = 0, other_ = 0, inline_ = 0, blank_ = 0;
   uint64_t joined_ = 0, tail_ = 0;     // as in Others
+  uint64_t han_ = 0;                   // part of a run of Han
   uint64_t rest_ = 0, has_small_ = 0;  // a letter but no capital; after a small letter in its run
   uint64_t first_ = 0;                 // the first of a run of others, or the beginning of it
   uint64_t set_next_ = 0;              // where contractions end in the next 64 bytes

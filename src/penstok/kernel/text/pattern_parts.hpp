@@ -59,6 +59,27 @@ class NumberGroups {
     return starts;
   }
 
+  // The same where numbers among `han` may be matched as such: those that do not continue a piece
+  // of fewer than kMost. They are removed from `number`.
+  PENSTOK_INLINE uint64_t starts_beside_han(const ByteClasses& classes, uint64_t han,
+                                            uint64_t& number) {
+    const uint64_t rest_of_first = classes.continuation & ~(classes.continuation + 1);
+    uint64_t starts = 0, found = number_ ? classes.number & rest_of_first : 0;
+    for (uint64_t rest = classes.number & ~classes.continuation; rest != 0; rest &= rest - 1) {
+      const uint64_t bit = rest & -rest, second = bit << 1;
+      const bool follows = bit == 1 ? number_ : found & bit >> 1;
+      if (!follows || digits_ == kMost) {
+        if (han & bit) continue;
+        digits_ = 0;
+      }
+      if (digits_++ == 0) starts |= bit;
+      found |= bit | (classes.continuation & ~(classes.continuation + second));
+    }
+    number = found;
+    number_ = found >> 63;
+    return starts;
+  }
+
  private:
   PENSTOK_INLINE uint64_t ascii_starts(uint64_t number) {
     uint64_t starts = number & ~(number << 1 | number_);

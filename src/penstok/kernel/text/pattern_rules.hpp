@@ -22,6 +22,7 @@ struct Cl100kRules {
   static constexpr Words kWords = Words::letters;
   static constexpr Contractions kContractions = Contractions::apart;
   static constexpr unsigned kMostDigits = 3;
+  static constexpr bool kHanApart = false;
 };
 
 // nanochat.
@@ -39,17 +40,25 @@ struct Qwen35Rules : Qwen2Rules {
   static constexpr Words kWords = Words::letters_and_marks;
 };
 
-// o200k_base, GPT-4o, gpt-oss, Llama 4. Slashes can follow the newlines after others.
+// o200k_base, GPT-4o, gpt-oss, Llama 4.
 struct O200kRules {
   static constexpr Words kWords = Words::by_case;
   static constexpr Contractions kContractions = Contractions::end_words;
   static constexpr unsigned kMostDigits = 3;
+  static constexpr bool kHanApart = false;    // \p{Han}+ is the first alternative, and not in words
+  static constexpr bool kTakesSlashes = true;  // can slashes follow the newlines after others?
 };
 
 // Mistral's tekken.
 struct TekkenRules : O200kRules {
   static constexpr Contractions kContractions = Contractions::none;
   static constexpr unsigned kMostDigits = 1;
+};
+
+// Moonshot's Kimi.
+struct KimiRules : O200kRules {
+  static constexpr bool kHanApart = true;
+  static constexpr bool kTakesSlashes = false;
 };
 
 }  // namespace penstok::kernel

@@ -36,4 +36,22 @@ PENSTOK_INLINE constexpr unsigned class_of(uint32_t code_point) {
   return detail_of(code_point) & 3;
 }
 
+// \p{Han}: ideographs, and a few numbers, marks and symbols beside them (Unicode 16.0).
+PENSTOK_INLINE constexpr bool is_han(uint32_t c) {
+  if (c < 0x3400) {
+    return (c >= 0x2E80 && c <= 0x2EF3 && c != 0x2E9A) || (c >= 0x2F00 && c <= 0x2FD5) ||
+           c == 0x3005 || c == 0x3007 || (c >= 0x3021 && c <= 0x3029) ||
+           (c >= 0x3038 && c <= 0x303B);
+  }
+  if (c < 0x20000) {
+    return c <= 0x4DBF || (c >= 0x4E00 && c <= 0x9FFF) ||
+           (c >= 0xF900 && c <= 0xFAD9 && c != 0xFA6E && c != 0xFA6F) || c == 0x16FE2 ||
+           c == 0x16FE3 || c == 0x16FF0 || c == 0x16FF1;
+  }
+  return c <= 0x2A6DF || (c >= 0x2A700 && c <= 0x2B739) || (c >= 0x2B740 && c <= 0x2B81D) ||
+         (c >= 0x2B820 && c <= 0x2CEA1) || (c >= 0x2CEB0 && c <= 0x2EBE0) ||
+         (c >= 0x2EBF0 && c <= 0x2EE5D) || (c >= 0x2F800 && c <= 0x2FA1D) ||
+         (c >= 0x30000 && c <= 0x3134A) || (c >= 0x31350 && c <= 0x323AF);
+}
+
 }  // namespace penstok::kernel
