@@ -20,7 +20,7 @@ import pytest
 import sentencepiece
 import tiktoken
 import tokenizers
-from support import EXAMPLES
+from support import EXAMPLES, few
 from tokenizers import models, normalizers, pre_tokenizers, processors, trainers
 from vocabularies import (
     example_texts,
@@ -238,7 +238,7 @@ def test_a_sentencepiece_model_goes_through(tmp_path: Path) -> None:
     assert "begin-of-text `<s>` (1) there, none here; `--bos 1`" in again.stderr
 
 
-@pytest.mark.parametrize("name", ["text.txt", "text.jsonl"])
+@pytest.mark.parametrize("name", few(["text.txt", "text.jsonl"]))
 def test_a_sentencepiece_bpe_runs_in_the_kernel_and_is_divided(name: str, tmp_path: Path) -> None:
     path = tmp_path / "bpe.model"
     path.write_bytes(trained_with_symbols())
@@ -268,7 +268,7 @@ def test_a_sentencepiece_bpe_runs_in_the_kernel_and_is_divided(name: str, tmp_pa
     assert texts[0][:6] in shown
 
 
-@pytest.mark.parametrize("name", ["text.txt", "text.jsonl"])
+@pytest.mark.parametrize("name", few(["text.jsonl", "text.txt"]))
 def test_documents_that_must_stay_whole_are_never_divided(name: str, tmp_path: Path) -> None:
     library = metaspace_tokenizer()
     write_json(tmp_path, library.to_str())
