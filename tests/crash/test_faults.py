@@ -101,8 +101,11 @@ def test_killed_workers_are_replaced(
     process = start_job(corpus, output)
     wait_for(lambda: len(workers_of(process)) == 2)
     wait_for(lambda: process.poll() is not None or written_units(output) >= after_units)
+    # At once: the second must not be given the unit of the first in between and then be killed.
+    process.send_signal(signal.SIGSTOP)
     for worker in workers_of(process)[:victims]:
         worker.send_signal(signal.SIGKILL)
+    process.send_signal(signal.SIGCONT)
     _, said = process.communicate(timeout=120)
     assert process.returncode == 0, said
     assert (output / "train.bin").read_bytes() == unbroken

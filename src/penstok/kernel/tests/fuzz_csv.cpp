@@ -13,6 +13,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "tests/fuzz_main.hpp"
 #include "text/csv_records.hpp"
 #include "text/csv_scan.hpp"
 
@@ -201,10 +202,5 @@ int run(const std::vector<std::string>& arguments) {
 }  // namespace penstok::kernel
 
 int main(int argc, char** argv) {
-  try {
-    return penstok::kernel::run({argv + 1, argv + argc});
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "error: %s\n", error.what());
-    return 2;
-  }
+  return penstok::kernel::fuzz_main(argc, argv, penstok::kernel::run);
 }

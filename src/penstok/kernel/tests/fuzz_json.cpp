@@ -10,6 +10,7 @@
 #include <random>
 #include <stdexcept>
 
+#include "tests/fuzz_main.hpp"
 #include "text/json_lines.hpp"
 
 namespace penstok::kernel {
@@ -193,10 +194,5 @@ int run(const std::vector<std::string>& arguments) {
 }  // namespace penstok::kernel
 
 int main(int argc, char** argv) {
-  try {
-    return penstok::kernel::run({argv + 1, argv + argc});
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "error: %s\n", error.what());
-    return 2;
-  }
+  return penstok::kernel::fuzz_main(argc, argv, penstok::kernel::run);
 }

@@ -16,6 +16,7 @@
 #include <stdexcept>
 
 #include "bpe/encoder.hpp"
+#include "tests/fuzz_main.hpp"
 #include "tests/fuzz_texts.hpp"
 #include "tests/reference.hpp"
 
@@ -227,10 +228,5 @@ int run(const std::vector<std::string>& arguments) {
 }  // namespace penstok::kernel
 
 int main(int argc, char** argv) {
-  try {
-    return penstok::kernel::run({argv + 1, argv + argc});
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "error: %s\n", error.what());
-    return 2;
-  }
+  return penstok::kernel::fuzz_main(argc, argv, penstok::kernel::run);
 }
