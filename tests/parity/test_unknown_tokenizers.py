@@ -1,4 +1,4 @@
-"""Files that nobody has told Penstok about: refused, left to their library, or the same ids."""
+"""Tokenizer files that Penstok does not know are refused, left to their library, or get its ids."""
 
 from __future__ import annotations
 

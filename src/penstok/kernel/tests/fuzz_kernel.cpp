@@ -29,7 +29,7 @@ constexpr PatternName kPatterns[] = {
     PatternName::nanochat, PatternName::qwen2,   PatternName::qwen35,
     PatternName::o200k,  PatternName::tekken,    PatternName::kimi,
     PatternName::deepseek};
-// All but the last, which is no pattern: fuzz_characters.cpp.
+// All but the last, which is not a pattern: fuzz_characters.cpp has that.
 static_assert(std::size(kPatterns) + 1 == std::size(kPatternNames), "every pattern is compared");
 
 std::string decode_base64(const std::string& text) {
