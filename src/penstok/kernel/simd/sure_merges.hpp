@@ -201,7 +201,7 @@ PENSTOK_INLINE uint32_t load_with_sure_merges(const BytePair<uint16_t>* pairs, c
 }
 
 struct Lowest {
-  unsigned value;  // 0xFFFF if every rank is that: there is no pair
+  unsigned value;  // 0xFFFF if no lane has a rank
   unsigned lane;   // the first that has it
 };
 
