@@ -121,9 +121,8 @@ class PieceBatchEncoder {
     return misses;
   }
 
-  // Gives every miss a value: merged here if that is fastest, otherwise kNotHere.
+  // Gives every miss a value: merged here if that is fastest, otherwise kNotHere or kOtherScript.
   PENSTOK_INLINE void merge_misses(size_t misses) {
-    prefetch_medium(misses);
     std::memset(scratch_.first_misses, 0, sizeof scratch_.first_misses);
     const Border* border = batch_.borders;
     const Border* const last_border = border + batch_.num_borders;
@@ -135,25 +134,13 @@ class PieceBatchEncoder {
         add_miss(i);
       }
     }
+    for (size_t m = 0; m < num_medium_; ++m) look_up_medium(scratch_.medium_misses[m]);
 #if PENSTOK_HAS_LANES
     merge_in_waves();
 #endif
     for (size_t r = 0; r < num_repeats_; ++r) {
       const Repeat& repeat = scratch_.repeats[r];
       scratch_.values[repeat.piece] = scratch_.values[repeat.first];
-    }
-  }
-
-  // Pieces of the second table have no line in the first: `lines` gets their number in the second.
-  // Only with 32-bit ids: GPT-2's vocabulary was not faster with it.
-  PENSTOK_INLINE void prefetch_medium(size_t misses) {
-    if constexpr (sizeof(Id) == 2) return;
-    for (size_t m = 0; m < misses; ++m) {
-      const uint32_t i = scratch_.misses[m];
-      const size_t bytes = length(i);
-      if (bytes <= kShortPiece || bytes > kMediumPiece) continue;
-      scratch_.lines[i] = medium_number(state_.pieces, make_medium_key(piece(i), bytes));
-      __builtin_prefetch(&state_.pieces.medium()[scratch_.lines[i]]);
     }
   }
 
@@ -183,6 +170,9 @@ class PieceBatchEncoder {
     if (const uint32_t id = whole_token(i); PENSTOK_UNLIKELY(id != kNoMerge)) {
       scratch_.values[i].ids[0] = static_cast<Id>(id);
       scratch_.values[i].count = 1;
+    } else if (sizeof(Id) == 2 && is_other_script(i)) {
+      scratch_.values[i].count = Value::kOtherScript;
+      if (is_medium_word(i)) prefetch_medium(i);
     } else if (length(i) <= kShortPiece) {
       add_short(i);
     } else if (length(i) <= kMediumPiece) {
@@ -192,6 +182,19 @@ class PieceBatchEncoder {
     } else {
       scratch_.values[i].count = Value::kNotHere;
     }
+  }
+
+  // Are most of the first eight bytes not ASCII? Asked first, because that is predictable, which
+  // the length of a piece in another script is not.
+  PENSTOK_INLINE bool is_other_script(uint32_t i) const {
+    const size_t bytes = length(i) < 8 ? length(i) : 8;
+    return 2 * count_bits(load64(piece(i)) & kTopBits & bits_below(8 * bytes)) > bytes;
+  }
+
+  // In scripts of two bytes per character (Cyrillic, Greek, Arabic) these are words, and repeat.
+  PENSTOK_INLINE bool is_medium_word(size_t i) const {
+    const uint8_t* const p = piece(i);
+    return p[p[0] == ' '] < 0xE0 && length(i) > kShortPiece && length(i) <= kMediumPiece;
   }
 
   PENSTOK_INLINE uint32_t whole_token(uint32_t i) const {
@@ -212,7 +215,7 @@ class PieceBatchEncoder {
     const unsigned high =
         count_bits(key.low & kTopBits) + count_bits(key.high & kTopBits) - padding;
     const bool spaces = key.low == kEightSpaces && count_spaces(piece(i), bytes) == bytes;
-    if (spaces || (sizeof(Id) == 2 && 2 * high > bytes)) {
+    if (spaces) {
       scratch_.values[i].count = Value::kNotHere;
     } else if (is_repeated(i, scratch_.lines[i])) {
       return;
@@ -226,15 +229,25 @@ class PieceBatchEncoder {
   PENSTOK_INLINE void add_medium(uint32_t i) {
     const uint8_t* p = piece(i);
     const bool spaces = p[0] == ' ' && p[1] == ' ';
-    if (spaces || (sizeof(Id) == 2 && mostly_non_ascii(p))) {
+    if (spaces) {
       scratch_.values[i].count = Value::kNotHere;
-      return;
+    } else {
+      prefetch_medium(i);
+      scratch_.medium_misses[num_medium_++] = i;
     }
-    const MediumKey key = make_medium_key(p, length(i));
-    const uint32_t number =
-        sizeof(Id) == 4 ? scratch_.lines[i] : medium_number(state_.pieces, key);
+  }
+
+  // Pieces of the second table have no line in the first: `lines` gets their number in the second.
+  PENSTOK_INLINE void prefetch_medium(uint32_t i) {
+    scratch_.lines[i] = medium_number(state_.pieces, make_medium_key(piece(i), length(i)));
+    __builtin_prefetch(&state_.pieces.medium()[scratch_.lines[i]]);
+  }
+
+  PENSTOK_INLINE void look_up_medium(uint32_t i) {
+    const uint8_t* p = piece(i);
+    const uint32_t number = scratch_.lines[i];
     const MediumEntry<Id>& entry = state_.pieces.medium()[number];
-    if (holds(entry, key)) {
+    if (holds(entry, make_medium_key(p, length(i)))) {
       overflow(i, entry.ids, entry.count, sizeof entry.ids);
     } else if (is_repeated(i, number)) {
       return;
@@ -380,8 +393,10 @@ class PieceBatchEncoder {
       } else if (value.count == Value::kInOverflow) {
         std::memcpy(out, scratch_.overflow[value.ids[0]], sizeof scratch_.overflow[0]);
         out += value.ids[1];
+      } else if (value.count == Value::kOtherScript) {
+        out = encode_other_script(i, out);
       } else {
-        out = encode_rest(i, out);
+        out = encode_uncommon(state_, piece(i), length(i), out);
       }
     }
     return put_hot(hot_ids + done, batch_.count - done, out);
@@ -408,20 +423,26 @@ class PieceBatchEncoder {
     }
   }
 
-  // The pieces not handled above: long ones, runs of spaces, and non-ASCII text.
-  PENSTOK_INLINE Id* encode_rest(size_t i, Id* out) {
-    const size_t bytes = length(i);
-    const PieceKey& key = scratch_.keys[i];
-    const bool non_ascii = (key.low & bits_below(8 * bytes) & kTopBits) ||
-                           (bytes > 8 && (key.high & bits_below(8 * (bytes - 8)) & kTopBits));
-    if (sizeof(Id) == 4 || bytes > kShortPiece || !non_ascii) {
-      return encode_uncommon(state_, piece(i), bytes, out);
-    }
-    Id* const end = encode_at_junctions(state_, piece(i), bytes, out);
+  // With 16-bit ids dividing at junctions is faster than merging (see merge_characters).
+  PENSTOK_INLINE Id* encode_other_script(size_t i, Id* out) {
+    if (is_medium_word(i)) return encode_medium_word(i, out);
+    Id* const end = encode_at_junctions(state_, piece(i), length(i), out);
     const auto count = static_cast<size_t>(end - out);
-    if (count <= Value::kInline) {
-      store_short(state_.pieces, scratch_.lines[i], key, short_value(out, count));
+    if (length(i) <= kShortPiece && count <= Value::kInline) {
+      store_short(state_.pieces, scratch_.lines[i], scratch_.keys[i], short_value(out, count));
     }
+    return end;
+  }
+
+  PENSTOK_INLINE Id* encode_medium_word(size_t i, Id* out) {
+    const MediumKey key = make_medium_key(piece(i), length(i));
+    MediumEntry<Id>& entry = state_.pieces.medium()[scratch_.lines[i]];
+    if (holds(entry, key)) {
+      std::memcpy(out, entry.ids, sizeof entry.ids);
+      return out + entry.count;
+    }
+    Id* const end = encode_at_junctions(state_, piece(i), length(i), out);
+    store_medium(entry, key, out, static_cast<size_t>(end - out));
     return end;
   }
 
@@ -438,6 +459,7 @@ class PieceBatchEncoder {
   WaveOf<Id, 32> medium_wave_;
 #endif
   uint32_t num_cold_ = 0;
+  uint32_t num_medium_ = 0;
   uint32_t num_unmerged_[3] = {};
   unsigned num_overflows_ = 0;
   unsigned num_repeats_ = 0;

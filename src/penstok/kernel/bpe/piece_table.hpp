@@ -52,8 +52,9 @@ constexpr uint32_t kWayOfHalves = make_way_of_halves();
 template <class Id>
 struct alignas(16) PieceValue {
   static constexpr unsigned kInline = 16 / sizeof(Id) - 1;
-  static constexpr Id kInOverflow = kInline + 1;  // ids: the row of Scratch::overflow, how many
-  static constexpr Id kNotHere = kInline + 2;     // see the other tables
+  static constexpr Id kInOverflow = kInline + 1;   // ids: the row of Scratch::overflow, how many
+  static constexpr Id kNotHere = kInline + 2;      // see the other tables
+  static constexpr Id kOtherScript = kInline + 3;  // to be divided at junctions; never stored
 
   Id ids[kInline];
   Id count;  // 0: the entry is free

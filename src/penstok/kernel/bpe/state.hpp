@@ -129,6 +129,7 @@ struct alignas(64) Scratch {
   uint32_t misses[kBatchCapacity];
   uint16_t first_misses[kFirstMisses];  // by line: the first miss and 1, or 0
   Repeat repeats[kBatchCapacity];
+  uint32_t medium_misses[kBatchCapacity];
   uint32_t unmerged[3][kBatchCapacity];  // of up to 8 bytes, of up to 16, of more
 };
 
