@@ -155,6 +155,12 @@ def ascii_text(rng: random.Random, length: int) -> str:
     )
 
 
+def latin_text(rng: random.Random, length: int) -> str:
+    """The same with letters and punctuation of European languages; it begins with 128 of ASCII."""
+    common = "aaeettnosl  '.,10\n\u00e9\u00fc\u00df\u00f1\u0142\u2019\u201c\u2013\u00bf\u00ab"
+    return ascii_text(rng, 128) + "".join(rng.choice(common) for _ in range(length - 128))
+
+
 @cache
 def _utf8_tokens() -> tuple[str, ...]:
     return tuple(

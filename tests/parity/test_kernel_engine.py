@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -99,6 +100,30 @@ def test_every_malformed_sequence_is_refused(isa: str) -> None:
             for tail in (b"", b"tail" * 30):
                 with pytest.raises(UnicodeDecodeError):
                     engine(isa).encode(block_of([b"x" * place + sequence + tail]))
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_malformed_sequences_inside_latin_text_are_refused(isa: str) -> None:
+    bad = [
+        b"\xc3a",
+        b"\xc3\xc3\xa9",
+        b"\xa9",
+        b"\xc3\xa9\xa9",
+        b"\xc2\xc3\xa9",
+        b"\xc3\xff",
+        b"\xc1\xa9",
+    ]
+    bad += [b"\xe2\x80a", b"\xe2a\x99", b"\xe2\x80\x99\x99", b"\xe2\xe2\x80\x99", b"\xe2\xc3\xa9"]
+    subject = engine(isa)
+    for sequence, place in product(bad, range(65)):
+        document = (
+            b"abc " * 32 + "\u00e9 \u2019".encode() * 12 + b"x" * place + sequence + b" tail" * 40
+        )
+        with pytest.raises(UnicodeDecodeError) as by_kernel:
+            subject.encode(block_of([document]))
+        with pytest.raises(UnicodeDecodeError) as by_python:
+            document.decode()
+        assert by_kernel.value.start == by_python.value.start
 
 
 @settings(max_examples=rounds(200))

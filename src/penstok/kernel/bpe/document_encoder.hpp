@@ -181,13 +181,13 @@ class DocumentEncoder {
       at += kMaskBytes;
       classes = next;
       window = next_window;
-      if constexpr (Pattern::kDividesAscii) {
-        // Fewer masks will do for ASCII after a byte of ASCII.
+      if constexpr (Pattern::kDividesLatin) {
+        // Fewer masks will do for Latin text, which begins with ASCII after a byte of ASCII.
         const bool is_ascii = (classes.high | high_before >> 63) == 0;
         high_before = classes.high;
         if (!is_ascii || end < at + 2 * kMaskBytes) continue;
         if (malformed | classes.malformed) return false;
-        const size_t stop = add_ascii(pattern, at, end);
+        const size_t stop = add_latin(pattern, at, end);
         if (stop == at) continue;
         at = stop;
         window = window_at(at);
@@ -198,18 +198,18 @@ class DocumentEncoder {
     return (malformed | classes.malformed) == 0;
   }
 
-#if PENSTOK_DIVIDES_ASCII
-  // Finds the pieces of text[at, end) as long as it is ASCII, as the byte before is; returns where
-  // it stopped, before the end.
-  inline __attribute__((noinline)) size_t add_ascii(Pattern& pattern, size_t at, size_t end) {
+#if PENSTOK_DIVIDES_LATIN
+  // Finds the pieces of text[at, end) as long as it is Latin; returns where it stopped, between two
+  // characters before the end. The 64 bytes at `at` and the one before must be ASCII.
+  inline __attribute__((noinline)) size_t add_latin(Pattern& pattern, size_t at, size_t end) {
     const uint8_t* const text = request_.text;
-    AsciiDivider divider(text + at);
-    AsciiDivision division;
+    LatinDivider divider(text + at);
+    LatinDivision division;
     for (; at + 2 * kMaskBytes <= end && divider.divide(text + at, division); at += kMaskBytes) {
-      queue_.add_starts(pattern.of_ascii(division, text + at, end - at), static_cast<uint32_t>(at));
+      queue_.add_starts(pattern.of_latin(division, text + at, end - at), static_cast<uint32_t>(at));
       if (PENSTOK_UNLIKELY(queue_.is_full())) queue_.flush();
     }
-    pattern.continue_after(text[at - 1]);
+    pattern.continue_at(text + at);
     return at;
   }
 #endif

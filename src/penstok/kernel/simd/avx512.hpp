@@ -242,6 +242,6 @@ PENSTOK_INLINE void load_lanes(const BytePair<uint16_t>* pairs, const uint8_t* p
 
 }  // namespace penstok::kernel::PENSTOK_ISA
 
-#include "simd/ascii_divider_avx512.hpp"
+#include "simd/latin_divider_avx512.hpp"
 #include "simd/classify_high.hpp"
 #include "simd/wide_lanes.hpp"

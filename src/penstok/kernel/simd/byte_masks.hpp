@@ -14,11 +14,12 @@ struct AsciiMasks {
   uint64_t high;  // bytes of non-ASCII characters
 };
 
-// Where 64 bytes of ASCII are divided: at every change between letters, numbers, white space and
-// anything else. A blank belongs to what is after it; otherwise white space is divided before its
-// last character. Most text is ASCII, and this takes a third of the instructions that the masks of
-// all classes and a pattern take. An instruction set that has it has a class AsciiDivider.
-struct AsciiDivision {
+// Where 64 bytes of Latin text (latin_text.hpp) are divided: at every change between letters,
+// numbers, white space and anything else. A blank belongs to what is after it; otherwise white space
+// is divided before its last character. Most text is Latin, and this takes a third of the
+// instructions that the masks of all classes and a pattern take. An instruction set that has it has
+// a class LatinDivider.
+struct LatinDivision {
   uint64_t starts;
   uint64_t quotes;  // apostrophes after letters, numbers or white space that is not a blank
 };

@@ -12,7 +12,7 @@ namespace penstok::kernel::PENSTOK_ISA {
 class BorderPattern {
  public:
   using Classes = ByteClasses;
-  static constexpr bool kDividesAscii = false;
+  static constexpr bool kDividesLatin = false;
 
   PENSTOK_INLINE explicit BorderPattern(const PieceBorders& borders) : borders_(borders) {}
 

@@ -69,7 +69,7 @@ class Cl100kPattern {
   using Classes = std::conditional_t<
       Rules::kHanApart, HanByteClasses,
       std::conditional_t<Rules::kWords == Words::letters, ByteClasses, DetailedByteClasses>>;
-  static constexpr bool kDividesAscii = false;
+  static constexpr bool kDividesLatin = false;
 
   // `classes` are those of the 64 bytes at p, `next` those of the 64 after them. `left` bytes of
   // the document begin at p.

@@ -28,7 +28,7 @@ namespace penstok::kernel::PENSTOK_ISA {
 class DeepSeekPattern {
  public:
   using Classes = DetailedByteClasses;
-  static constexpr bool kDividesAscii = false;
+  static constexpr bool kDividesLatin = false;
 
   // `classes` are those of the 64 bytes at p, `next` those of the 64 after them. `left` bytes of
   // the document begin at p.

@@ -27,8 +27,8 @@ template <bool kDigitsApart>
 class Gpt2Pattern {
  public:
   using Classes = ByteClasses;
-  // Are pieces of ASCII what `AsciiDivider` finds, but for contractions?
-  static constexpr bool kDividesAscii = PENSTOK_DIVIDES_ASCII && !kDigitsApart;
+  // Are pieces of Latin text what `LatinDivider` finds, but for contractions?
+  static constexpr bool kDividesLatin = PENSTOK_DIVIDES_LATIN && !kDigitsApart;
 
   // `classes` are those of the 64 bytes at p, `next` those of the 64 after them. `left` bytes of
   // the document begin at p.
@@ -64,16 +64,17 @@ class Gpt2Pattern {
     return left < kMaskBytes ? starts & bits_below(left) : starts;
   }
 
-#if PENSTOK_DIVIDES_ASCII
-  // The same for 64 bytes of ASCII at p, with more than 64 bytes of the document after them.
-  PENSTOK_INLINE uint64_t of_ascii(const AsciiDivision& division, const uint8_t* p, size_t left) {
+#if PENSTOK_DIVIDES_LATIN
+  // The same for 64 bytes of Latin text at p, with more than 64 bytes of the document after them.
+  PENSTOK_INLINE uint64_t of_latin(const LatinDivision& division, const uint8_t* p, size_t left) {
     const uint64_t starts = with_contraction_before(division.starts);
     return division.quotes ? with_contractions(starts, division.quotes, p, left) : starts;
   }
 
-  // Goes on with `of` after a byte of ASCII.
-  PENSTOK_INLINE void continue_after(uint8_t byte) {
-    letter_ = static_cast<uint8_t>((byte | 0x20) - 'a') < 26;
+  // Goes on with `of` at p, after Latin text.
+  PENSTOK_INLINE void continue_at(const uint8_t* p) {
+    const uint8_t byte = p[-1];
+    letter_ = byte < 0x80 ? static_cast<uint8_t>((byte | 0x20) - 'a') < 26 : is_letter_lead(p[-2]);
     number_ = static_cast<uint8_t>(byte - '0') < 10;
     blank_ = byte == ' ';
     space_ = blank_ || static_cast<uint8_t>(byte - 9) < 5;

@@ -1,5 +1,7 @@
-// Divides ASCII text (AsciiDivision) with AVX2. Included by avx2.hpp, after `Bytes64`.
+// Divides Latin text (LatinDivision) with AVX2. Included by avx2.hpp, after `Bytes64`.
 #pragma once
+
+#include "simd/latin_text.hpp"
 
 namespace penstok::kernel::PENSTOK_ISA {
 
@@ -21,21 +23,25 @@ constexpr HalfByteTables make_kind_tables() {
 constexpr HalfByteTables kKindTables = make_kind_tables();
 
 // Goes through a text in steps of 64 bytes, one step ahead.
-class AsciiDivider {
+class LatinDivider {
  public:
-  // The 32 bytes before p and the 64 from p on must be readable, and those from p on be ASCII.
-  PENSTOK_INLINE explicit AsciiDivider(const uint8_t* p)
+  // The 32 bytes before p and the 64 from p on must be readable, and those from p - 1 on be ASCII.
+  PENSTOK_INLINE explicit LatinDivider(const uint8_t* p)
       : low_(kinds(load256(p))),
         high_(kinds(load256(p + 32))),
         before_(join(kinds(load256(p - 32)), low_)) {}
 
-  // Divides the 64 bytes at p; false if they and the one after them are not ASCII.
-  PENSTOK_INLINE bool divide(const uint8_t* p, AsciiDivision& division) {
-    const __m256i next0 = load256(p + 64), next1 = load256(p + 96);
-    const uint64_t high = Bytes64(next0, next1).top_bits();
-    if (non_ascii_ | (high & 1)) return false;
-    non_ascii_ = high;
-    const __m256i next_low = kinds(next0), next_high = kinds(next1);
+  // Divides the 64 bytes at p; false if they and the one after them are not Latin.
+  PENSTOK_INLINE bool divide(const uint8_t* p, LatinDivision& division) {
+    if (is_other_script_) return false;
+    const Bytes64 next(p + 64);
+    __m256i next_low = kinds(next.low), next_high = kinds(next.high);
+    if (const uint64_t high = next.top_bits(); high != 0) {
+      is_other_script_ = !is_latin(next, high);
+      if (is_other_script_ && (high & 1)) return false;
+      next_low = _mm256_or_si256(next_low, high_letters(p + 64));
+      next_high = _mm256_or_si256(next_high, high_letters(p + 96));
+    }
     const __m256i middle = join(low_, high_), after = join(high_, next_low);
     const __m256i previous0 = _mm256_alignr_epi8(low_, before_, 15);
     const __m256i previous1 = _mm256_alignr_epi8(high_, middle, 15);
@@ -57,6 +63,8 @@ class AsciiDivider {
   }
 
  private:
+  static constexpr uint8_t kLetter = 0x10;
+
   PENSTOK_INLINE static __m256i table(const uint8_t* half) {
     return _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(half)));
   }
@@ -66,8 +74,18 @@ class AsciiDivider {
     const __m256i kind = _mm256_and_si256(_mm256_shuffle_epi8(table(kKindTables.low), v),
                                           _mm256_shuffle_epi8(table(kKindTables.high), upper));
     // One number for all letters; white space is negative.
-    return _mm256_or_si256(_mm256_min_epi8(kind, bytes256(0x10)),
+    return _mm256_or_si256(_mm256_min_epi8(kind, bytes256(kLetter)),
                            _mm256_cmpeq_epi8(v, bytes256(' ')));
+  }
+  // The kind of the letters of two bytes in Latin text, 0 elsewhere.
+  PENSTOK_INLINE static __m256i high_letters(const uint8_t* p) {
+    const auto is_lead = [](__m256i v) {
+      const __m256i number = _mm256_sub_epi8(v, bytes256(kFirstLetterLead));
+      const __m256i last = bytes256(kLastLetterLead - kFirstLetterLead);
+      return _mm256_cmpeq_epi8(_mm256_min_epu8(number, last), number);
+    };
+    const __m256i is_letter = _mm256_or_si256(is_lead(load256(p)), is_lead(load256(p - 1)));
+    return _mm256_and_si256(is_letter, bytes256(kLetter));
   }
   // The second half of a and the first half of b.
   PENSTOK_INLINE static __m256i join(__m256i a, __m256i b) {
@@ -86,7 +104,7 @@ class AsciiDivider {
 
   __m256i low_, high_;  // the kinds of the 64 bytes of the next step
   __m256i before_;      // those of the 16 before and of the first 16
-  uint64_t non_ascii_ = 0;  // which of those bytes are not ASCII
+  bool is_other_script_ = false;  // those bytes are not Latin
 };
 
 }  // namespace penstok::kernel::PENSTOK_ISA
