@@ -9,13 +9,19 @@
 
 namespace penstok::kernel::PENSTOK_ISA {
 
-constexpr unsigned kMaxInitialIds = 32;
+constexpr unsigned kMaxInitialIds = 62;  // that are merged together
 
 template <class Id>
 struct InitialIds {
-  unsigned count;   // above kMaxInitialIds: the piece has too many
-  uint64_t joints;  // bit i: ids i and i + 1 might be merged
+  unsigned count = 0;
+  uint64_t joints = 0;  // bit i: ids i and i + 1 might be merged
   Id ids[kMaxInitialIds + 4];
+
+  PENSTOK_INLINE void drop(unsigned num_first) {
+    for (unsigned i = num_first; i < count; ++i) ids[i - num_first] = ids[i];
+    joints >>= num_first;
+    count -= num_first;
+  }
 };
 
 // Appends the ids of the character at p; `is_cut` if a token may begin or end inside it.
@@ -38,29 +44,42 @@ PENSTOK_INLINE void add_character(const State<Id>& state, const uint8_t* p, Char
   }
 }
 
+// Goes through a piece and finds its initial ids, as many at a time as can be merged together.
 template <class Id>
-PENSTOK_INLINE void find_initial_ids(const State<Id>& state, const uint8_t* p, size_t length,
-                                     InitialIds<Id>& initial) {
-  using Crossing = CharacterBorders::Crossing;
-  const uint8_t* const end = p + length;
-  initial.count = 0;
-  initial.joints = 0;
-  Character character = character_at(p);
-  Crossing before{};
-  for (;;) {
-    const uint8_t* const after = p + character.bytes;
-    if (after >= end) break;
-    const Character next = character_at(after);
-    const Crossing crossing =
-        state.borders.between(character.code_point, after[-1], next.code_point, after[0]);
-    add_character(state, p, character, before.ends_inside | crossing.begins_inside, initial);
-    if (initial.count > kMaxInitialIds) return;
-    initial.joints |= uint64_t{crossing.any} << (initial.count - 1);
-    p = after;
-    character = next;
-    before = crossing;
+class InitialIdReader {
+ public:
+  PENSTOK_INLINE InitialIdReader(const State<Id>& state, const uint8_t* p, size_t length)
+      : state_(state), p_(p), end_(p + length), character_(character_at(p)) {}
+
+  PENSTOK_INLINE bool is_at_end() const { return p_ == end_; }
+
+  // Appends ids until there are kMaxInitialIds or a few more, or the piece ends.
+  PENSTOK_INLINE void fill(InitialIds<Id>& initial) {
+    while (p_ < end_ && initial.count < kMaxInitialIds) {
+      const uint8_t* const after = p_ + character_.bytes;
+      Character next{};
+      Crossing crossing{};
+      if (after < end_) {
+        next = character_at(after);
+        crossing = state_.borders.between(character_.code_point, after[-1], next.code_point,
+                                          after[0]);
+      }
+      add_character(state_, p_, character_, before_.ends_inside | crossing.begins_inside, initial);
+      initial.joints |= uint64_t{crossing.any} << (initial.count - 1);
+      p_ = after;
+      character_ = next;
+      before_ = crossing;
+    }
   }
-  add_character(state, p, character, before.ends_inside, initial);
-}
+
+ private:
+  using Crossing = CharacterBorders::Crossing;
+
+  const State<Id>& state_;
+  const uint8_t* p_;
+  const uint8_t* const end_;
+  Character character_;
+  Crossing before_{};
+};
 
 }  // namespace penstok::kernel::PENSTOK_ISA

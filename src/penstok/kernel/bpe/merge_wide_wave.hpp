@@ -20,7 +20,7 @@
 
 namespace penstok::kernel::PENSTOK_ISA {
 
-// For pieces of up to kLanes bytes or initial ids: 16 or 32.
+// For pieces of up to kLanes bytes or initial ids: 16, 32, or 64 without the two for the ends.
 template <unsigned kLanes>
 class WideMergeWave {
  public:
@@ -41,20 +41,22 @@ class WideMergeWave {
     add_ends(tables, static_cast<unsigned>(length), tag);
   }
 
+  // The same with the first `count` of some initial ids. Reads kMostIds ids.
   PENSTOK_INLINE void add(const MergeTables<uint32_t>& tables, const InitialIds<uint32_t>& initial,
-                          uint32_t tag) {
+                          unsigned count, uint32_t tag) {
     Piece& piece = pieces_[size_];
-    std::memcpy(piece.ids + 1, initial.ids, kLanes * sizeof(uint32_t));
+    std::memcpy(piece.ids + 1, initial.ids, kMostIds * sizeof(uint32_t));
     clear_keys<kLanes>(piece.first_key(), 0);
-    for (uint64_t rest = initial.joints; rest != 0; rest &= rest - 1) {
+    for (uint64_t rest = initial.joints & bits_below(count - 1); rest != 0; rest &= rest - 1) {
       const unsigned i = lowest_bit(rest);
       joints_[num_joints_++] = {tables.pairs.prefetch(initial.ids[i], initial.ids[i + 1]),
                                 &piece.first_key()[i], 1 + i};
     }
-    add_ends(tables, initial.count, tag);
+    add_ends(tables, count, tag);
   }
 
-  // Merges all pieces and empties the wave; done(tag, ids, count) takes what each was merged to.
+  // Merges all pieces and empties the wave; done(tag, ids, count, starts) takes what each was
+  // merged to, and where these tokens begin and the last one ends, in bytes or initial ids.
   template <class Done>
   PENSTOK_INLINE void merge(const MergeTables<uint32_t>& tables, Done done) {
     for (unsigned i = 0; i < num_joints_; ++i) {
@@ -63,19 +65,20 @@ class WideMergeWave {
     }
     merge_rounds(tables);
     for (unsigned i = 0; i < size_; ++i) {
-      uint32_t ids[kShortMerge];
+      uint32_t ids[64];
       const unsigned count = pieces_[i].copy_ids(ids);
-      done(tags_[i], ids, count);
+      done(tags_[i], ids, count, pieces_[i].lanes >> 1);
     }
     size_ = num_joints_ = 0;
   }
 
  private:
-  static constexpr unsigned kMost = 64;  // pieces that are merged together
+  static constexpr unsigned kMost = kLanes == 64 ? 32 : 64;  // pieces that are merged together
+  static constexpr unsigned kMostIds = kLanes == 64 ? 62 : kLanes;
 
   struct alignas(32) Piece {
     uint32_t keys[8 + kLanes];  // the key of lane i, the pair of i and the lane after it: 7 + i
-    uint32_t ids[kLanes + 2];
+    uint32_t ids[kMostIds + 2];
     uint64_t lanes;  // those that remain, one bit each
 
     PENSTOK_INLINE uint32_t* first_key() { return keys + 8; }
@@ -156,7 +159,7 @@ class WideMergeWave {
   unsigned num_joints_ = 0;
   uint32_t tags_[kMost];
   Piece pieces_[kMost];
-  Joint joints_[kMost * (kLanes - 1)];
+  Joint joints_[kMost * (kMostIds - 1)];
 };
 
 }  // namespace penstok::kernel::PENSTOK_ISA

@@ -110,11 +110,22 @@ struct Repeat {
   uint32_t piece, first;
 };
 
+// A part of a long piece, merged on its own (windows.hpp).
+template <class Id>
+struct Window {
+  static constexpr unsigned kMost = 62;  // initial ids
+
+  Id ids[kMost];    // what it was merged to
+  uint64_t starts;  // bit i: a token begins with initial id i, or the window ends before it
+  uint32_t step;    // where the next window of the piece begins, in initial ids
+};
+
 template <class Id>
 struct alignas(64) Scratch {
   static constexpr unsigned kOverflow = 32;  // ids of a piece of up to 31 bytes
   static constexpr unsigned kFirstMisses = 512;
   static constexpr unsigned kHotStep = 16;   // hot ids are copied in steps of that many
+  static constexpr unsigned kWindows = sizeof(Id) == 4 ? 1024 : 1;
 
   uint32_t starts[kBatchCapacity];
   Border borders[kBatchCapacity];
@@ -129,6 +140,7 @@ struct alignas(64) Scratch {
   uint32_t misses[kBatchCapacity];
   uint16_t first_misses[kFirstMisses];  // by line: the first miss and 1, or 0
   Repeat repeats[kBatchCapacity];
+  Window<Id> windows[kWindows];  // those of a piece are neighbours
   uint32_t unmerged[3][kBatchCapacity];  // of up to 8 bytes, of up to 16, of more
 };
 
