@@ -151,9 +151,9 @@ struct State {
   MergeTables<Id> merges;
   WholeTokens whole_tokens;
   Junctions junctions;
-  CharacterBorders borders;
   Buffer character_buffer;
-  Buffer start_buffer;  // only with 32-bit ids
+  Buffer start_buffer;       // these two only with 32-bit ids
+  CharacterBorders borders;
   SpaceRuns<Id> spaces;
   HotTable hot;
   uint32_t num_batches = 0;
@@ -168,15 +168,15 @@ struct State {
   PENSTOK_INLINE const CharacterIds<Id>* characters_after_space() const {
     return characters() + kCharacters;
   }
-  PENSTOK_INLINE const CharacterStart<Id>* character_starts() const {
-    return start_buffer.as<CharacterStart<Id>>();
+  PENSTOK_INLINE const CharacterStart* character_starts() const {
+    return start_buffer.as<CharacterStart>();
   }
 
  private:
   void fill_characters(const Vocabulary& vocabulary);
   unsigned joined_leads(const uint8_t* character) const;
-  void fill_start(uint32_t code_point, const uint8_t* bytes, unsigned length, const Id* ids,
-                  unsigned count, bool starts_merged);
+  static void fill_start(CharacterStart& start, const Id* ids, unsigned count, unsigned length,
+                         bool starts_merged);
   void fill_space_runs();
 };
 

@@ -1,6 +1,7 @@
 // Pieces that are in no table: divided at free junctions, each part encoded separately.
 #pragma once
 
+#include "bpe/initial_ids.hpp"
 #include "bpe/merge_long.hpp"
 #include "bpe/merge_short.hpp"
 #include "bpe/piece_cache.hpp"
@@ -74,8 +75,9 @@ PENSTOK_INLINE bool may_span(const State<Id>& state, const uint8_t* at, const ui
     if ((at[0] & 0xC0) == 0x80) return true;
     const uint8_t* left = at - 1;
     while ((*left & 0xC0) == 0x80) --left;
+    const uint32_t before = character_at(left).code_point, after = character_at(at).code_point;
     return state.borders
-        .between(character_at(left).code_point, at[-1], character_at(at).code_point, at[0])
+        .between({before, &start_of(state, before), at[-1]}, {after, &start_of(state, after), at[0]})
         .any;
   }
 }
