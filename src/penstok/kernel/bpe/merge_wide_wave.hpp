@@ -47,11 +47,13 @@ class WideMergeWave {
     Piece& piece = pieces_[size_];
     std::memcpy(piece.ids + 1, initial.ids, kMostIds * sizeof(uint32_t));
     clear_keys<kLanes>(piece.first_key(), 0);
-    for (uint64_t rest = initial.joints & bits_below(count - 1); rest != 0; rest &= rest - 1) {
+    const uint64_t joints = initial.joints & bits_below(count - 1);
+    for (uint64_t rest = joints; rest != 0; rest &= rest - 1) {
       const unsigned i = lowest_bit(rest);
-      joints_[num_joints_++] = {tables.pairs.prefetch(initial.ids[i], initial.ids[i + 1]),
-                                &piece.first_key()[i], 1 + i};
+      const auto probe = tables.pairs.prefetch(initial.ids[i], initial.ids[i + 1]);
+      piece.first_key()[i] = static_cast<uint32_t>(probe.slot);
     }
+    joints_[num_joints_++] = {&piece, joints};
     add_ends(tables, count, tag);
   }
 
@@ -59,10 +61,7 @@ class WideMergeWave {
   // merged to, and where these tokens begin and the last one ends, in bytes or initial ids.
   template <class Done>
   PENSTOK_INLINE void merge(const MergeTables<uint32_t>& tables, Done done) {
-    for (unsigned i = 0; i < num_joints_; ++i) {
-      const Joint& joint = joints_[i];
-      *joint.key = make_merge_key(tables.pairs.read(joint.probe), joint.lane);
-    }
+    for (unsigned i = 0; i < num_joints_; ++i) joints_[i].read_ranks(tables);
     merge_rounds(tables);
     for (unsigned i = 0; i < size_; ++i) {
       uint32_t ids[64];
@@ -92,11 +91,20 @@ class WideMergeWave {
     }
   };
 
-  // A pair of initial ids whose rank was prefetched.
-  struct Joint {
-    PairTable32::Probe probe;
-    uint32_t* key;
-    unsigned lane;
+  // The pairs of initial ids of a piece. Their ranks were prefetched; instead of keys there are the
+  // slots of the table that have them.
+  struct Joints {
+    Piece* piece;
+    uint64_t mask;
+
+    PENSTOK_INLINE void read_ranks(const MergeTables<uint32_t>& tables) const {
+      for (uint64_t rest = mask; rest != 0; rest &= rest - 1) {
+        const unsigned lane = 1 + lowest_bit(rest);
+        uint32_t& key = piece->key(lane);
+        const uint32_t left = piece->ids[lane], right = piece->ids[lane + 1];
+        key = make_merge_key(tables.pairs.read_slot(left, right, key), lane);
+      }
+    }
   };
 
   // A merge whose new pairs were prefetched.
@@ -159,7 +167,7 @@ class WideMergeWave {
   unsigned num_joints_ = 0;
   uint32_t tags_[kMost];
   Piece pieces_[kMost];
-  Joint joints_[kMost * (kMostIds - 1)];
+  Joints joints_[kMost];
 };
 
 }  // namespace penstok::kernel::PENSTOK_ISA
