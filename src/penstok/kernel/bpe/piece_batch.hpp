@@ -461,10 +461,12 @@ class PieceBatchEncoder {
   PENSTOK_INLINE Id* encode_rest(size_t i, Id* out) {
     const size_t bytes = length(i);
     const PieceKey& key = scratch_.keys[i];
-    const Value& value = scratch_.values[i];
-    if (value.count == Value::kInWindows) {
-      Id* const end = put_windows(scratch_.windows + value.ids[0], value.ids[1], out);
-      if (PENSTOK_LIKELY(end != nullptr)) return end;
+    if constexpr (sizeof(Id) == 4) {
+      const Value& value = scratch_.values[i];
+      if (value.count == Value::kInWindows) {
+        Id* const end = put_windows(scratch_.windows + value.ids[0], value.ids[1], out);
+        if (PENSTOK_LIKELY(end != nullptr)) return end;
+      }
     }
     const bool non_ascii = (key.low & bits_below(8 * bytes) & kTopBits) ||
                            (bytes > 8 && (key.high & bits_below(8 * (bytes - 8)) & kTopBits));

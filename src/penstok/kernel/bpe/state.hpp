@@ -140,8 +140,8 @@ struct alignas(64) Scratch {
   uint32_t misses[kBatchCapacity];
   uint16_t first_misses[kFirstMisses];  // by line: the first miss and 1, or 0
   Repeat repeats[kBatchCapacity];
-  Window<Id> windows[kWindows];  // those of a piece are neighbours
   uint32_t unmerged[3][kBatchCapacity];  // of up to 8 bytes, of up to 16, of more
+  Window<Id> windows[kWindows];          // those of a piece are neighbours
 };
 
 template <class Id>

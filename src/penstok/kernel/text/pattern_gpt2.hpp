@@ -29,6 +29,7 @@ class Gpt2Pattern {
   using Classes = ByteClasses;
   // Are pieces of ASCII what `AsciiDivider` finds, but for contractions?
   static constexpr bool kDividesAscii = PENSTOK_DIVIDES_ASCII && !kDigitsApart;
+  static constexpr bool kClassifiesAscii = false;
 
   // `classes` are those of the 64 bytes at p, `next` those of the 64 after them. `left` bytes of
   // the document begin at p.
