@@ -19,7 +19,7 @@ class PieceQueue {
   PENSTOK_INLINE PieceQueue(State<Id>& state, const Request<Id>& request)
       : state_(state), scratch_(state.scratch), request_(request), out_(request.out) {}
 
-  PENSTOK_INLINE bool is_full() const { return num_starts_ >= kBatchPieces; }
+  PENSTOK_INLINE bool is_full() const { return num_starts_ >= kBatchPieces<Id>; }
   PENSTOK_INLINE Id* out() const { return out_; }
 
   // Pieces begin at the bits of a mask whose first bit is the byte at `base`.

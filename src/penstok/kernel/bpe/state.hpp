@@ -95,8 +95,12 @@ struct SpaceRuns {
 
 // The working memory for one batch of pieces. It is part of the encoder because thread_local cost
 // 27 % in a shared library.
-constexpr unsigned kBatchPieces = 1024;
-constexpr unsigned kBatchCapacity = kBatchPieces + 160;  // a batch may exceed by 64 bytes of text
+//
+// With 32-bit ids a miss waits for larger tables, and more misses should wait together.
+template <class Id>
+constexpr unsigned kBatchPieces = sizeof(Id) == 4 ? 3072 : 1024;
+template <class Id>
+constexpr unsigned kBatchCapacity = kBatchPieces<Id> + 160;  // 64 bytes of text may exceed it
 
 // A gap between two documents, which counts as a piece of a batch.
 struct Border {
@@ -122,25 +126,26 @@ struct Window {
 
 template <class Id>
 struct alignas(64) Scratch {
+  static constexpr unsigned kCapacity = kBatchCapacity<Id>;
   static constexpr unsigned kOverflow = 32;  // ids of a piece of up to 31 bytes
-  static constexpr unsigned kFirstMisses = 512;
+  static constexpr unsigned kFirstMisses = sizeof(Id) == 4 ? 2048 : 512;
   static constexpr unsigned kHotStep = 16;   // hot ids are copied in steps of that many
-  static constexpr unsigned kWindows = sizeof(Id) == 4 ? 1024 : 1;
+  static constexpr unsigned kWindows = sizeof(Id) == 4 ? 2048 : 1;
 
-  uint32_t starts[kBatchCapacity];
-  Border borders[kBatchCapacity];
-  uint32_t hot_bits[kBatchCapacity];      // HotTable::bits_of each piece
-  Id hot_ids[kBatchCapacity + kHotStep];  // of each piece; undefined if the hot table has none
+  uint32_t starts[kCapacity];
+  Border borders[kCapacity];
+  uint32_t hot_bits[kCapacity];      // HotTable::bits_of each piece
+  Id hot_ids[kCapacity + kHotStep];  // of each piece; undefined if the hot table has none
   // The pieces that are not in the hot table, and what belongs to each of those.
-  uint32_t cold_pieces[kBatchCapacity];
-  PieceKey keys[kBatchCapacity];
-  PieceValue<Id> values[kBatchCapacity];
-  alignas(64) Id overflow[kBatchCapacity][kOverflow];
-  uint32_t lines[kBatchCapacity];
-  uint32_t misses[kBatchCapacity];
+  uint32_t cold_pieces[kCapacity];
+  PieceKey keys[kCapacity];
+  PieceValue<Id> values[kCapacity];
+  alignas(64) Id overflow[kCapacity][kOverflow];
+  uint32_t lines[kCapacity];
+  uint32_t misses[kCapacity];
   uint16_t first_misses[kFirstMisses];  // by line: the first miss and 1, or 0
-  Repeat repeats[kBatchCapacity];
-  uint32_t unmerged[3][kBatchCapacity];  // of up to 8 bytes, of up to 16, of more
+  Repeat repeats[kCapacity];
+  uint32_t unmerged[3][kCapacity];  // of up to 8 bytes, of up to 16, of more
   Window<Id> windows[kWindows];          // those of a piece are neighbours
 };
 
