@@ -20,6 +20,10 @@
 
 namespace penstok::kernel {
 
+// How many initial ids are merged together. There are masks of them, and of up to three more that
+// the last character adds, in 64 bits.
+constexpr unsigned kMaxInitialIds = 60;
+
 // What is known about a character, in 8 bytes, because every character of a piece is looked up.
 struct CharacterStart {
   uint32_t id;     // the initial id, if there is only one

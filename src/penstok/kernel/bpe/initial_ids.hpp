@@ -9,8 +9,6 @@
 
 namespace penstok::kernel::PENSTOK_ISA {
 
-constexpr unsigned kMaxInitialIds = 62;  // that are merged together
-
 template <class Id>
 struct InitialIds {
   unsigned count = 0;

@@ -73,7 +73,8 @@ class WideMergeWave {
 
  private:
   static constexpr unsigned kMost = kLanes == 64 ? 32 : 64;  // pieces that are merged together
-  static constexpr unsigned kMostIds = kLanes == 64 ? 62 : kLanes;
+  static constexpr unsigned kMostIds = kLanes == 64 ? kMaxInitialIds : kLanes;
+  static_assert(kMostIds + 2 <= 64, "two more lanes, for the ends, in a mask");
 
   struct alignas(32) Piece {
     uint32_t keys[8 + kLanes];  // the key of lane i, the pair of i and the lane after it: 7 + i

@@ -117,11 +117,9 @@ struct Repeat {
 // A part of a long piece, merged on its own (windows.hpp).
 template <class Id>
 struct Window {
-  static constexpr unsigned kMost = 62;  // initial ids
-
-  Id ids[kMost];    // what it was merged to
-  uint64_t starts;  // bit i: a token begins with initial id i, or the window ends before it
-  uint32_t step;    // where the next window of the piece begins, in initial ids
+  Id ids[kMaxInitialIds];  // what it was merged to
+  uint64_t starts;         // bit i: a token begins with initial id i, or the window ends before it
+  uint32_t step;           // where the next window of the piece begins, in initial ids
 };
 
 template <class Id>
