@@ -36,12 +36,12 @@ struct CharacterStart {
 //
 // Two characters that are side by side in a token are a pair in a set, hashed to single bits. If
 // its bit is not set, no merge crosses the border between the two, unless tokens contain a part of
-// one. That is so for most borders between two Chinese characters, also in large vocabularies, whose
-// tokens contain nearly every two bytes side by side.
+// one. That is so for most borders between two Chinese characters, also in large vocabularies,
+// whose tokens contain nearly every two bytes side by side.
 //
-// Few tokens contain a part of a character and something next to it: at 245 different borders in
-// o200k. The part counts by its byte at the border, and each character has sets of such bytes: those
-// before it and those after it.
+// Few tokens contain a part of a character and something next to it: o200k has 245 such borders. A
+// part counts by its byte at the border, and each character has two sets of such bytes: of parts
+// before it and of parts after it.
 class CharacterBorders {
  public:
   CharacterBorders() = default;

@@ -20,7 +20,7 @@
 
 namespace penstok::kernel::PENSTOK_ISA {
 
-// For pieces of up to kLanes bytes or initial ids: 16, 32, or 64 without the two for the ends.
+// For pieces of up to kLanes bytes or initial ids, 16 or 32; or with 64 for kMaxInitialIds.
 template <unsigned kLanes>
 class WideMergeWave {
  public:

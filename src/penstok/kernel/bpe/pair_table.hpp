@@ -48,6 +48,7 @@ class PairTable32 {
     const uint64_t rest = entries_[probe.slot] - (probe.pair << kValueBits);
     return rest <= kMaxId ? static_cast<uint32_t>(rest) : kNoMerge;
   }
+  // The same if only the slot was kept.
   PENSTOK_INLINE uint32_t read_slot(uint32_t left, uint32_t right, uint32_t slot) const {
     return read({pair_of(left, right), slot});
   }

@@ -305,7 +305,7 @@ class PieceBatchEncoder {
         const bool is_last = reader.is_at_end() && initial.count <= kMaxInitialIds;
         const WindowSize size = is_last ? WindowSize{initial.count, 0} : size_of_window(initial);
         scratch_.windows[num_windows_].step = size.step;
-        add_initial_ids(initial, size.count, kBatchCapacity<Id> + num_windows_++);
+        add_initial_ids(initial, size.count, kFirstWindowTag + num_windows_++);
         if (is_last) break;
         initial.drop(size.step);
         reader.fill(initial);
@@ -373,14 +373,15 @@ class PieceBatchEncoder {
 
   template <class Wave>
   inline __attribute__((noinline)) void merge_wave(Wave& wave) {
-    wave.merge(state_.merges, [&](uint32_t tag, const Id* ids, unsigned count, uint64_t starts)
-                                  __attribute__((always_inline)) {
-                                    if (tag < kBatchCapacity<Id>) {
-                                      keep(tag, ids, count);
-                                    } else {
-                                      keep_window(tag - kBatchCapacity<Id>, ids, starts);
-                                    }
-                                  });
+    const auto done = [&](uint32_t tag, const Id* ids, unsigned count, uint64_t starts)
+                          __attribute__((always_inline)) {
+      if (tag < kFirstWindowTag) {
+        keep(tag, ids, count);
+      } else {
+        keep_window(tag - kFirstWindowTag, ids, starts);
+      }
+    };
+    wave.merge(state_.merges, done);
   }
 #endif
 
@@ -482,6 +483,7 @@ class PieceBatchEncoder {
   }
 
   static constexpr unsigned kHotFillPeriod = 32768 / kBatchPieces<Id>;  // batches
+  static constexpr uint32_t kFirstWindowTag = kBatchCapacity<Id>;  // lower tags are pieces
   static constexpr PieceKey kNeverFound = {~uint64_t{0}, ~uint64_t{0}};
   static constexpr uint64_t kTopBits = 0x8080808080808080ull;
   static constexpr uint64_t kEightSpaces = 0x2020202020202020ull;

@@ -100,7 +100,7 @@ struct SpaceRuns {
 template <class Id>
 constexpr unsigned kBatchPieces = sizeof(Id) == 4 ? 3072 : 1024;
 template <class Id>
-constexpr unsigned kBatchCapacity = kBatchPieces<Id> + 160;  // 64 bytes of text may exceed it
+constexpr unsigned kBatchCapacity = kBatchPieces<Id> + 160;  // it may exceed by 64 bytes of text
 
 // A gap between two documents, which counts as a piece of a batch.
 struct Border {
@@ -144,7 +144,7 @@ struct alignas(64) Scratch {
   uint16_t first_misses[kFirstMisses];  // by line: the first miss and 1, or 0
   Repeat repeats[kCapacity];
   uint32_t unmerged[3][kCapacity];  // of up to 8 bytes, of up to 16, of more
-  Window<Id> windows[kWindows];          // those of a piece are neighbours
+  Window<Id> windows[kWindows];     // those of a piece are neighbours
 };
 
 template <class Id>
@@ -155,7 +155,7 @@ struct State {
   WholeTokens whole_tokens;
   Junctions junctions;
   Buffer character_buffer;
-  Buffer start_buffer;       // these two only with 32-bit ids
+  Buffer start_buffer;  // these two only with 32-bit ids
   CharacterBorders borders;
   SpaceRuns<Id> spaces;
   HotTable hot;

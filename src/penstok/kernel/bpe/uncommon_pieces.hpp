@@ -75,10 +75,11 @@ PENSTOK_INLINE bool may_span(const State<Id>& state, const uint8_t* at, const ui
     if ((at[0] & 0xC0) == 0x80) return true;
     const uint8_t* left = at - 1;
     while ((*left & 0xC0) == 0x80) --left;
-    const uint32_t before = character_at(left).code_point, after = character_at(at).code_point;
-    return state.borders
-        .between({before, &start_of(state, before), at[-1]}, {after, &start_of(state, after), at[0]})
-        .any;
+    const auto side = [&](const uint8_t* character, uint8_t byte) __attribute__((always_inline)) {
+      const uint32_t code_point = character_at(character).code_point;
+      return CharacterBorders::Side{code_point, &start_of(state, code_point), byte};
+    };
+    return state.borders.between(side(left, at[-1]), side(at, at[0])).any;
   }
 }
 

@@ -1,18 +1,20 @@
 // Long non-ASCII pieces with 32-bit ids: merged in windows that overlap.
 //
-// Thai has no spaces, and with o200k a sentence of it is one piece, in which tokens may span nearly
-// every border. A window of it is merged like a piece of its own, in the lanes. What two neighbouring
-// windows are merged to is joined at a token that both have in the same place. That is exact:
+// Thai has no spaces, and with o200k a phrase of it is one piece, in which tokens may cross nearly
+// every border between characters. A window of it is merged like a piece of its own, in the lanes.
+// What two neighbouring windows are merged to is joined at a token that both have in the same
+// place. That is exact:
 //
 // 1. Tokens are what a text is merged to if and only if every two neighbours among them are what
-//    their own bytes are merged to. For as long as no merge crosses the border of a token, the merges
-//    inside two neighbours are made in the same order as in their bytes alone: the lowest pair of all
-//    is the lowest of these two when it is one of theirs. So the first merge to cross a border in the
-//    text would cross it in the two alone, and the other way round.
+//    their own bytes are merged to. Compare merging the text with merging the bytes of two
+//    neighbours alone. As long as no merge crosses the border of a token, the merges inside the two
+//    are the same, in the same order: when the lowest pair of the text is inside the two, it is
+//    also the lowest pair of the two. So if a merge ever crosses the border between them in the
+//    text, the first such merge is also made in the two alone, and the other way round.
 // 2. Up to the common token all neighbours are from the first window, and from it on all are from
 //    the second.
 //
-// Initial ids of the piece are also those of its windows: with fewer characters around them fewer
+// Initial ids of the piece are also those of its windows: with fewer characters around them, fewer
 // merges are possible. If two windows have no token in common, the piece is encoded another way.
 #pragma once
 

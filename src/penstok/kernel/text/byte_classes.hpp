@@ -216,11 +216,15 @@ PENSTOK_INLINE Classes classify(const uint8_t* p, size_t left, const Classes& pr
 PENSTOK_INLINE bool classify_if_ascii(const uint8_t* p, AsciiClasses& classes) {
   const AsciiMasks ascii = classify_ascii(p);
   const AsciiDetails details = find_ascii_details(p);
-  classes = {ascii.letter,     ascii.number,
-             ascii.space,      ascii.blank,
-             ascii.newline,    ascii.apostrophe,
-             ascii.letter & ~details.bit5, ascii.letter & details.bit5,
-             details.slash};
+  classes.letter = ascii.letter;
+  classes.number = ascii.number;
+  classes.space = ascii.space;
+  classes.blank = ascii.blank;
+  classes.newline = ascii.newline;
+  classes.apostrophe = ascii.apostrophe;
+  classes.capital = ascii.letter & ~details.bit5;
+  classes.small = ascii.letter & details.bit5;
+  classes.slash = details.slash;
   return ascii.high == 0;
 }
 
