@@ -27,23 +27,37 @@ bool is_whole_character(const uint8_t* p, size_t length) {
 }  // namespace
 
 // Tokens that are matched only as whole pieces are included, which is harmless.
-CharacterBorders::CharacterBorders(const Vocabulary& vocabulary)
-    : words_((size_t{1} << kBits) / 8) {
-  for (const Token& token : vocabulary.tokens()) add_token(token.bytes);
+CharacterBorders::CharacterBorders(const Vocabulary& vocabulary, CharacterStart* starts)
+    : pairs_((size_t{1} << kBits) / 8) {
+  preceding_[kAnyByte] = following_[kAnyByte] = ~ByteSet{0};
+  for (const Token& token : vocabulary.tokens()) add_token(token.bytes, starts);
 }
 
-void CharacterBorders::add_token(const std::string& bytes) {
+void CharacterBorders::add_token(const std::string& bytes, CharacterStart* starts) {
   const auto* p = reinterpret_cast<const uint8_t*>(bytes.data());
-  const auto side = [&](size_t begin, size_t end, uint8_t at_border) {
-    return is_whole_character(p + begin, end - begin) ? character_at(p + begin).code_point
-                                                      : part(at_border);
+  const auto add = [](ByteSet& set, uint8_t byte) { set |= ByteSet{1} << (byte & 63); };
+  // Adds a byte to the set of a character; `number` is what `starts` has for it.
+  const auto add_numbered = [&](ByteSet* sets, uint8_t& number, uint8_t& last, uint8_t byte) {
+    if (number == 0) number = last < kAnyByte ? ++last : kAnyByte;
+    add(sets[number], byte);
   };
   size_t begin = 0;
   for (size_t border = border_after(bytes, 0), end; border < bytes.size(); border = end) {
     end = border_after(bytes, border);
-    const uint32_t number =
-        number_of(side(begin, border, p[border - 1]), side(border, end, p[border]));
-    words_.as<uint32_t>()[number >> 5] |= uint32_t{1} << (number & 31);
+    const bool whole_left = is_whole_character(p + begin, border - begin);
+    const bool whole_right = is_whole_character(p + border, end - border);
+    const uint32_t left = whole_left ? character_at(p + begin).code_point : 0;
+    const uint32_t right = whole_right ? character_at(p + border).code_point : 0;
+    if (whole_left && whole_right) {
+      const uint32_t number = pair_number(left, right);
+      pairs_.as<uint32_t>()[number >> 5] |= uint32_t{1} << (number & 31);
+    } else if (!whole_left && !whole_right) {
+      add(preceding_parts_[p[border] & 63], p[border - 1]);
+    } else if (whole_left && left < 0x10000) {
+      add_numbered(following_, starts[left].followed, num_following_, p[border]);
+    } else if (whole_right && right < 0x10000) {
+      add_numbered(preceding_, starts[right].preceded, num_preceding_, p[border - 1]);
+    }
     begin = border;
   }
 }

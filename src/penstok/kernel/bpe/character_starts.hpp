@@ -20,23 +20,43 @@
 
 namespace penstok::kernel {
 
-// The initial ids of a character: those after merging, or its bytes if (2) does not hold.
-template <class Id>
+// How many initial ids are merged together. There are masks of them, and of up to three more that
+// the last character adds, in 64 bits.
+constexpr unsigned kMaxInitialIds = 60;
+
+// What is known about a character, in 8 bytes, because every character of a piece is looked up.
 struct CharacterStart {
-  Id ids[3];
-  uint16_t count;
-  uint16_t joints;  // bit i: ids i and i + 1 might be merged
+  uint32_t id;     // the initial id, if there is only one
+  uint8_t count;   // of initial ids: those after merging, or the bytes if (2) does not hold
+  uint8_t joints;  // bit i: ids i and i + 1 might be merged; not 0 if they are bytes
+  uint8_t preceded, followed;  // the numbers of its sets in CharacterBorders
 };
 
 // Which borders between two neighbouring characters a token may cross.
 //
-// A set of pairs, hashed to single bits: for every border inside a token the characters on its two
-// sides, where a character that the token contains only a part of counts by the byte at the border.
-// If no bit is set, no merge crosses the border. That is so for most borders between two Chinese
-// characters, also in large vocabularies, whose tokens contain nearly every two bytes side by side.
+// Two characters that are side by side in a token are a pair in a set, hashed to single bits. If
+// its bit is not set, no merge crosses the border between the two, unless tokens contain a part of
+// one. That is so for most borders between two Chinese characters, also in large vocabularies,
+// whose tokens contain nearly every two bytes side by side.
+//
+// Few tokens contain a part of a character and something next to it: o200k has 245 such borders. A
+// part counts by its byte at the border, and each character has two sets of such bytes: of parts
+// before it and of parts after it.
 class CharacterBorders {
  public:
-  explicit CharacterBorders(const Vocabulary& vocabulary);
+  CharacterBorders() = default;
+  // Also writes the numbers of sets to `starts`, one for every code point below 0x10000.
+  CharacterBorders(const Vocabulary& vocabulary, CharacterStart* starts);
+
+  // The number of sets that contain all bytes, which is a safe answer for any character.
+  static constexpr uint8_t kAnyByte = 255;
+
+  // One of the two characters at a border, and its byte there.
+  struct Side {
+    uint32_t code_point;
+    const CharacterStart* start;
+    uint8_t byte;
+  };
 
   // What tokens may do at a border; true is always a safe answer.
   struct Crossing {
@@ -45,33 +65,34 @@ class CharacterBorders {
     bool ends_inside;    // one ends with a part of the right character
   };
 
-  // `last` is the last byte of the character `left`, `first` the first one of `right`.
-  PENSTOK_INLINE Crossing between(uint32_t left, uint8_t last, uint32_t right,
-                                  uint8_t first) const {
-    const uint32_t left_part = part(last), right_part = part(first);
-    const bool both_parts = contains(left_part, right_part);
-    const bool begins_inside = contains(left_part, right) | both_parts;
-    const bool ends_inside = contains(left, right_part) | both_parts;
-    const bool any = contains(left, right) | begins_inside | ends_inside;
+  PENSTOK_INLINE Crossing between(const Side& left, const Side& right) const {
+    const bool both = contains(preceding_parts_[right.byte & 63], left.byte) & right.byte >> 7;
+    const bool begins_inside = contains(preceding_[right.start->preceded], left.byte) | both;
+    const bool ends_inside = contains(following_[left.start->followed], right.byte) | both;
+    const bool any = has_pair(left.code_point, right.code_point) | begins_inside | ends_inside;
     return {any, begins_inside, ends_inside};
   }
 
  private:
+  using ByteSet = uint64_t;  // of the lower six bits of bytes that are not ASCII
   static constexpr unsigned kBits = 19;  // 64 KB
 
-  PENSTOK_INLINE static uint32_t part(uint8_t byte) {
-    return 0x110000u + byte;  // above every code point
+  PENSTOK_INLINE static bool contains(ByteSet set, uint8_t byte) {
+    return byte >> 7 & set >> (byte & 63) & 1;
   }
-  PENSTOK_INLINE static uint32_t number_of(uint32_t left, uint32_t right) {
+  PENSTOK_INLINE static uint32_t pair_number(uint32_t left, uint32_t right) {
     return (left * 0x9E3779B1u + right * 0x85EBCA77u) >> (32 - kBits);
   }
-  PENSTOK_INLINE bool contains(uint32_t left, uint32_t right) const {
-    const uint32_t number = number_of(left, right);
-    return words_.as<uint32_t>()[number >> 5] >> (number & 31) & 1;
+  PENSTOK_INLINE bool has_pair(uint32_t left, uint32_t right) const {
+    const uint32_t number = pair_number(left, right);
+    return pairs_.as<uint32_t>()[number >> 5] >> (number & 31) & 1;
   }
-  void add_token(const std::string& bytes);
+  void add_token(const std::string& bytes, CharacterStart* starts);
 
-  Buffer words_;
+  Buffer pairs_;
+  ByteSet preceding_[256] = {}, following_[256] = {};  // 0: the empty set
+  ByteSet preceding_parts_[64] = {};  // the same for parts, by their first byte
+  uint8_t num_preceding_ = 0, num_following_ = 0;
 };
 
 // For each code point below 0x10000, the lowest rank of a token that contains the character and

@@ -19,7 +19,7 @@ class PieceQueue {
   PENSTOK_INLINE PieceQueue(State<Id>& state, const Request<Id>& request)
       : state_(state), scratch_(state.scratch), request_(request), out_(request.out) {}
 
-  PENSTOK_INLINE bool is_full() const { return num_starts_ >= kBatchPieces; }
+  PENSTOK_INLINE bool is_full() const { return num_starts_ >= kBatchPieces<Id>; }
   PENSTOK_INLINE Id* out() const { return out_; }
 
   // Pieces begin at the bits of a mask whose first bit is the byte at `base`.
@@ -194,8 +194,33 @@ class DocumentEncoder {
         classes = classify(window, end - at, Classes{});
         high_before = classes.high;
       }
+      if constexpr (Pattern::kClassifiesAscii) {
+        if (classes.high != 0 || end < at + 3 * kMaskBytes) continue;
+        if (malformed | classes.malformed) return false;
+        const size_t stop = classify_and_add_ascii(pattern, at, end);
+        if (stop == at) continue;
+        at = stop;
+        window = window_at(at);
+        classes = classify(window, end - at, Classes{});
+      }
     }
     return (malformed | classes.malformed) == 0;
+  }
+
+  // Finds the pieces of text[at, end) as long as the next 64 bytes are ASCII too; returns where it
+  // stopped, before the end.
+  inline __attribute__((noinline)) size_t classify_and_add_ascii(Pattern& pattern, size_t at,
+                                                                 size_t end) {
+    const uint8_t* const text = request_.text;
+    AsciiClasses classes, next;
+    classify_if_ascii(text + at, classes);
+    for (; at + 3 * kMaskBytes <= end && classify_if_ascii(text + at + kMaskBytes, next);
+         at += kMaskBytes) {
+      queue_.add_starts(pattern.of(classes, next, text + at, end - at), static_cast<uint32_t>(at));
+      if (PENSTOK_UNLIKELY(queue_.is_full())) queue_.flush();
+      classes = next;
+    }
+    return at;
   }
 
 #if PENSTOK_DIVIDES_LATIN

@@ -9,58 +9,90 @@
 
 namespace penstok::kernel::PENSTOK_ISA {
 
-constexpr unsigned kMaxInitialIds = 32;
-
 template <class Id>
 struct InitialIds {
-  unsigned count;   // above kMaxInitialIds: the piece has too many
-  uint64_t joints;  // bit i: ids i and i + 1 might be merged
+  unsigned count = 0;
+  uint64_t joints = 0;  // bit i: ids i and i + 1 might be merged
   Id ids[kMaxInitialIds + 4];
+
+  PENSTOK_INLINE void drop(unsigned num_first) {
+    for (unsigned i = num_first; i < count; ++i) ids[i - num_first] = ids[i];
+    joints >>= num_first;
+    count -= num_first;
+  }
 };
 
-// Appends the ids of the character at p; `is_cut` if a token may begin or end inside it.
-template <class Id>
-PENSTOK_INLINE void add_character(const State<Id>& state, const uint8_t* p, Character character,
-                                  bool is_cut, InitialIds<Id>& initial) {
-  Id* const to = initial.ids + initial.count;
-  if (character.bytes == 1) {
-    *to = state.merges.byte_id(*p);
-    ++initial.count;
-  } else if (is_cut || character.bytes == 4) {
-    for (unsigned i = 0; i < character.bytes; ++i) to[i] = state.merges.byte_id(p[i]);
-    initial.joints |= bits_below(character.bytes - 1) << initial.count;
-    initial.count += character.bytes;
-  } else {
-    const CharacterStart<Id>& start = state.character_starts()[character.code_point];
-    std::memcpy(to, start.ids, sizeof start.ids);
-    initial.joints |= uint64_t{start.joints} << initial.count;
-    initial.count += start.count;
-  }
-}
+// A character of more than three bytes, which always starts as bytes.
+constexpr CharacterStart kLongStart = {0, 4, 7, CharacterBorders::kAnyByte,
+                                       CharacterBorders::kAnyByte};
 
 template <class Id>
-PENSTOK_INLINE void find_initial_ids(const State<Id>& state, const uint8_t* p, size_t length,
-                                     InitialIds<Id>& initial) {
-  using Crossing = CharacterBorders::Crossing;
-  const uint8_t* const end = p + length;
-  initial.count = 0;
-  initial.joints = 0;
-  Character character = character_at(p);
-  Crossing before{};
-  for (;;) {
-    const uint8_t* const after = p + character.bytes;
-    if (after >= end) break;
-    const Character next = character_at(after);
-    const Crossing crossing =
-        state.borders.between(character.code_point, after[-1], next.code_point, after[0]);
-    add_character(state, p, character, before.ends_inside | crossing.begins_inside, initial);
-    if (initial.count > kMaxInitialIds) return;
-    initial.joints |= uint64_t{crossing.any} << (initial.count - 1);
-    p = after;
-    character = next;
-    before = crossing;
-  }
-  add_character(state, p, character, before.ends_inside, initial);
+PENSTOK_INLINE const CharacterStart& start_of(const State<Id>& state, uint32_t code_point) {
+  return PENSTOK_LIKELY(code_point < kCharacters) ? state.character_starts()[code_point]
+                                                  : kLongStart;
 }
+
+// Goes through a piece and finds its initial ids, as many at a time as can be merged together.
+template <class Id>
+class InitialIdReader {
+ public:
+  PENSTOK_INLINE InitialIdReader(const State<Id>& state, const uint8_t* p, size_t length)
+      : state_(state),
+        p_(p),
+        end_(p + length),
+        character_(character_at(p)),
+        start_(&start_of(state, character_.code_point)) {}
+
+  PENSTOK_INLINE bool is_at_end() const { return p_ == end_; }
+
+  // Appends ids until there are kMaxInitialIds or a few more, or the piece ends.
+  PENSTOK_INLINE void fill(InitialIds<Id>& initial) {
+    while (p_ < end_ && initial.count < kMaxInitialIds) {
+      const uint8_t* const after = p_ + character_.bytes;
+      Character next{};
+      const CharacterStart* next_start = nullptr;
+      Crossing crossing{};
+      if (PENSTOK_LIKELY(after < end_)) {
+        next = character_at(after);
+        next_start = &start_of(state_, next.code_point);
+        crossing = state_.borders.between({character_.code_point, start_, after[-1]},
+                                          {next.code_point, next_start, after[0]});
+      }
+      add_character(before_.ends_inside | crossing.begins_inside, initial);
+      initial.joints |= uint64_t{crossing.any} << (initial.count - 1);
+      p_ = after;
+      character_ = next;
+      start_ = next_start;
+      before_ = crossing;
+    }
+  }
+
+ private:
+  using Crossing = CharacterBorders::Crossing;
+
+  // Appends the ids of the character at p_; `is_cut` if a token may begin or end inside it.
+  PENSTOK_INLINE void add_character(bool is_cut, InitialIds<Id>& initial) const {
+    Id* const to = initial.ids + initial.count;
+    const CharacterStart start = *start_;
+    if (PENSTOK_LIKELY(start.count == 1 && !is_cut)) {
+      *to = static_cast<Id>(start.id);
+      ++initial.count;
+    } else if (is_cut || start.joints != 0) {
+      for (unsigned i = 0; i < character_.bytes; ++i) to[i] = state_.merges.byte_id(p_[i]);
+      initial.joints |= bits_below(character_.bytes - 1) << initial.count;
+      initial.count += character_.bytes;
+    } else {
+      std::memcpy(to, state_.characters()[character_.code_point].ids, 3 * sizeof(Id));
+      initial.count += start.count;
+    }
+  }
+
+  const State<Id>& state_;
+  const uint8_t* p_;
+  const uint8_t* const end_;
+  Character character_;
+  const CharacterStart* start_;  // of that character
+  Crossing before_{};            // at the border before it
+};
 
 }  // namespace penstok::kernel::PENSTOK_ISA

@@ -20,7 +20,7 @@
 
 namespace penstok::kernel::PENSTOK_ISA {
 
-// For pieces of up to kLanes bytes or initial ids: 16 or 32.
+// For pieces of up to kLanes bytes or initial ids, 16 or 32; or with 64 for kMaxInitialIds.
 template <unsigned kLanes>
 class WideMergeWave {
  public:
@@ -41,41 +41,44 @@ class WideMergeWave {
     add_ends(tables, static_cast<unsigned>(length), tag);
   }
 
+  // The same with the first `count` of some initial ids. Reads kMostIds ids.
   PENSTOK_INLINE void add(const MergeTables<uint32_t>& tables, const InitialIds<uint32_t>& initial,
-                          uint32_t tag) {
+                          unsigned count, uint32_t tag) {
     Piece& piece = pieces_[size_];
-    std::memcpy(piece.ids + 1, initial.ids, kLanes * sizeof(uint32_t));
+    std::memcpy(piece.ids + 1, initial.ids, kMostIds * sizeof(uint32_t));
     clear_keys<kLanes>(piece.first_key(), 0);
-    for (uint64_t rest = initial.joints; rest != 0; rest &= rest - 1) {
+    const uint64_t joints = initial.joints & bits_below(count - 1);
+    for (uint64_t rest = joints; rest != 0; rest &= rest - 1) {
       const unsigned i = lowest_bit(rest);
-      joints_[num_joints_++] = {tables.pairs.prefetch(initial.ids[i], initial.ids[i + 1]),
-                                &piece.first_key()[i], 1 + i};
+      const auto probe = tables.pairs.prefetch(initial.ids[i], initial.ids[i + 1]);
+      piece.first_key()[i] = static_cast<uint32_t>(probe.slot);
     }
-    add_ends(tables, initial.count, tag);
+    joints_[num_joints_++] = {&piece, joints};
+    add_ends(tables, count, tag);
   }
 
-  // Merges all pieces and empties the wave; done(tag, ids, count) takes what each was merged to.
+  // Merges all pieces and empties the wave; done(tag, ids, count, starts) takes what each was
+  // merged to, and where these tokens begin and the last one ends, in bytes or initial ids.
   template <class Done>
   PENSTOK_INLINE void merge(const MergeTables<uint32_t>& tables, Done done) {
-    for (unsigned i = 0; i < num_joints_; ++i) {
-      const Joint& joint = joints_[i];
-      *joint.key = make_merge_key(tables.pairs.read(joint.probe), joint.lane);
-    }
+    for (unsigned i = 0; i < num_joints_; ++i) joints_[i].read_ranks(tables);
     merge_rounds(tables);
     for (unsigned i = 0; i < size_; ++i) {
-      uint32_t ids[kShortMerge];
+      uint32_t ids[64];
       const unsigned count = pieces_[i].copy_ids(ids);
-      done(tags_[i], ids, count);
+      done(tags_[i], ids, count, pieces_[i].lanes >> 1);
     }
     size_ = num_joints_ = 0;
   }
 
  private:
-  static constexpr unsigned kMost = 64;  // pieces that are merged together
+  static constexpr unsigned kMost = kLanes == 64 ? 32 : 64;  // pieces that are merged together
+  static constexpr unsigned kMostIds = kLanes == 64 ? kMaxInitialIds : kLanes;
+  static_assert(kMostIds + 2 <= 64, "two more lanes, for the ends, in a mask");
 
   struct alignas(32) Piece {
     uint32_t keys[8 + kLanes];  // the key of lane i, the pair of i and the lane after it: 7 + i
-    uint32_t ids[kLanes + 2];
+    uint32_t ids[kMostIds + 2];
     uint64_t lanes;  // those that remain, one bit each
 
     PENSTOK_INLINE uint32_t* first_key() { return keys + 8; }
@@ -89,11 +92,20 @@ class WideMergeWave {
     }
   };
 
-  // A pair of initial ids whose rank was prefetched.
-  struct Joint {
-    PairTable32::Probe probe;
-    uint32_t* key;
-    unsigned lane;
+  // The pairs of initial ids of a piece. Their ranks were prefetched; instead of keys there are the
+  // slots of the table that have them.
+  struct Joints {
+    Piece* piece;
+    uint64_t mask;
+
+    PENSTOK_INLINE void read_ranks(const MergeTables<uint32_t>& tables) const {
+      for (uint64_t rest = mask; rest != 0; rest &= rest - 1) {
+        const unsigned lane = 1 + lowest_bit(rest);
+        uint32_t& key = piece->key(lane);
+        const uint32_t left = piece->ids[lane], right = piece->ids[lane + 1];
+        key = make_merge_key(tables.pairs.read_slot(left, right, key), lane);
+      }
+    }
   };
 
   // A merge whose new pairs were prefetched.
@@ -156,7 +168,7 @@ class WideMergeWave {
   unsigned num_joints_ = 0;
   uint32_t tags_[kMost];
   Piece pieces_[kMost];
-  Joint joints_[kMost * (kLanes - 1)];
+  Joints joints_[kMost];
 };
 
 }  // namespace penstok::kernel::PENSTOK_ISA

@@ -48,13 +48,20 @@ class PairTable32 {
     const uint64_t rest = entries_[probe.slot] - (probe.pair << kValueBits);
     return rest <= kMaxId ? static_cast<uint32_t>(rest) : kNoMerge;
   }
+  // The same if only the slot was kept.
+  PENSTOK_INLINE uint32_t read_slot(uint32_t left, uint32_t right, uint32_t slot) const {
+    return read({pair_of(left, right), slot});
+  }
 
  private:
   static constexpr unsigned kValueBits = 64 - 2 * kIdBits;
   static constexpr unsigned kSlotShift = 26;
 
+  PENSTOK_INLINE static uint64_t pair_of(uint32_t left, uint32_t right) {
+    return uint64_t{left} << kIdBits | right;
+  }
   PENSTOK_INLINE Probe probe(uint32_t left, uint32_t right) const {
-    const uint64_t pair = uint64_t{left} << kIdBits | right;
+    const uint64_t pair = pair_of(left, right);
     const uint64_t hash = pair * multiplier_;
     return {pair, ((hash >> kSlotShift) + displacements_[hash >> bucket_shift_]) & mask_};
   }

@@ -10,6 +10,7 @@
 #include "bpe/piece_cache.hpp"
 #include "bpe/state.hpp"
 #include "bpe/uncommon_pieces.hpp"
+#include "bpe/windows.hpp"
 #include "bytes.hpp"
 #include "simd/simd.hpp"
 
@@ -283,9 +284,10 @@ class PieceBatchEncoder {
   // vocabulary, which has so many free junctions that dividing at them is faster.)
   PENSTOK_INLINE void merge_characters(uint32_t i) {
     InitialIds<Id> initial;
-    find_initial_ids(state_, piece(i), length(i), initial);
-    if (initial.count > kMaxInitialIds) {
-      scratch_.values[i].count = Value::kNotHere;
+    InitialIdReader<Id> reader(state_, piece(i), length(i));
+    reader.fill(initial);
+    if (!reader.is_at_end() || initial.count > kShortMerge) {
+      merge_windows(i, reader, initial);
     } else if (initial.joints == 0) {
       keep(i, initial.ids, initial.count);
     } else {
@@ -296,17 +298,38 @@ class PieceBatchEncoder {
   PENSTOK_INLINE void merge_initial_ids(uint32_t i, const InitialIds<Id>& initial) {
 #if PENSTOK_HAS_LANES
     if constexpr (sizeof(Id) == 4) {
-      if (initial.count > 16) {
-        medium_wave_.add(state_.merges, initial, i);
-        if (medium_wave_.is_full()) merge_wave(medium_wave_);
-      } else {
-        short_wave_.add(state_.merges, initial, i);
-        if (short_wave_.is_full()) merge_wave(short_wave_);
-      }
+      add_initial_ids(initial, initial.count, i);
     }
 #else
     Id ids[kShortMerge];
     keep(i, ids, merge_initial_ids_plain(state_.merges, initial.ids, initial.count, ids));
+#endif
+  }
+
+  // Merges a piece of too many initial ids, of which `initial` has the first.
+  PENSTOK_INLINE void merge_windows(uint32_t i, InitialIdReader<Id>& reader,
+                                    InitialIds<Id>& initial) {
+    scratch_.values[i].count = Value::kNotHere;
+#if PENSTOK_HAS_LANES
+    if constexpr (sizeof(Id) == 4) {
+      const uint32_t first = num_windows_;
+      if (length(i) / kWindowStep >= Scratch<Id>::kWindows - first) return;  // too long
+      for (;;) {
+        const bool is_last = reader.is_at_end() && initial.count <= kMaxInitialIds;
+        const WindowSize size = is_last ? WindowSize{initial.count, 0} : size_of_window(initial);
+        scratch_.windows[num_windows_].step = size.step;
+        add_initial_ids(initial, size.count, kFirstWindowTag + num_windows_++);
+        if (is_last) break;
+        initial.drop(size.step);
+        reader.fill(initial);
+      }
+      scratch_.values[i].ids[0] = first;
+      scratch_.values[i].ids[1] = num_windows_ - first;
+      scratch_.values[i].count = Value::kInWindows;
+    }
+#else
+    static_cast<void>(reader);
+    static_cast<void>(initial);
 #endif
   }
 
@@ -329,6 +352,22 @@ class PieceBatchEncoder {
     } else {
       merge_wave(short_wave_);
       merge_wave(medium_wave_);
+      merge_wave(long_wave_);
+    }
+  }
+
+  // Merges the first `count` initial ids together with others, later.
+  PENSTOK_INLINE void add_initial_ids(const InitialIds<Id>& initial, unsigned count, uint32_t tag) {
+    const auto add_to = [&](auto& wave) __attribute__((always_inline)) {
+      wave.add(state_.merges, initial, count, tag);
+      if (wave.is_full()) merge_wave(wave);
+    };
+    if (count <= 16) {
+      add_to(short_wave_);
+    } else if (count <= 32) {
+      add_to(medium_wave_);
+    } else {
+      add_to(long_wave_);
     }
   }
 
@@ -347,10 +386,15 @@ class PieceBatchEncoder {
 
   template <class Wave>
   inline __attribute__((noinline)) void merge_wave(Wave& wave) {
-    wave.merge(state_.merges,
-               [&](uint32_t i, const Id* ids, unsigned count) __attribute__((always_inline)) {
-                 keep(i, ids, count);
-               });
+    const auto done = [&](uint32_t tag, const Id* ids, unsigned count, uint64_t starts)
+                          __attribute__((always_inline)) {
+      if (tag < kFirstWindowTag) {
+        keep(tag, ids, count);
+      } else {
+        keep_window(tag - kFirstWindowTag, ids, starts);
+      }
+    };
+    wave.merge(state_.merges, done);
   }
 #endif
 
@@ -371,6 +415,12 @@ class PieceBatchEncoder {
       store_medium(medium_entry(state_.pieces, key), key, ids, count);
     }
     overflow(i, ids, count, kShortMerge * sizeof(Id));
+  }
+
+  PENSTOK_INLINE void keep_window(uint32_t number, const Id* ids, uint64_t starts) {
+    Window<Id>& window = scratch_.windows[number];
+    std::memcpy(window.ids, ids, sizeof window.ids);
+    window.starts = starts;
   }
 
   PENSTOK_INLINE Id* write(Id* out) {
@@ -396,7 +446,7 @@ class PieceBatchEncoder {
       } else if (value.count == Value::kOtherScript) {
         out = encode_other_script(i, out);
       } else {
-        out = encode_uncommon(state_, piece(i), length(i), out);
+        out = encode_rest(i, out);
       }
     }
     return put_hot(hot_ids + done, batch_.count - done, out);
@@ -423,6 +473,18 @@ class PieceBatchEncoder {
     }
   }
 
+  // The pieces not handled above: long ones and runs of spaces.
+  PENSTOK_INLINE Id* encode_rest(size_t i, Id* out) {
+    if constexpr (sizeof(Id) == 4) {
+      const Value& value = scratch_.values[i];
+      if (value.count == Value::kInWindows) {
+        Id* const end = put_windows(scratch_.windows + value.ids[0], value.ids[1], out);
+        if (PENSTOK_LIKELY(end != nullptr)) return end;
+      }
+    }
+    return encode_uncommon(state_, piece(i), length(i), out);
+  }
+
   // With 16-bit ids dividing at junctions is faster than merging (see merge_characters).
   PENSTOK_INLINE Id* encode_other_script(size_t i, Id* out) {
     if (is_medium_word(i)) return encode_medium_word(i, out);
@@ -446,7 +508,8 @@ class PieceBatchEncoder {
     return end;
   }
 
-  static constexpr unsigned kHotFillPeriod = 32;  // batches
+  static constexpr unsigned kHotFillPeriod = 32768 / kBatchPieces<Id>;  // batches
+  static constexpr uint32_t kFirstWindowTag = kBatchCapacity<Id>;  // lower tags are pieces
   static constexpr PieceKey kNeverFound = {~uint64_t{0}, ~uint64_t{0}};
   static constexpr uint64_t kTopBits = 0x8080808080808080ull;
   static constexpr uint64_t kEightSpaces = 0x2020202020202020ull;
@@ -457,12 +520,14 @@ class PieceBatchEncoder {
 #if PENSTOK_HAS_LANES
   WaveOf<Id, 16> short_wave_;
   WaveOf<Id, 32> medium_wave_;
+  WaveOf<Id, 64> long_wave_;
 #endif
   uint32_t num_cold_ = 0;
   uint32_t num_medium_ = 0;
   uint32_t num_unmerged_[3] = {};
   unsigned num_overflows_ = 0;
   unsigned num_repeats_ = 0;
+  uint32_t num_windows_ = 0;
 };
 
 }  // namespace penstok::kernel::PENSTOK_ISA

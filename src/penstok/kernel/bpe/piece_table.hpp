@@ -54,7 +54,8 @@ struct alignas(16) PieceValue {
   static constexpr unsigned kInline = 16 / sizeof(Id) - 1;
   static constexpr Id kInOverflow = kInline + 1;   // ids: the row of Scratch::overflow, how many
   static constexpr Id kNotHere = kInline + 2;      // see the other tables
-  static constexpr Id kOtherScript = kInline + 3;  // to be divided at junctions; never stored
+  static constexpr Id kInWindows = kInline + 3;    // ids: the first of Scratch::windows, how many
+  static constexpr Id kOtherScript = kInline + 4;  // to be divided at junctions; never stored
 
   Id ids[kInline];
   Id count;  // 0: the entry is free

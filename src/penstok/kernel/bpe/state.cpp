@@ -65,7 +65,6 @@ State<Id>::State(const Vocabulary& vocabulary, size_t table_bytes)
     : merges(vocabulary),
       whole_tokens(vocabulary.whole_tokens()),
       junctions(vocabulary),
-      borders(vocabulary),
       character_buffer(2 * kCharacters * sizeof(CharacterIds<Id>)),
       pieces(table_bytes) {
   fill_characters(vocabulary);
@@ -75,10 +74,17 @@ State<Id>::State(const Vocabulary& vocabulary, size_t table_bytes)
 template <class Id>
 void State<Id>::fill_characters(const Vocabulary& vocabulary) {
   constexpr bool kHasStarts = sizeof(Id) == 4;
+  CharacterStart* starts = nullptr;
   std::vector<uint32_t> around;
   if constexpr (kHasStarts) {
-    start_buffer = Buffer(kCharacters * sizeof(CharacterStart<Id>));
+    start_buffer = Buffer(kCharacters * sizeof(CharacterStart));
+    starts = start_buffer.as<CharacterStart>();
+    borders = CharacterBorders(vocabulary, starts);
     around = lowest_ranks_around_characters(vocabulary);
+    for (unsigned byte = 0; byte < 0x80; ++byte) {
+      const Id id = merges.byte_id(static_cast<uint8_t>(byte));
+      fill_start(starts[byte], &id, 1, 1, true);
+    }
   }
   auto* alone = character_buffer.as<CharacterIds<Id>>();
   for (uint32_t code_point = 0x80; code_point < kCharacters; ++code_point) {
@@ -87,7 +93,7 @@ void State<Id>::fill_characters(const Vocabulary& vocabulary) {
     Id ids[4], highest = 0;
     const unsigned count = merge_plain(merges, bytes + 1, length, ids, &highest);
     if constexpr (kHasStarts) {
-      fill_start(code_point, bytes + 1, length, ids, count, around[code_point] > highest);
+      fill_start(starts[code_point], ids, count, length, around[code_point] > highest);
     }
     CharacterIds<Id>& entry = alone[code_point];
     for (unsigned i = 0; i < 3; ++i) entry.ids[i] = i < count ? ids[i] : kNoId<Id>;
@@ -112,14 +118,11 @@ unsigned State<Id>::joined_leads(const uint8_t* character) const {
 
 // Merging starts from the ids of a character alone if no token around it has a lower rank.
 template <class Id>
-void State<Id>::fill_start(uint32_t code_point, const uint8_t* bytes, unsigned length,
-                           const Id* ids, unsigned count, bool starts_merged) {
-  CharacterStart<Id>& start = start_buffer.as<CharacterStart<Id>>()[code_point];
-  for (unsigned i = 0; i < (starts_merged ? count : length); ++i) {
-    start.ids[i] = starts_merged ? ids[i] : merges.byte_id(bytes[i]);
-  }
-  start.count = static_cast<uint16_t>(starts_merged ? count : length);
-  if (!starts_merged) start.joints = static_cast<uint16_t>(bits_below(length - 1));
+void State<Id>::fill_start(CharacterStart& start, const Id* ids, unsigned count, unsigned length,
+                           bool starts_merged) {
+  start.id = ids[0];
+  start.count = static_cast<uint8_t>(starts_merged ? count : length);
+  start.joints = static_cast<uint8_t>(starts_merged ? 0 : bits_below(length - 1));
 }
 
 template <class Id>

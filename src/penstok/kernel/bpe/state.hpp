@@ -95,8 +95,12 @@ struct SpaceRuns {
 
 // The working memory for one batch of pieces. It is part of the encoder because thread_local cost
 // 27 % in a shared library.
-constexpr unsigned kBatchPieces = 1024;
-constexpr unsigned kBatchCapacity = kBatchPieces + 160;  // a batch may exceed by 64 bytes of text
+//
+// With 32-bit ids a miss waits for larger tables, and more misses should wait together.
+template <class Id>
+constexpr unsigned kBatchPieces = sizeof(Id) == 4 ? 3072 : 1024;
+template <class Id>
+constexpr unsigned kBatchCapacity = kBatchPieces<Id> + 160;  // it may exceed by 64 bytes of text
 
 // A gap between two documents, which counts as a piece of a batch.
 struct Border {
@@ -110,27 +114,38 @@ struct Repeat {
   uint32_t piece, first;
 };
 
+// A part of a long piece, merged on its own (windows.hpp).
+template <class Id>
+struct Window {
+  Id ids[kMaxInitialIds];  // what it was merged to
+  uint64_t starts;         // bit i: a token begins with initial id i, or the window ends before it
+  uint32_t step;           // where the next window of the piece begins, in initial ids
+};
+
 template <class Id>
 struct alignas(64) Scratch {
+  static constexpr unsigned kCapacity = kBatchCapacity<Id>;
   static constexpr unsigned kOverflow = 32;  // ids of a piece of up to 31 bytes
-  static constexpr unsigned kFirstMisses = 512;
+  static constexpr unsigned kFirstMisses = sizeof(Id) == 4 ? 2048 : 512;
   static constexpr unsigned kHotStep = 16;   // hot ids are copied in steps of that many
+  static constexpr unsigned kWindows = sizeof(Id) == 4 ? 2048 : 1;
 
-  uint32_t starts[kBatchCapacity];
-  Border borders[kBatchCapacity];
-  uint32_t hot_bits[kBatchCapacity];      // HotTable::bits_of each piece
-  Id hot_ids[kBatchCapacity + kHotStep];  // of each piece; undefined if the hot table has none
+  uint32_t starts[kCapacity];
+  Border borders[kCapacity];
+  uint32_t hot_bits[kCapacity];      // HotTable::bits_of each piece
+  Id hot_ids[kCapacity + kHotStep];  // of each piece; undefined if the hot table has none
   // The pieces that are not in the hot table, and what belongs to each of those.
-  uint32_t cold_pieces[kBatchCapacity];
-  PieceKey keys[kBatchCapacity];
-  PieceValue<Id> values[kBatchCapacity];
-  alignas(64) Id overflow[kBatchCapacity][kOverflow];
-  uint32_t lines[kBatchCapacity];
-  uint32_t misses[kBatchCapacity];
+  uint32_t cold_pieces[kCapacity];
+  PieceKey keys[kCapacity];
+  PieceValue<Id> values[kCapacity];
+  alignas(64) Id overflow[kCapacity][kOverflow];
+  uint32_t lines[kCapacity];
+  uint32_t misses[kCapacity];
   uint16_t first_misses[kFirstMisses];  // by line: the first miss and 1, or 0
-  Repeat repeats[kBatchCapacity];
-  uint32_t medium_misses[kBatchCapacity];
-  uint32_t unmerged[3][kBatchCapacity];  // of up to 8 bytes, of up to 16, of more
+  Repeat repeats[kCapacity];
+  uint32_t medium_misses[kCapacity];
+  uint32_t unmerged[3][kCapacity];  // of up to 8 bytes, of up to 16, of more
+  Window<Id> windows[kWindows];     // those of a piece are neighbours
 };
 
 template <class Id>
@@ -140,9 +155,9 @@ struct State {
   MergeTables<Id> merges;
   WholeTokens whole_tokens;
   Junctions junctions;
-  CharacterBorders borders;
   Buffer character_buffer;
-  Buffer start_buffer;  // only with 32-bit ids
+  Buffer start_buffer;  // these two only with 32-bit ids
+  CharacterBorders borders;
   SpaceRuns<Id> spaces;
   HotTable hot;
   uint32_t num_batches = 0;
@@ -157,15 +172,15 @@ struct State {
   PENSTOK_INLINE const CharacterIds<Id>* characters_after_space() const {
     return characters() + kCharacters;
   }
-  PENSTOK_INLINE const CharacterStart<Id>* character_starts() const {
-    return start_buffer.as<CharacterStart<Id>>();
+  PENSTOK_INLINE const CharacterStart* character_starts() const {
+    return start_buffer.as<CharacterStart>();
   }
 
  private:
   void fill_characters(const Vocabulary& vocabulary);
   unsigned joined_leads(const uint8_t* character) const;
-  void fill_start(uint32_t code_point, const uint8_t* bytes, unsigned length, const Id* ids,
-                  unsigned count, bool starts_merged);
+  static void fill_start(CharacterStart& start, const Id* ids, unsigned count, unsigned length,
+                         bool starts_merged);
   void fill_space_runs();
 };
 

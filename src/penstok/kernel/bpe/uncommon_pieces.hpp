@@ -1,6 +1,7 @@
 // Pieces that are in no table: divided at free junctions, each part encoded separately.
 #pragma once
 
+#include "bpe/initial_ids.hpp"
 #include "bpe/merge_long.hpp"
 #include "bpe/merge_short.hpp"
 #include "bpe/piece_cache.hpp"
@@ -74,9 +75,11 @@ PENSTOK_INLINE bool may_span(const State<Id>& state, const uint8_t* at, const ui
     if ((at[0] & 0xC0) == 0x80) return true;
     const uint8_t* left = at - 1;
     while ((*left & 0xC0) == 0x80) --left;
-    return state.borders
-        .between(character_at(left).code_point, at[-1], character_at(at).code_point, at[0])
-        .any;
+    const auto side = [&](const uint8_t* character, uint8_t byte) __attribute__((always_inline)) {
+      const uint32_t code_point = character_at(character).code_point;
+      return CharacterBorders::Side{code_point, &start_of(state, code_point), byte};
+    };
+    return state.borders.between(side(left, at[-1]), side(at, at[0])).any;
   }
 }
 

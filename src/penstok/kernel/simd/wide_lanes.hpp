@@ -1,4 +1,4 @@
-// The lowest of up to 32 keys with AVX2, for merging 32-bit ids (bpe/merge_wide_wave.hpp). Included
+// The lowest of up to 64 keys with AVX2, for merging 32-bit ids (bpe/merge_wide_wave.hpp). Included
 // by avx2.hpp and avx512.hpp.
 #pragma once
 
@@ -18,9 +18,9 @@ template <unsigned kLanes>
 PENSTOK_INLINE uint32_t lowest_key(const uint32_t* keys) {
   const auto* at = reinterpret_cast<const __m256i*>(keys);
   __m256i lowest = _mm256_min_epu32(_mm256_load_si256(at), _mm256_load_si256(at + 1));
-  if constexpr (kLanes == 32) {
+  for (unsigned i = 2; i < kLanes / 8; i += 2) {
     lowest = _mm256_min_epu32(
-        lowest, _mm256_min_epu32(_mm256_load_si256(at + 2), _mm256_load_si256(at + 3)));
+        lowest, _mm256_min_epu32(_mm256_load_si256(at + i), _mm256_load_si256(at + i + 1)));
   }
   __m128i four = _mm_min_epu32(_mm256_castsi256_si128(lowest), _mm256_extracti128_si256(lowest, 1));
   four = _mm_min_epu32(four, _mm_shuffle_epi32(four, 0x4E));

@@ -37,7 +37,7 @@ class Texts {
 
  private:
   std::string part() {
-    switch (below(13)) {
+    switch (below(14)) {
       case 0:
         return character(0x110000);
       case 1:
@@ -63,6 +63,8 @@ class Texts {
         return run_of_script(1 + below(40));
       case 10:
         return ascii(1 + below(400));
+      case 11:
+        return few_characters(1 + below(400));
       default:
         return whole_token();
     }
@@ -93,6 +95,17 @@ class Texts {
       const bool is_common = below(8) != 0;
       text.push_back(is_common ? kCommon[below(sizeof kCommon - 1)]
                                : static_cast<char>(below(128)));
+    }
+    return text;
+  }
+
+  // Words of many characters that random tokens consist of: long pieces in overlapping windows.
+  std::string few_characters(size_t count) {
+    const size_t kinds = 2 + below(2), one_space_in = below(2) == 0 ? 1000 : 100;
+    std::string text;
+    while (count-- > 0) {
+      static constexpr const char* kCharacters[] = {"\u4e00", "\u4e01", "\u0430"};
+      text += below(one_space_in) == 0 ? " " : kCharacters[below(kinds)];
     }
     return text;
   }

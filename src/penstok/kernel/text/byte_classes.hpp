@@ -48,6 +48,15 @@ struct DetailedByteClasses : ByteClasses, DetailMasks {
 // The same with all of \p{Han}, and no kana, in `kana_han`.
 struct HanByteClasses : DetailedByteClasses {};
 
+// The same for 64 bytes of ASCII: what only other characters have is a constant, so that no code is
+// compiled for it.
+struct AsciiClasses {
+  uint64_t letter, number, space;
+  uint64_t blank, newline, apostrophe;
+  uint64_t capital, small, slash;
+  static constexpr uint64_t high = 0, continuation = 0, wide_space = 0, mark = 0, kana_han = 0;
+};
+
 template <class Classes>
 constexpr bool kIsDetailed = std::is_base_of_v<DetailedByteClasses, Classes>;
 template <class Classes>
@@ -201,6 +210,22 @@ PENSTOK_INLINE Classes classify(const uint8_t* p, size_t left, const Classes& pr
     classes.space |= ~inside;
   }
   return classes;
+}
+
+// Classifies 64 bytes inside a document; false if they are not ASCII.
+PENSTOK_INLINE bool classify_if_ascii(const uint8_t* p, AsciiClasses& classes) {
+  const AsciiMasks ascii = classify_ascii(p);
+  const AsciiDetails details = find_ascii_details(p);
+  classes.letter = ascii.letter;
+  classes.number = ascii.number;
+  classes.space = ascii.space;
+  classes.blank = ascii.blank;
+  classes.newline = ascii.newline;
+  classes.apostrophe = ascii.apostrophe;
+  classes.capital = ascii.letter & ~details.bit5;
+  classes.small = ascii.letter & details.bit5;
+  classes.slash = details.slash;
+  return ascii.high == 0;
 }
 
 template <class Classes>

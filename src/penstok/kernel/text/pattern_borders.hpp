@@ -13,6 +13,7 @@ class BorderPattern {
  public:
   using Classes = ByteClasses;
   static constexpr bool kDividesLatin = false;
+  static constexpr bool kClassifiesAscii = false;
 
   PENSTOK_INLINE explicit BorderPattern(const PieceBorders& borders) : borders_(borders) {}
 

@@ -70,10 +70,12 @@ class Cl100kPattern {
       Rules::kHanApart, HanByteClasses,
       std::conditional_t<Rules::kWords == Words::letters, ByteClasses, DetailedByteClasses>>;
   static constexpr bool kDividesLatin = false;
+  static constexpr bool kClassifiesAscii = true;
 
-  // `classes` are those of the 64 bytes at p, `next` those of the 64 after them. `left` bytes of
-  // the document begin at p.
-  PENSTOK_INLINE uint64_t of(const Classes& classes, const Classes& next, const uint8_t* p,
+  // `classes` are those of the 64 bytes at p, `next` those of the 64 after them: `Classes`, or
+  // AsciiClasses if all are ASCII. `left` bytes of the document begin at p.
+  template <class Masks>
+  PENSTOK_INLINE uint64_t of(const Masks& classes, const Masks& next, const uint8_t* p,
                              size_t left) {
     const uint64_t space = classes.space;
     uint64_t letter = classes.letter;
@@ -129,7 +131,8 @@ class Cl100kPattern {
     uint64_t tail;    // the newlines (and slashes) that belong to others
   };
 
-  PENSTOK_INLINE Others find_others(uint64_t other, uint64_t after_blank, const Classes& classes) {
+  template <class Masks>
+  PENSTOK_INLINE Others find_others(uint64_t other, uint64_t after_blank, const Masks& classes) {
     if constexpr (kHasCase) return find_others_and_marks(other, after_blank, classes);
     const uint64_t newline = classes.newline, after_other = other << 1 | other_;
     const uint64_t closed = newline & (after_other | tail_);
@@ -137,8 +140,9 @@ class Cl100kPattern {
   }
 
   // The same if marks can belong to others, and slashes to their tails.
+  template <class Masks>
   PENSTOK_INLINE Others find_others_and_marks(uint64_t other, uint64_t after_blank,
-                                              const Classes& classes) {
+                                              const Masks& classes) {
     const uint64_t newline = classes.newline;
     const uint64_t slash = Rules::kTakesSlashes ? classes.slash : 0;
     uint64_t mark = classes.mark, han = 0;  // of Han, what can belong to others
@@ -156,7 +160,8 @@ class Cl100kPattern {
       const uint64_t seeds = ((other | han) & ~classes.continuation & (after_other | after_blank)) |
                              (run & joined_);
       found.all = other;
-      found.joined = spread(seeds, run);
+      // In ASCII all others after the first of a run are seeds.
+      found.joined = std::is_same_v<Masks, AsciiClasses> ? seeds : spread(seeds, run);
       found.first = other & ~classes.continuation & ~found.joined;
       const uint64_t closed = (newline & (after_other | found.joined << 1 | joined_)) |
                               (closers & tail_);
@@ -168,7 +173,8 @@ class Cl100kPattern {
   }
 
   // Numbers, and runs of Han without what belongs to numbers or others.
-  PENSTOK_INLINE uint64_t number_and_han_starts(const Classes& classes, uint64_t joined) {
+  template <class Masks>
+  PENSTOK_INLINE uint64_t number_and_han_starts(const Masks& classes, uint64_t joined) {
     uint64_t number = classes.number;
     const uint64_t starts = PENSTOK_UNLIKELY(number & classes.kana_han)
                                 ? numbers_.starts_beside_han(classes, classes.kana_han, number)
@@ -180,8 +186,9 @@ class Cl100kPattern {
   }
 
   // Where capitals begin a piece inside a word.
-  PENSTOK_INLINE uint64_t capital_starts(uint64_t word, const Classes& classes,
-                                         const uint8_t* p, size_t left) {
+  template <class Masks>
+  PENSTOK_INLINE uint64_t capital_starts(uint64_t word, const Masks& classes, const uint8_t* p,
+                                         size_t left) {
     const uint64_t rest = word & ~classes.capital;  // small, without case, marks
     const uint64_t after_small = spread(rest & (classes.small | has_small_), rest);
     const uint64_t behind =
@@ -226,7 +233,8 @@ class Cl100kPattern {
 
   // The positions after the first characters of runs of others. Adding a bit to the continuation
   // bytes that follow it carries it past them.
-  PENSTOK_INLINE uint64_t after_first(uint64_t first_other, const ByteClasses& classes) {
+  template <class Masks>
+  PENSTOK_INLINE uint64_t after_first(uint64_t first_other, const Masks& classes) {
     const uint64_t second = first_other << 1 | first_;
     const uint64_t sum = second + classes.continuation;
     first_ = first_other >> 63 | (sum < second ? 1 : 0);

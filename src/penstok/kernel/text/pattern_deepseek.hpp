@@ -29,6 +29,7 @@ class DeepSeekPattern {
  public:
   using Classes = DetailedByteClasses;
   static constexpr bool kDividesLatin = false;
+  static constexpr bool kClassifiesAscii = false;
 
   // `classes` are those of the 64 bytes at p, `next` those of the 64 after them. `left` bytes of
   // the document begin at p.

@@ -29,6 +29,7 @@ class Gpt2Pattern {
   using Classes = ByteClasses;
   // Are pieces of Latin text what `LatinDivider` finds, but for contractions?
   static constexpr bool kDividesLatin = PENSTOK_DIVIDES_LATIN && !kDigitsApart;
+  static constexpr bool kClassifiesAscii = false;
 
   // `classes` are those of the 64 bytes at p, `next` those of the 64 after them. `left` bytes of
   // the document begin at p.

@@ -50,7 +50,8 @@ class NumberGroups {
   static_assert(kMost >= 1 && kMost <= 3, "digits per piece");
 
  public:
-  PENSTOK_INLINE uint64_t starts(const ByteClasses& classes) {
+  template <class Classes>
+  PENSTOK_INLINE uint64_t starts(const Classes& classes) {
     if constexpr (kMost == 1) return classes.number & ~classes.continuation;
     const bool is_wide = classes.number & classes.high;
     const uint64_t starts =
@@ -61,7 +62,8 @@ class NumberGroups {
 
   // The same where numbers among `han` may be matched as such: those that do not continue a piece
   // of fewer than kMost. They are removed from `number`.
-  PENSTOK_INLINE uint64_t starts_beside_han(const ByteClasses& classes, uint64_t han,
+  template <class Classes>
+  PENSTOK_INLINE uint64_t starts_beside_han(const Classes& classes, uint64_t han,
                                             uint64_t& number) {
     const uint64_t rest_of_first = classes.continuation & ~(classes.continuation + 1);
     uint64_t starts = 0, found = number_ ? classes.number & rest_of_first : 0;
@@ -97,7 +99,8 @@ class NumberGroups {
   }
 
   // The same one by one, for numbers of more than one byte.
-  PENSTOK_INLINE uint64_t wide_starts(const ByteClasses& classes) {
+  template <class Classes>
+  PENSTOK_INLINE uint64_t wide_starts(const Classes& classes) {
     const uint64_t after_number = classes.number << 1 | number_;
     uint64_t starts = 0;
     for (uint64_t rest = classes.number & ~classes.continuation; rest != 0; rest &= rest - 1) {
@@ -117,7 +120,8 @@ class LineSpaces {
  public:
   // `tail` are newlines that belong to what precedes them. `ends` is the white space and whatever
   // else may follow white space without dividing it; `next_ends` is that of the next 64 bytes.
-  PENSTOK_INLINE uint64_t starts(const ByteClasses& classes, const ByteClasses& next, uint64_t tail,
+  template <class Classes>
+  PENSTOK_INLINE uint64_t starts(const Classes& classes, const Classes& next, uint64_t tail,
                                  uint64_t ends, uint64_t next_ends, const uint8_t* p,
                                  size_t left) {
     const uint64_t space = classes.space, newline = classes.newline;
@@ -139,8 +143,9 @@ class LineSpaces {
 
  private:
   // Of the positions where inline space follows a newline, those after which no newline follows.
-  PENSTOK_INLINE static uint64_t last_margins(uint64_t margins, const ByteClasses& classes,
-                                              const ByteClasses& next, const uint8_t* p,
+  template <class Classes>
+  PENSTOK_INLINE static uint64_t last_margins(uint64_t margins, const Classes& classes,
+                                              const Classes& next, const uint8_t* p,
                                               size_t left) {
     const uint64_t inline_space = classes.space & ~classes.newline;
     const uint64_t sum = inline_space + margins;  // carries each bit past its run
