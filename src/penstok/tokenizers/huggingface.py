@@ -271,9 +271,10 @@ def _find_pattern(pre_tokenizer: dict[str, Any] | None) -> str:
 def _split_pattern(splits: list[dict[str, Any]]) -> str:
     """Return the pattern that one split or several in a row have, by its spelling."""
     found = tuple(str(split["pattern"].get("Regex")) for split in splits)
-    # Known patterns match all text, so that keeping what matches is the same as isolating it.
-    kept = (("Isolated", False), ("Removed", True)) if len(splits) == 1 else (("Isolated", False),)
-    record = find_pattern(found[0]) if len(splits) == 1 else find_splits(found)
+    record, kept = find_splits(found), [("Isolated", False)]
+    if record is None and len(found) == 1:
+        # Known patterns match all text, so that keeping what matches is the same as isolating it.
+        record, kept = find_pattern(found[0]), [*kept, ("Removed", True)]
     if record is None or any((one["behavior"], one["invert"]) not in kept for one in splits):
         raise _LibraryOnlyError("its pre-tokenizer has an unknown pattern")
     return record.text
