@@ -1,0 +1,82 @@
+"""The comparison with the reference: a large library is loaded once, by the process that asks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from specs import worker_spec
+from support import EXAMPLES, make_worker
+from vocabularies import trained_with_symbols
+
+from penstok.errors import EngineError
+from penstok.jobs.settings import JobSettings
+from penstok.tokenizers import LibraryModel
+from penstok.tokenizers.libraries import drop_library_model, has_library_model
+from penstok.types import replace
+from penstok.worker import comparison
+from penstok.worker.comparison import ComparedText, Comparison
+from penstok.worker.worker import WorkerSpec
+
+
+def is_loaded(spec: WorkerSpec) -> bool:
+    model = spec.tokenizer.model
+    return isinstance(model, LibraryModel) and has_library_model(model.library, model.content)
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> WorkerSpec:
+    path = tmp_path / "tokenizer.model"
+    path.write_bytes(trained_with_symbols())
+    return worker_spec(
+        JobSettings(inputs=[str(EXAMPLES)], output=tmp_path, tokenizer=str(path)), "kernel"
+    )
+
+
+def refuse(*_: object) -> Any:
+    raise AssertionError("the reference was loaded again")
+
+
+def some_texts() -> list[ComparedText]:
+    block = comparison.make_check_block(["<s>"])
+    return [ComparedText.from_block("some text", block)]
+
+
+def test_a_library_that_is_loaded_is_used_and_dropped(
+    spec: WorkerSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = make_worker(spec)
+    assert is_loaded(spec)
+    prepared = Comparison.prepare(some_texts(), [spec])
+    assert not is_loaded(spec)
+    (expected,) = prepared.expected
+    assert expected is not None
+    assert len(expected) == 2
+    monkeypatch.setattr(comparison, "load_engine", refuse)
+    worker.compare(prepared)
+    for number, where in enumerate(("the built-in check text", "some text")):
+        ids = list(expected)
+        ids[number] = ids[number] + 1
+        with pytest.raises(EngineError, match="returned other ids") as raised:
+            worker.compare(replace(prepared, expected=(ids,)))
+        assert raised.value.where == where
+
+
+def test_a_worker_loads_the_reference_that_the_other_process_does_not_have(
+    spec: WorkerSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = make_worker(spec)
+    drop_library_model()
+    prepared = Comparison.prepare(some_texts(), [spec])
+    assert prepared.expected == (None,)
+    worker.compare(prepared)
+    monkeypatch.setattr(comparison, "load_engine", refuse)
+    with pytest.raises(AssertionError, match="loaded again"):
+        worker.compare(prepared)
+
+
+def test_nothing_is_encoded_if_the_engine_is_the_reference(spec: WorkerSpec) -> None:
+    prepared = Comparison.prepare([], [replace(spec, engine="sentencepiece")])
+    assert prepared.expected == (None,)
+    assert is_loaded(spec)
