@@ -10,6 +10,7 @@ from specs import worker_spec
 from support import EXAMPLES, make_worker
 from vocabularies import trained_with_symbols
 
+from penstok.engines.check_text import make_check_block
 from penstok.errors import EngineError
 from penstok.jobs.settings import JobSettings
 from penstok.tokenizers import LibraryModel
@@ -30,7 +31,7 @@ def spec(tmp_path: Path) -> WorkerSpec:
     path = tmp_path / "tokenizer.model"
     path.write_bytes(trained_with_symbols())
     return worker_spec(
-        JobSettings(inputs=[str(EXAMPLES)], output=tmp_path, tokenizer=str(path)), "kernel"
+        JobSettings(inputs=(str(EXAMPLES),), output=tmp_path, tokenizer=str(path)), "kernel"
     )
 
 
@@ -39,7 +40,7 @@ def refuse(*_: object) -> Any:
 
 
 def some_texts() -> list[ComparedText]:
-    block = comparison.make_check_block(["<s>"])
+    block = make_check_block(["<s>"])
     return [ComparedText.from_block("some text", block)]
 
 

@@ -82,7 +82,7 @@ def make_library_model(library: Library, content: bytes) -> Any:
     module = import_library(library)
     if library == "sentencepiece":
         return module.SentencePieceProcessor(model_proto=content)
-    tokenizer = module.Tokenizer.from_str(content.decode())
+    tokenizer = module.Tokenizer.from_buffer(content)
     # Text that looks like a special token is still text.
     tokenizer.encode_special_tokens = True
     return tokenizer
