@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from specs import worker_spec
 from support import EXAMPLES, make_worker
-from vocabularies import trained_with_symbols
+from vocabularies import train_sentencepiece, trained_with_symbols
 
 from penstok.engines.check_text import make_check_block
 from penstok.errors import EngineError
@@ -17,7 +17,7 @@ from penstok.tokenizers import LibraryModel
 from penstok.tokenizers.libraries import drop_library_model, has_library_model
 from penstok.types import replace
 from penstok.worker import comparison
-from penstok.worker.comparison import ComparedText, Comparison
+from penstok.worker.comparison import ComparedText, Comparison, needs_library
 from penstok.worker.worker import WorkerSpec
 
 
@@ -81,3 +81,29 @@ def test_nothing_is_encoded_if_the_engine_is_the_reference(spec: WorkerSpec) -> 
     prepared = Comparison.prepare([], [replace(spec, engine="sentencepiece")])
     assert prepared.expected == (None,)
     assert is_loaded(spec)
+
+
+def test_workers_that_need_no_library_are_not_sent_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "tokenizer.model"
+    path.write_bytes(
+        train_sentencepiece(model_type="bpe", byte_fallback=True, remove_extra_whitespaces=False)
+    )
+    job = JobSettings(inputs=(str(EXAMPLES),), output=tmp_path, tokenizer=str(path))
+    spec = worker_spec(job, "kernel")
+    assert needs_library(replace(spec, engine="sentencepiece"))
+    assert needs_library(replace(spec, others=(spec,)))
+    assert not needs_library(spec)
+    spec = replace(spec, needs_library=False)
+    sent = spec.to_send()
+    assert isinstance(sent.tokenizer.model, LibraryModel)
+    assert sent.tokenizer.model.content == b""
+    # What another job has loaded meanwhile does not matter.
+    drop_library_model()
+    assert needs_library(spec)
+    make_worker(sent).compare(Comparison.prepare(some_texts(), [spec]))
+
+
+def test_symbols_need_the_library(spec: WorkerSpec) -> None:
+    assert is_loaded(spec)
+    assert needs_library(spec)
+    assert spec.to_send() == spec

@@ -20,7 +20,7 @@ from penstok.executors.children import Child, start_child
 from penstok.quantities import plural
 from penstok.resources import Resource
 from penstok.types import SampleTotals, Struct, field, replace
-from penstok.worker.comparison import Comparison
+from penstok.worker.comparison import Comparison, needs_library
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -93,7 +93,7 @@ class ProcessExecutor(Resource):
             num_at_start: How many are started before it is known how many units there are.
             advice: What to try if a worker fails twice; more memory or another engine if empty.
         """
-        self._spec = spec
+        self._spec = replace(spec, needs_library=needs_library(spec))
         self._feed = feed
         self._inherited = [] if lock_file is None else [lock_file]
         self._inherited += [] if feed is None else [feed.ring.file.file]

@@ -8,6 +8,7 @@ ranks or says why that is not proved; `docs/concepts/kernel.md` has the proof. I
 from __future__ import annotations
 
 import re
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 from penstok.tokenizers.vocabulary import NOT_MADE, find_merges, find_whole_tokens
@@ -101,14 +102,15 @@ def convert_pieces(
         token = next(token for token in tokens if _SPACE_AFTER_TEXT.search(token))
         raise NotConvertibleError(f"its token {_shown(token)} has a space after other text")
     ordered = [*(bytes([byte]) for byte in range(256)), *parts, *wide, *tokens]
+    output_ids = [_find_byte(byte, characters, byte_ids) for byte in range(256)]
+    output_ids += [*repeat(PART_OF_CHARACTER, len(parts)), *wide.values(), *tokens.values()]
     ranks = {token: rank for rank, token in enumerate(ordered)}
     # No merges produce these: unlike byte-level BPE, SentencePiece never finds them in text.
     if unused := set(find_whole_tokens(ranks)):
+        output_ids = [output_ids[rank] for token, rank in ranks.items() if token not in unused]
         kept = (token for token in ordered if token not in unused)
         ranks = {token: rank for rank, token in enumerate(kept)}
-    ids = {**dict.fromkeys(parts, PART_OF_CHARACTER), **wide, **tokens}
-    ids |= {bytes([byte]): _find_byte(byte, characters, byte_ids) for byte in range(256)}
-    return CharacterBpe(ranks, [ids[token] for token in ranks], adds_space, tuple(symbols))
+    return CharacterBpe(ranks, output_ids, adds_space, tuple(symbols))
 
 
 def find_pairs(bpe: CharacterBpe) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:

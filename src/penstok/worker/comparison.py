@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstok.engines import load_engine, name_reference
+from penstok.engines import load_engine, loads_library, name_reference
 from penstok.engines.check_text import make_check_block
 from penstok.errors import EngineError
 from penstok.tokenizers import LibraryModel
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from penstok.types import EotPosition
     from penstok.worker.worker import WorkerSpec
 
-__all__ = ["ComparedText", "Comparison"]
+__all__ = ["ComparedText", "Comparison", "needs_library"]
 
 # A reference engine that took more than this is given back at once: Gemma's takes 140 MB.
 _RETURNED_BYTES = 64 << 20
@@ -83,6 +83,9 @@ class Comparison(Struct, frozen=True):
 
         Its object can be larger than all that a worker needs. This process made it to find out
         whether the library can read the file.
+
+        Raises:
+            EngineError: If the reference cannot encode the text, and a worker could not either.
         """
         expected = tuple(_encode_if_loaded(spec, texts) for spec in specs)
         if any(ids is not None for ids in expected):
@@ -113,6 +116,14 @@ class Comparison(Struct, frozen=True):
             return_freed_memory()
 
 
+def needs_library(spec: WorkerSpec) -> bool:
+    """Tell whether workers may load the library: not if ranks encode and this process has it."""
+    model = spec.tokenizer.model
+    if spec.others or not isinstance(model, LibraryModel) or loads_library(spec.engine, model):
+        return True
+    return not has_library_model(model.library, model.content)
+
+
 def _make_blocks(tokenizer: Tokenizer, texts: list[ComparedText]) -> list[tuple[str, Block]]:
     page = make_check_block(tokenizer.special)
     return [("the built-in check text", page), *((text.where, text.to_block()) for text in texts)]
@@ -130,9 +141,11 @@ def _encode_if_loaded(spec: WorkerSpec, texts: list[ComparedText]) -> list[NDArr
     model = spec.tokenizer.model
     if not isinstance(model, LibraryModel) or spec.engine == name_reference(spec.tokenizer):
         return None
-    if not has_library_model(model.library, model.content):
+    if spec.needs_library and not has_library_model(model.library, model.content):
         return None
     try:
         return list(_iter_reference_ids(spec.tokenizer, spec.eot, texts))
     except EngineError:
-        return None  # the worker fails in the same way, and that is handled
+        if spec.needs_library:
+            return None  # the worker fails in the same way, and that is handled
+        raise

@@ -22,6 +22,7 @@ from penstok.output.segments import make_sink
 from penstok.output.spools import ENTRY_TYPES
 from penstok.readers import Readers
 from penstok.readers.base import ReaderOptions
+from penstok.tokenizers import LibraryModel
 from penstok.tokenizers.cuts import find_cuts
 from penstok.types import (
     SPLITS,
@@ -98,7 +99,8 @@ class WorkerSpec(Struct, frozen=True):
     """Everything needed to create a worker; the same for all workers of a job.
 
     With the sink `count`, a worker counts tokens and drops them, with the tokenizers of `others`
-    too, and leaves out units that are not in `sample` (`counting`).
+    too, and leaves out units that are not in `sample` (`counting`). `needs_library` is False if the
+    worker never loads the library of its tokenizer: its ranks encode, and another process compares.
     """
 
     tokenizer: Tokenizer
@@ -113,6 +115,7 @@ class WorkerSpec(Struct, frozen=True):
     ring: RingFile | None = None
     others: tuple[WorkerSpec, ...] = ()
     sample: UnitSample | None = None
+    needs_library: bool = True
 
     @property
     def eot(self) -> EotPosition:
@@ -123,6 +126,13 @@ class WorkerSpec(Struct, frozen=True):
         """
         is_needed = self.rules.eot == "none" and self.layout.has_index
         return "append" if is_needed else self.rules.eot
+
+    def to_send(self) -> WorkerSpec:
+        """Return it without what only the library reads, if it is not needed: 15 MB with Gemma."""
+        model = self.tokenizer.model
+        if self.needs_library or not isinstance(model, LibraryModel):
+            return self
+        return replace(self, tokenizer=replace(self.tokenizer, model=replace(model, content=b"")))
 
 
 class Sample(Struct, frozen=True):
