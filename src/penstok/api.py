@@ -87,6 +87,7 @@ def tokenize(
         "tekken",
         "kimi",
         "deepseek",
+        "bloom",
     ]
     | None = None,
     engine: Literal[
@@ -145,7 +146,7 @@ def tokenize(
         bos: Token before each document: auto (the one the tokenizer adds), none, or a token as text
             or id.
         pattern: Pattern that splits text into words, for a .tiktoken file: gpt2, starcoder, cl100k,
-            llama3, nanochat, qwen2, qwen35, o200k, tekken, kimi or deepseek.
+            llama3, nanochat, qwen2, qwen35, o200k, tekken, kimi, deepseek or bloom.
         engine: Encoder: auto, kernel, fastokens, tiktoken, tokenizers or sentencepiece; all give
             the same ids.
         val_fraction: Fraction of the documents that goes to the val split; at least one of few.
@@ -262,6 +263,7 @@ def plan(
         "tekken",
         "kimi",
         "deepseek",
+        "bloom",
     ]
     | None = None,
     engine: Literal[
@@ -319,7 +321,7 @@ def plan(
         bos: Token before each document: auto (the one the tokenizer adds), none, or a token as text
             or id.
         pattern: Pattern that splits text into words, for a .tiktoken file: gpt2, starcoder, cl100k,
-            llama3, nanochat, qwen2, qwen35, o200k, tekken, kimi or deepseek.
+            llama3, nanochat, qwen2, qwen35, o200k, tekken, kimi, deepseek or bloom.
         engine: Encoder: auto, kernel, fastokens, tiktoken, tokenizers or sentencepiece; all give
             the same ids.
         val_fraction: Fraction of the documents that goes to the val split; at least one of few.
@@ -432,6 +434,7 @@ def count(
         "tekken",
         "kimi",
         "deepseek",
+        "bloom",
     ]
     | None = None,
     engine: Literal[
@@ -477,7 +480,7 @@ def count(
         bos: Token before each document: auto (the one the tokenizer adds), none, or a token as text
             or id.
         pattern: Pattern that splits text into words, for a .tiktoken file: gpt2, starcoder, cl100k,
-            llama3, nanochat, qwen2, qwen35, o200k, tekken, kimi or deepseek.
+            llama3, nanochat, qwen2, qwen35, o200k, tekken, kimi, deepseek or bloom.
         engine: Encoder: auto, kernel, fastokens, tiktoken, tokenizers or sentencepiece; all give
             the same ids.
         val_fraction: As for `penstok tokenize`: fraction of the documents that goes to the val
@@ -569,6 +572,7 @@ def tokenize_part(
         "tekken",
         "kimi",
         "deepseek",
+        "bloom",
     ]
     | None = None,
     engine: Literal[
@@ -629,7 +633,7 @@ def tokenize_part(
         bos: Token before each document: auto (the one the tokenizer adds), none, or a token as text
             or id.
         pattern: Pattern that splits text into words, for a .tiktoken file: gpt2, starcoder, cl100k,
-            llama3, nanochat, qwen2, qwen35, o200k, tekken, kimi or deepseek.
+            llama3, nanochat, qwen2, qwen35, o200k, tekken, kimi, deepseek or bloom.
         engine: Encoder: auto, kernel, fastokens, tiktoken, tokenizers or sentencepiece; all give
             the same ids.
         val_fraction: Fraction of the documents that goes to the val split; at least one of few.
@@ -963,6 +967,7 @@ def train_tokenizer(
         "tekken",
         "kimi",
         "deepseek",
+        "bloom",
     ] = "cl100k",
     special: str | Sequence[str] = "<|endoftext|>",
     overwrite: bool = False,
@@ -996,7 +1001,7 @@ def train_tokenizer(
         sample: How much text to train on, taken evenly from all inputs.
         vocab_size: Vocabulary size, special tokens included.
         pattern: Pattern that splits text into words: gpt2, starcoder, cl100k, llama3, nanochat,
-            qwen2, qwen35, o200k, tekken, kimi or deepseek.
+            qwen2, qwen35, o200k, tekken, kimi, deepseek or bloom.
         special: Special token; repeat the flag for several. The first one is the end-of-text token.
         overwrite: Replace the file if it exists.
         progress: True draws a line on standard error, or a bar in a notebook, that is updated in

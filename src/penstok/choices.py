@@ -68,4 +68,5 @@ PatternName: TypeAlias = Literal[
     "tekken",
     "kimi",
     "deepseek",
+    "bloom",
 ]

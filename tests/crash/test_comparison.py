@@ -27,7 +27,8 @@ pytestmark = [pytest.mark.crash, pytest.mark.slow, pytest.mark.cold]
 CHANGED_REFERENCE = """
 import os, sys, time
 from pathlib import Path
-import penstok.executors.children, penstok.jobs.settings as s, penstok.worker.worker as worker
+import penstok.executors.children, penstok.jobs.settings as s
+import penstok.worker.comparison as comparison
 from penstok.cli import main
 class Reference:
     name = "tiktoken"
@@ -38,11 +39,11 @@ class Reference:
         while Path("wait").exists():
             time.sleep(0.01)
         return self._engine.encode(block) + Path("wrong").exists()
-load_engine = worker.load_engine
+load_engine = comparison.load_engine
 def load(name, *rest):
     engine = load_engine(name, *rest)
     return Reference(engine) if name == "tiktoken" else engine
-worker.load_engine = load
+comparison.load_engine = load
 defaults = s.JobSettings.__init__.__kwdefaults__
 defaults["unit_bytes"], defaults["block_bytes"] = 200_000, 50_000
 if os.environ.get("TEST_FORKS"):

@@ -20,23 +20,24 @@ import tiktoken
 import tokenizers
 from parity.kernel_cases import ISAS, TINY_TABLE, block_of, hostile_document
 from support import EXAMPLES, IS_THOROUGH, ROOT, few, part_of
-from vocabularies import all_pairs, fetch_npm, write_json
+from tokenizers import models, pre_tokenizers, processors, trainers
+from vocabularies import all_pairs, example_texts, fetch_npm, write_json
 
 from penstok.engines import choose_engine, load_engine
 from penstok.engines.kernel import KernelEngine
 from penstok.engines.tokenizer_json import format_tokenizer_json
 from penstok.tokenizers import ByteLevel, Tokenizer, load_tokenizer
 from penstok.tokenizers.cuts import ByteLevelCuts
-from penstok.tokenizers.vocabulary import DEEPSEEK_SPLITS, PATTERNS, SPELLINGS
+from penstok.tokenizers.vocabulary import BLOOM_SPLIT, PATTERN_RECORDS, PATTERNS, SPELLINGS
 from penstok.types import replace
 
 CORPUS = Path(os.environ.get("PENSTOK_CORPUS", ROOT.parent / "shared" / "corpus"))
 # Those that divide text in their own way, and those that differ from one of them in a detail.
-FAMILIES = ("cl100k", "o200k", "deepseek")
+FAMILIES = ("cl100k", "o200k", "deepseek", "bloom")
 RELATIVES = ("qwen2", "kimi", "starcoder", "nanochat", "qwen35", "tekken")
 NEW_PATTERNS = (*FAMILIES, *RELATIVES)
 # What `make test` tries everything with; the others are in its first tests only.
-MOST_USED = 4
+MOST_USED = 5
 # Letters of several scripts and cases, digits of several scripts, all kinds of white space,
 # apostrophes, marks, punctuation, emoji, zero-width characters, the ends of the alphabet.
 HOSTILE = (
@@ -49,10 +50,13 @@ HOSTILE = (
     "//\u01c5\u1e9e\u0416\u30fb\u309b\u3040\u9fa6\uff21\uff41\u0301"
     # Han that is not an ideograph: numbers, radicals, marks, punctuation.
     "\u3007\u3021\u3038\u3005\u2e80\u2f00\U00016ff0\U00016fe2\uf900"
+    # Punctuation that ends a word of BLOOM's.
+    "()|?\u2026\u3001\u0964\u06d4\u060c"
 )
 CODE_POINT_CONTEXT = "x{0}1{0}2345{0}'s {0}a\n{0}\n '{0}a'l{0}.{0}\r\n\n  {0}{0}b\n {0}"
 # What matters to patterns that distinguish case, or kana and Han.
 CASE_CONTEXT = "A{0}B{0}c!{0}D\u4e2d{0}E/{0}\n/{0} !{0}f\u30ab{0}\u200b{0}\x01\x02{0}_g{0}"
+CASE_CONTEXT += "{0} {0}, {0},{0} ({0}|{0})\u3002{0}\u060c {0}\u3000{0} "
 CASE_CONTEXT += "\u30071{0}\u3007\u300723{0}\u2e80!!\u0301{0}\u2e80{0}\n"
 
 
@@ -137,6 +141,7 @@ def test_short_strings_over_a_small_alphabet_match_exhaustively(pattern: str) ->
     texts += ["".join(made) for made in product("sL\u017f'\u3000\u0663 \r\u3002", repeat=4)]
     texts += ["".join(made) for made in product("aB\u4e2d\u0301!/'s\n ", repeat=4)]
     texts += ["".join(made) for made in product("1\u3007\u2e80\u4e2d! \u0301B", repeat=5)]
+    texts += ["".join(made) for made in product("a ,(\u060c\u3002\n\u3000", repeat=5)]
     expected = expected_ids(reference, texts)
     for isa in ISAS:
         check(kernel(pattern, isa), texts, expected, reference)
@@ -187,6 +192,7 @@ def own_library(pattern: str) -> tokenizers.Tokenizer:
         digits = {"type": "Digits", "individual_digits": True}
         steps = [digits, {**byte_level, "use_regex": True}]
     else:
+        splits = next(record.splits for record in PATTERN_RECORDS if record.name == pattern)
         steps = [
             {
                 "type": "Split",
@@ -194,7 +200,7 @@ def own_library(pattern: str) -> tokenizers.Tokenizer:
                 "behavior": "Isolated",
                 "invert": False,
             }
-            for text in DEEPSEEK_SPLITS
+            for text in splits
         ]
         steps.append({**byte_level, "use_regex": False})
     content["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": steps}
@@ -203,7 +209,7 @@ def own_library(pattern: str) -> tokenizers.Tokenizer:
 
 @pytest.mark.sampled
 @pytest.mark.slow
-@pytest.mark.parametrize("pattern", few(["deepseek", "starcoder"]))
+@pytest.mark.parametrize("pattern", few(["deepseek", "bloom", "starcoder"], 2))
 def test_one_expression_divides_text_as_several_steps_do(pattern: str, tmp_path: Path) -> None:
     library, engine = own_library(pattern), kernel(pattern, ISAS[0])
     tokenizer = load_tokenizer(write_json(tmp_path, library.to_str()), eot_token="65792")
@@ -238,7 +244,7 @@ SNIPPETS = (
     *("...", "\U0001f600", "1", "1234", "\u0663\u0663", " ", "  ", "\n", "\r\n", "\n  ", "\n \n"),
     *("\t", "\u3000", "\xa0\n", "\u2028", ".\n", ".\n\n  ", "12345678901"),
     *("A", "aB", "ABc", "\u5b57A", "\u5b57Ab", "\u0301", "!\u0301", "/", "!\n/", "\x01", "\u30fb"),
-    *("\u3007", "1\u3007", "\u2e80", "!\u2e80", "\U00016ff0"),
+    *("\u3007", "1\u3007", "\u2e80", "!\u2e80", "\U00016ff0", ", ", "|", "\u060c"),
 )
 
 
@@ -281,6 +287,8 @@ def test_runs_longer_than_64_bytes_match(pattern: str) -> None:
         "\u3007",
         "1\u3007",
         "\u2e80!",
+        ", ",
+        "\u060c",
     )
     texts = [
         before + unit * count + after
@@ -345,7 +353,7 @@ def cased_texts(seed: int, count: int) -> list[str]:
     rng = random.Random(seed)
     letters = (
         "aBcD\u00e9\u00c9\u5b57\u6f22\u3042\ud55c\u0e01\u0301\u3002\uff0c\uff01\u3001/\n\r. '1"
-        "!s\u30fb\u3099\u3040\u200b\x01\u9fa6\u0416\u0436\u3007\u2e80\U00016ff0"
+        "!s\u30fb\u3099\u3040\u200b\x01\u9fa6\u0416\u0436\u3007\u2e80\U00016ff0,|\u060c\u0964"
     )
     return ["".join(rng.choices(letters, k=rng.randrange(2, 14))) for _ in range(count)]
 
@@ -532,6 +540,33 @@ def test_qwen_has_the_ids_of_its_own_library(tmp_path: Path) -> None:
     for isa in ISAS:
         engine = KernelEngine(tokenizer, "none", isa=isa)
         for text, found in zip(texts, encoded, strict=True):
+            assert ids_of(engine, [text]) == found.ids, ascii(text[:200])
+
+
+def test_a_file_like_blooms_has_the_ids_of_its_own_library(tmp_path: Path) -> None:
+    # No package has BLOOM's own vocabulary.
+    library = tokenizers.Tokenizer(models.BPE())
+    split = pre_tokenizers.Split(tokenizers.Regex(BLOOM_SPLIT), "isolated")
+    library.pre_tokenizer = pre_tokenizers.Sequence(
+        [split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+    )
+    library.post_processor = processors.ByteLevel(trim_offsets=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=8000,
+        show_progress=False,
+        special_tokens=["<unk>", "<s>", "</s>", "<pad>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+    )
+    library.train_from_iterator(example_texts(), trainer)
+    path = write_json(tmp_path, library.to_str())
+    write_json(tmp_path, {"bos_token": "<s>", "eos_token": "</s>"}, "tokenizer_config.json")
+    tokenizer = load_tokenizer(path)
+    assert choose_engine("auto", tokenizer) == ("kernel", "")
+    assert (tokenizer.eot_text, tokenizer.eot_id, tokenizer.bos_id) == ("</s>", 2, None)
+    texts = [*real_texts()[::2], *hostile_texts(19, 3000)]
+    for isa in ISAS:
+        engine = KernelEngine(tokenizer, "none", isa=isa)
+        for text, found in zip(texts, library.encode_batch(texts), strict=True):
             assert ids_of(engine, [text]) == found.ids, ascii(text[:200])
 
 

@@ -19,6 +19,7 @@ from penstok.errors import UsageError
 from penstok.tokenizers import LibraryModel, load_tokenizer
 from penstok.tokenizers.libraries import make_library_model
 from penstok.tokenizers.vocabulary import (
+    BLOOM_SPLIT,
     CL100K_PATTERN,
     DEEPSEEK_SPLITS,
     KIMI_PATTERN,
@@ -76,7 +77,12 @@ NEAR_MISSES = {
     "tiktoken's cl100k": with_steps(split_at(OWN_CL100K)),
     "o200k without slashes": with_steps(split_at(O200K_PATTERN.replace("[\\r\\n/]*", "[\\r\\n]*"))),
     "kimi with slashes": with_steps(split_at(KIMI_PATTERN.replace("]+[\\r\\n]*", "]+[\\r\\n/]*"))),
-    "bloom": with_steps(split_at(" ?[^(\\s|[.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c])]+")),
+    "bloom without what is between words": with_steps(
+        split_at(BLOOM_SPLIT, "Removed", invert=True)
+    ),
+    "bloom with the space after a word": with_steps(split_at(BLOOM_SPLIT, "MergedWithNext")),
+    "bloom without a stop": with_steps(split_at(BLOOM_SPLIT.replace("\u060c", ""))),
+    "bloom with digits apart": with_steps(DIGITS, split_at(BLOOM_SPLIT)),
     "deepseek in another order": with_steps(*map(split_at, reversed(DEEPSEEK_SPLITS))),
     "two of deepseek's": with_steps(*map(split_at, DEEPSEEK_SPLITS[1:])),
     "deepseek without isolating": with_steps(

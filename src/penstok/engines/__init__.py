@@ -10,6 +10,7 @@ from penstok.engines.registry import (
     choose_engine,
     engine_needs,
     load_engine,
+    loads_library,
     max_document_bytes,
     name_reference,
 )
@@ -18,6 +19,7 @@ __all__ = [
     "choose_engine",
     "engine_needs",
     "load_engine",
+    "loads_library",
     "max_document_bytes",
     "name_reference",
 ]

@@ -33,6 +33,8 @@ _DOCUMENTS = (
     # Punctuation before words, newlines after punctuation, slashes after newlines.
     "!hello ?!hello .net #tag $x_y __init__ -- --flag /usr/bin\n/etc\n//c ...\n\n/x {}\n}"
     "\r\n\r\n;\n'\n\"",
+    # Punctuation that ends a word in some patterns only.
+    "f(a,b)|c.d, e!?g-h_i;j (k) l .\n(m) ,\u060cn\u06d4 o\u0964p\u2026q \u3001r\u3002\ns\uff0c t",
     # Capitals and small letters in one word.
     "camelCase HTTPServer XMLHttpRequest iPhone McDonald \u01c5 \u00c9t\u00c9 \u0130stanb"
     "ul stra\u00dfe \ufb01sh",

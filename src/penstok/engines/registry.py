@@ -15,7 +15,7 @@ from penstok.types import MemoryNeeds, Struct
 
 if TYPE_CHECKING:
     from penstok.engines.base import Engine, EngineClass
-    from penstok.tokenizers import Tokenizer
+    from penstok.tokenizers import LibraryModel, Tokenizer
     from penstok.types import EotPosition
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "choose_engine",
     "engine_needs",
     "load_engine",
+    "loads_library",
     "max_document_bytes",
     "name_reference",
 ]
@@ -190,6 +191,11 @@ def engine_needs(name: str, tokenizer: Tokenizer) -> MemoryNeeds:
     else:
         more, block_bytes = _CONTENT_BYTES * len(model.content), 0
     return engine.needs + MemoryNeeds(worker_bytes=more, block_bytes=block_bytes)
+
+
+def loads_library(name: str, model: LibraryModel) -> bool:
+    """Tell whether an engine loads the library of a model to encode with it."""
+    return model.bpe is None or bool(model.bpe.symbols) or not _BY_NAME[name].encodes_characters
 
 
 def max_document_bytes(name: str, tokenizer: Tokenizer, limit_bytes: int) -> int:

@@ -16,7 +16,11 @@ from penstok.engines.continuing import ContinuingModel
 from penstok.engines.tokenizer_json import format_tokenizer_json
 from penstok.errors import EngineError
 from penstok.tokenizers import ByteLevel
-from penstok.tokenizers.libraries import load_library_model, make_library_model
+from penstok.tokenizers.libraries import (
+    has_library_model,
+    load_library_model,
+    make_library_model,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -42,8 +46,9 @@ class TokenizersEngine:
             content = format_tokenizer_json(model).encode()
             self._library = make_library_model("tokenizers", content)
         else:
-            # The same where the kernel encodes: Gemma's object takes 140 MB.
-            make = load_library_model if model.bpe is None else make_library_model
+            # The same where the kernel encodes, unless there is one: Gemma's takes 140 MB.
+            is_kept = model.bpe is None or has_library_model("tokenizers", model.content)
+            make = load_library_model if is_kept else make_library_model
             self._library = make("tokenizers", model.content)
             self._continuing = ContinuingModel(model)
 

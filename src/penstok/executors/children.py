@@ -85,7 +85,7 @@ def start_child(spec: WorkerSpec, priority: Priority, inherited: Sequence[int]) 
         popen = _start_interpreter(theirs, inherited)
     child = Child(popen.pid, pipe, popen)
     with contextlib.suppress(ConnectionError):
-        child.pipe.send((spec, priority))
+        child.pipe.send((spec.to_send(), priority))
     return child
 
 

@@ -20,6 +20,7 @@ from penstok.executors.children import Child, start_child
 from penstok.quantities import plural
 from penstok.resources import Resource
 from penstok.types import SampleTotals, Struct, field, replace
+from penstok.worker.comparison import Comparison, needs_library
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from penstok.output.layout import Layout
     from penstok.output.offsets import AssignsOffsets
     from penstok.types import FailedTokenizer, FinishedUnit, Priority, Split, Unit
-    from penstok.worker.worker import ComparedText, Sample, WorkerSpec
+    from penstok.worker.worker import Sample, WorkerSpec
 
 __all__ = ["ProcessExecutor"]
 
@@ -45,7 +46,7 @@ class _Process(Struct, eq=False):
     """
 
     child: Child
-    comparing: list[ComparedText] | None = None
+    comparing: Comparison | None = None
     encoding: Batch | None = None
     waiting: list[Batch] = field(default_factory=list)
     writing: deque[Batch] = field(default_factory=deque)
@@ -92,7 +93,7 @@ class ProcessExecutor(Resource):
             num_at_start: How many are started before it is known how many units there are.
             advice: What to try if a worker fails twice; more memory or another engine if empty.
         """
-        self._spec = spec
+        self._spec = replace(spec, needs_library=needs_library(spec))
         self._feed = feed
         self._inherited = [] if lock_file is None else [lock_file]
         self._inherited += [] if feed is None else [feed.ring.file.file]
@@ -145,7 +146,9 @@ class ProcessExecutor(Resource):
             if self._feed is not None and filled is not None:
                 seen += zip([filled], self._encode_samples([filled]), strict=True)
                 self._feed.release(filled)
-        self._compare(self._processes[0], [text for _, sample in seen for text in sample.texts])
+        texts = [text for _, sample in seen for text in sample.texts]
+        comparison = Comparison.prepare(texts, (self._spec, *self._spec.others))
+        self._compare(self._processes[0], comparison)
         if not is_beside:
             self.finish_check()
         num_bytes = sum(unit.stored_bytes(sample.input_bytes) for unit, sample in seen)
@@ -175,9 +178,9 @@ class ProcessExecutor(Resource):
         samples: list[Sample] = self._ask("sample", units)
         return samples
 
-    def _compare(self, process: _Process, texts: list[ComparedText]) -> None:
-        process.comparing = texts
-        self._send(process, "compare", texts)
+    def _compare(self, process: _Process, comparison: Comparison) -> None:
+        process.comparing = comparison
+        self._send(process, "compare", comparison)
 
     def _find_comparing(self) -> _Process | None:
         found = (process for process in self._processes if process.comparing is not None)
@@ -185,7 +188,9 @@ class ProcessExecutor(Resource):
 
     def _receive_comparison(self, process: _Process) -> None:
         """Take the answer of the worker that compares; if it has died, a new one repeats it."""
-        texts, process.comparing = process.comparing or [], None
+        comparison, process.comparing = process.comparing, None
+        if comparison is None:
+            return
         try:
             kind, answer = process.child.pipe.recv()
         except (EOFError, OSError):
@@ -193,7 +198,7 @@ class ProcessExecutor(Resource):
             self._num_failed_comparisons += 1
             if self._num_failed_comparisons >= _MAX_FAILURES:
                 raise self._died_twice(failure) from None
-            self._compare(self._restart(process), texts)
+            self._compare(self._restart(process), comparison)
             return
         if kind == "error":
             raise answer

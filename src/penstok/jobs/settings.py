@@ -65,7 +65,8 @@ DEFAULT_UNIT_BYTES = 16 << 20
 DEFAULT_BLOCK_BYTES = 2 << 20
 INPUTS = "Files, folders, globs or URLs (https, s3, gs, hf); - is standard input."
 PATTERNS = (
-    "gpt2, starcoder, cl100k, llama3, nanochat, qwen2, qwen35, o200k, tekken, kimi or deepseek"
+    "gpt2, starcoder, cl100k, llama3, nanochat, qwen2, qwen35, o200k, tekken, kimi, "
+    "deepseek or bloom"
 )
 
 

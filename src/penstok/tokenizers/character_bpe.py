@@ -8,14 +8,17 @@ ranks or says why that is not proved; `docs/concepts/kernel.md` has the proof. I
 from __future__ import annotations
 
 import re
-from itertools import chain
+from itertools import repeat
 from typing import TYPE_CHECKING
 
-from penstok.tokenizers.vocabulary import find_whole_tokens, last_merges
+from penstok.tokenizers.vocabulary import NOT_MADE, find_merges, find_whole_tokens
 from penstok.types import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
 
 __all__ = [
     "PART_OF_CHARACTER",
@@ -23,7 +26,8 @@ __all__ = [
     "CharacterBpe",
     "NotConvertibleError",
     "convert_pieces",
-    "merge_pairs",
+    "find_pairs",
+    "spell_all",
 ]
 
 # How SentencePiece writes a space.
@@ -34,7 +38,7 @@ PART_OF_CHARACTER = 0xFFFF_FFFF
 # Tokens are joined with 0xFF, which is in none of them.
 _SPACE_AFTER_TEXT = re.compile(rb"[^ \xff] ")
 _SHOWN_CHARACTERS = 40
-_SPACE, _FIRST_WIDE = 0x20, 0x80
+_SPACE, _FIRST_WIDE, _NUM_BYTES = 0x20, 0x80, 256
 
 
 class NotConvertibleError(Exception):
@@ -90,37 +94,42 @@ def convert_pieces(
     wide = {text.encode(): one for text, one in characters.items() if not text.isascii()}
     wide.pop(SPACE_MARK.encode())
     parts = sorted({char[:end] for char in wide for end in range(2, len(char))})
-    tokens = {_spell(text): one for text, one in longer}
+    spelled = spell_all([text for text, _ in longer])
+    tokens = dict(zip(spelled, (one for _, one in longer), strict=True))
     if len(tokens) < len(longer):
         raise NotConvertibleError("it has a token twice")
     if _SPACE_AFTER_TEXT.search(b"\xff".join(tokens)):
         token = next(token for token in tokens if _SPACE_AFTER_TEXT.search(token))
         raise NotConvertibleError(f"its token {_shown(token)} has a space after other text")
     ordered = [*(bytes([byte]) for byte in range(256)), *parts, *wide, *tokens]
+    output_ids = [_find_byte(byte, characters, byte_ids) for byte in range(256)]
+    output_ids += [*repeat(PART_OF_CHARACTER, len(parts)), *wide.values(), *tokens.values()]
+    ranks = {token: rank for rank, token in enumerate(ordered)}
     # No merges produce these: unlike byte-level BPE, SentencePiece never finds them in text.
-    unused = set(find_whole_tokens({token: rank for rank, token in enumerate(ordered)}))
-    ranks = {
-        token: rank for rank, token in enumerate(each for each in ordered if each not in unused)
-    }
-    ids = {**dict.fromkeys(parts, PART_OF_CHARACTER), **wide, **tokens}
-    ids |= {bytes([byte]): _find_byte(byte, characters, byte_ids) for byte in range(256)}
-    return CharacterBpe(ranks, [ids[token] for token in ranks], adds_space, tuple(symbols))
+    if unused := set(find_whole_tokens(ranks)):
+        output_ids = [output_ids[rank] for token, rank in ranks.items() if token not in unused]
+        kept = (token for token in ordered if token not in unused)
+        ranks = {token: rank for rank, token in enumerate(kept)}
+    return CharacterBpe(ranks, output_ids, adds_space, tuple(symbols))
 
 
-def merge_pairs(bpe: CharacterBpe) -> list[tuple[str, str]]:
-    """Return the one merge that produces each token of several characters, in order of rank."""
-    made = last_merges(bpe.ranks)
-    # Bytes and parts of characters are not text; no character is made of anything else.
-    texts = {
-        token: token.decode().replace(" ", SPACE_MARK)
-        for token, output_id in zip(bpe.ranks, bpe.output_ids, strict=True)
-        if output_id != PART_OF_CHARACTER and (len(token) > 1 or token < b"\x80")
-    }
-    return [
-        (texts[merge[0]], texts[merge[1]])
-        for merge in made.values()
-        if merge is not None and merge[0] in texts and merge[1] in texts
-    ]
+def find_pairs(bpe: CharacterBpe) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+    """Return the tokens that two texts are merged to, in order of rank.
+
+    Each has one such pair. The second array is the number of characters of its first part. (Bytes
+    and parts of characters are not text; no character is made of anything else.)
+    """
+    import numpy as np
+
+    made, lefts, rights = find_merges(bpe.ranks)
+    is_text = np.array(bpe.output_ids, np.uint32) != PART_OF_CHARACTER
+    is_text[_FIRST_WIDE:_NUM_BYTES] = False
+    is_made = np.flatnonzero(lefts != NOT_MADE)
+    is_made = is_made[is_text[lefts[is_made]] & is_text[rights[is_made]]]
+    starts = np.cumsum([0, *map(len, bpe.ranks)])[:-1]
+    is_character = np.frombuffer(b"".join(bpe.ranks), np.uint8) & 0xC0 != 0x80
+    lengths = np.add.reduceat(is_character, starts, dtype=np.int64)
+    return made[is_made], lengths[lefts[is_made]]
 
 
 def _check_characters(characters: Mapping[str, int], longer: Sequence[tuple[str, int]]) -> None:
@@ -130,9 +139,10 @@ def _check_characters(characters: Mapping[str, int], longer: Sequence[tuple[str,
     if " " in characters:
         raise NotConvertibleError("it has a token for a space that is not marked")
     known = characters.keys()
-    if not known >= set(chain.from_iterable(text for text, _ in longer)):
+    if not known >= set("".join(text for text, _ in longer)):
         text = next(text for text, _ in longer if not known >= set(text))
-        raise NotConvertibleError(f"a character of its token {_shown(_spell(text))} is not a token")
+        token = _shown(spell_all([text])[0])
+        raise NotConvertibleError(f"a character of its token {token} is not a token")
 
 
 def _find_byte(byte: int, characters: Mapping[str, int], byte_ids: Mapping[str, int]) -> int:
@@ -146,8 +156,12 @@ def _find_byte(byte: int, characters: Mapping[str, int], byte_ids: Mapping[str, 
     return found
 
 
-def _spell(text: str) -> bytes:
-    return text.replace(SPACE_MARK, " ").encode()
+def spell_all(texts: Sequence[str]) -> list[bytes]:
+    """Return the bytes of texts, all at once, with spaces that are not marked."""
+    whole = "".join(texts)
+    divider = next(char for char in map(chr, range(0xE000, 0x110000)) if char not in whole)
+    joined = divider.join(texts).replace(SPACE_MARK, " ").encode()
+    return joined.split(divider.encode()) if texts else []
 
 
 def _shown(token: bytes) -> str:

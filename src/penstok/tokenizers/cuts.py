@@ -13,6 +13,7 @@ import numpy as np
 
 from penstok.tokenizers import ByteLevel
 from penstok.tokenizers.vocabulary import (
+    BLOOM_PATTERN,
     CL100K_PATTERN,
     DEEPSEEK_PATTERN,
     GPT2_PATTERN,
@@ -91,7 +92,7 @@ class ByteLevelCuts:
         self._has_ascii_borders = model.added.keys() == model.white_space_runs.keys()
 
     @cached_property
-    def _rule(self) -> _Gpt2Rule | _Cl100kRule | _O200kRule:
+    def _rule(self) -> _Rule:
         model = self._model
         free = _FreeJunctions(model.ranks)
         return _RULES[model.pattern](free, normalizes=model.normalizer is not None)
@@ -99,12 +100,10 @@ class ByteLevelCuts:
     def mask(self, text: NDArray[np.uint8]) -> NDArray[np.bool_]:
         """Mark every position before which `text` may be divided; the first is never marked.
 
-        One rule holds for all patterns: after an ASCII letter or number a match ends before a
-        character of another kind, and the next match does not depend on what precedes it. (But an
-        apostrophe can belong to the word, and newlines have their own rules.)
+        The borders between kinds of ASCII characters are among them, if no added token has one.
         """
         marked = self._rule.mask(text)
-        return marked | _ascii_borders(text) if self._has_ascii_borders else marked
+        return marked | self._rule.ascii_borders(text) if self._has_ascii_borders else marked
 
     def line_mask(self, text: NDArray[np.uint8]) -> NDArray[np.bool_]:
         """Mark those of them that are at the end of a line."""
@@ -204,7 +203,35 @@ def keep_junctions(
     _last_table[:] = [(ranks, table.reshape(-1))]
 
 
-class _Gpt2Rule:
+class _Rule:
+    """What the rules of all patterns have in common."""
+
+    def __init__(self, free: _FreeJunctions, *, normalizes: bool) -> None:
+        self._free = free
+        self._normalizes = normalizes
+
+    def mask(self, text: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        raise NotImplementedError
+
+    def line_mask(self, text: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        raise NotImplementedError
+
+    def ascii_borders(self, text: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        """Mark digits after letters, letters after digits, and punctuation after either.
+
+        In all patterns but BLOOM's a match ends after an ASCII letter or number before a character
+        of another kind, and the next match does not depend on what precedes it. (But an apostrophe
+        can belong to the word, and newlines have their own rules.)
+        """
+        is_letter = _ASCII_LETTERS[text]
+        is_digit = _ASCII_DIGITS[text]
+        after_letter, after_digit = _after(is_letter), _after(is_digit)
+        marked: NDArray[np.bool_] = (after_letter & is_digit) | (after_digit & is_letter)
+        marked |= (after_letter | after_digit) & _ASCII_PUNCTUATION[text]
+        return marked
+
+
+class _Gpt2Rule(_Rule):
     """GPT-2's pattern.
 
     1. Before an ASCII white space after a visible character (one that is not white space). A match
@@ -214,10 +241,6 @@ class _Gpt2Rule:
        normalized later: only between two letters of scripts without spaces, which never compose
        with each other.)
     """
-
-    def __init__(self, free: _FreeJunctions, *, normalizes: bool) -> None:
-        self._free = free
-        self._normalizes = normalizes
 
     def mask(self, text: NDArray[np.uint8]) -> NDArray[np.bool_]:
         found = _characters(text)
@@ -234,7 +257,7 @@ class _Gpt2Rule:
         return marked
 
 
-class _Cl100kRule:
+class _Cl100kRule(_Rule):
     """The pattern of cl100k, Llama 3 and Qwen, where a newline can belong to the piece before it.
 
     1. Before a space, a tab, a vertical tab or a form feed after a visible character. A match ends
@@ -246,10 +269,6 @@ class _Cl100kRule:
        second can join the letters after it, but only if nothing precedes it.) If text is normalized
        later, both must be letters.
     """
-
-    def __init__(self, free: _FreeJunctions, *, normalizes: bool) -> None:
-        self._free = free
-        self._normalizes = normalizes
 
     def mask(self, text: NDArray[np.uint8]) -> NDArray[np.bool_]:
         found = _characters(text)
@@ -270,7 +289,7 @@ class _Cl100kRule:
         return _between_letters(text) if self._normalizes else _beside_letter(text)
 
 
-class _O200kRule:
+class _O200kRule(_Rule):
     """The pattern of o200k and tekken, where words also end before a capital letter.
 
     1. The first rule of cl100k.
@@ -281,9 +300,6 @@ class _O200kRule:
 
     They hold for text that is normalized later: neither character composes with anything there.
     """
-
-    def __init__(self, free: _FreeJunctions, *, normalizes: bool) -> None:
-        self._free = free
 
     def mask(self, text: NDArray[np.uint8]) -> NDArray[np.bool_]:
         found = _characters(text)
@@ -337,8 +353,64 @@ class _DeepSeekRule(_Cl100kRule):
         return _between_letters(text)
 
 
+class _BloomRule(_Rule):
+    """BLOOM's pattern, where a word is all but white space and stops (some punctuation).
+
+    1. Before an ASCII white space after a character of a word: the word ends there.
+    2. Between a newline (or carriage return) and a character of a word: only a blank can belong to
+       the word after it. (Not before a stop, which is one piece with the newline.)
+    3. At a free junction between two non-ASCII characters, as in GPT-2's: what a piece consists of
+       does not depend on what precedes it.
+    4. Before a stop of the scripts without spaces, after a letter of theirs.
+    """
+
+    def mask(self, text: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        found = _characters(text)
+        marked = self._beside_words(text, found, _is_ascii_space(text))
+        if found.wide_start.any():
+            joints = found.wide_end & found.wide_start
+            if self._normalizes:
+                joints &= _between_letters(text)
+            marked |= self._free.among(joints, text)
+            # A stop must be valid: what it is repaired to can belong to the word.
+            is_stop = _starts(text, _BLOOM_STOPS3) & found.wide_start
+            marked |= found.wide_end & is_stop & _after_letter(text)
+        return marked
+
+    def line_mask(self, text: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        return self._beside_words(text, _characters(text), text == _NEWLINE)
+
+    def ascii_borders(self, text: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        """Mark stops after letters or digits, and letters or digits after stops."""
+        is_letter = _ASCII_LETTERS[text] | _ASCII_DIGITS[text]
+        is_stop = _BLOOM_ASCII_STOPS[text]
+        marked: NDArray[np.bool_] = (_after(is_letter) & is_stop) | (_after(is_stop) & is_letter)
+        return marked
+
+    def _beside_words(
+        self, text: NDArray[np.uint8], found: _Characters, white: NDArray[np.bool_]
+    ) -> NDArray[np.bool_]:
+        """Mark white space after words, and words after newlines."""
+        stop_starts, stop_ends = _bloom_stops(text)
+        marked: NDArray[np.bool_] = found.visible_end & ~stop_ends & white
+        marked |= _after(_is_newline(text)) & found.visible_start & ~stop_starts
+        return marked
+
+
+def _bloom_stops(text: NDArray[np.uint8]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Mark where a stop of BLOOM's pattern starts, and where one has ended."""
+    is_ascii = _BLOOM_ASCII_STOPS[text]
+    two = np.zeros(len(text), np.bool_)
+    two[:-1] = _BLOOM_STOPS2[text[:-1].astype(np.uint16) << 8 | text[1:]]
+    three = _starts(text, _BLOOM_STOPS3)
+    ends = _after(is_ascii)
+    ends[2:] |= two[:-2]
+    ends[3:] |= three[:-3]
+    return is_ascii | two | three, ends
+
+
 # Every pattern in `vocabulary.PATTERNS` has a proved rule.
-_RULES: dict[str, type[_Gpt2Rule | _Cl100kRule | _O200kRule]] = {
+_RULES: dict[str, type[_Rule]] = {
     GPT2_PATTERN: _Gpt2Rule,
     STARCODER_PATTERN: _Gpt2Rule,
     CL100K_PATTERN: _Cl100kRule,
@@ -349,6 +421,7 @@ _RULES: dict[str, type[_Gpt2Rule | _Cl100kRule | _O200kRule]] = {
     TEKKEN_PATTERN: _O200kRule,
     KIMI_PATTERN: _KimiRule,
     DEEPSEEK_PATTERN: _DeepSeekRule,
+    BLOOM_PATTERN: _BloomRule,
 }
 
 
@@ -381,16 +454,6 @@ def _is_ascii_space(text: NDArray[np.uint8]) -> NDArray[np.bool_]:
     """Space, tab, newline, vertical tab, form feed, carriage return."""
     found: NDArray[np.bool_] = (text == _SPACE) | ((text >= 0x09) & (text <= 0x0D))
     return found
-
-
-def _ascii_borders(text: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    """Mark digits after letters, letters after digits, and punctuation after either."""
-    is_letter = _ASCII_LETTERS[text]
-    is_digit = _ASCII_DIGITS[text]
-    after_letter, after_digit = _after(is_letter), _after(is_digit)
-    marked: NDArray[np.bool_] = (after_letter & is_digit) | (after_digit & is_letter)
-    marked |= (after_letter | after_digit) & _ASCII_PUNCTUATION[text]
-    return marked
 
 
 def _is_newline(text: NDArray[np.uint8]) -> NDArray[np.bool_]:
@@ -532,3 +595,9 @@ _LETTERS = _code_points(
 # question mark.
 _SPACE_MARK = _code_points((0x2581, 0x2581))
 _STOPS = _code_points((0x3001, 0x3002), (0xFF01, 0xFF01), (0xFF0C, 0xFF0C), (0xFF1F, 0xFF1F))
+# The stops of BLOOM's pattern, by length; those of two bytes as such.
+_BLOOM_ASCII_STOPS = np.isin(np.arange(256), list(b"()|.,!?"))
+_BLOOM_STOPS2 = _code_points((0xD88C, 0xD88C), (0xDB94, 0xDB94))
+_BLOOM_STOPS3 = _code_points(
+    *((0x0964, 0x0964), (0x2026, 0x2026), (0x3001, 0x3002), (0xFF0C, 0xFF0C))
+)

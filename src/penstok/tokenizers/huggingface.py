@@ -10,9 +10,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from operator import add
 from typing import TYPE_CHECKING, Any, Literal
 
-from penstok.tokenizers.huggingface_characters import read_merge, try_characters
+from penstok.tokenizers.huggingface_characters import read_merges, try_characters
 from penstok.tokenizers.libraries import try_library
 from penstok.tokenizers.models import (
     ByteLevel,
@@ -105,7 +106,7 @@ def _check_prefix(model: dict[str, Any]) -> None:
     The library (0.23) would end the process.
     """
     prefix = str(model.get("continuing_subword_prefix") or "")
-    for _, right in map(read_merge, model.get("merges") or ()) if prefix else ():
+    for right in read_merges(model.get("merges") or [])[1] if prefix else ():
         if not right.startswith(prefix):
             raise UnsupportedError(
                 f"its merge of {right!r} lacks the `continuing_subword_prefix` {prefix!r}"
@@ -138,7 +139,7 @@ def _check_ids(vocab: dict[str, int], added: list[dict[str, Any]], content: byte
                 )
         following += text not in vocab
         ids.add(token_id)
-    if not all(type(one) is int and 0 <= one <= MAX_ID for one in ids):
+    if not {int}.issuperset(map(type, ids)) or (ids and not 0 <= min(ids) <= max(ids) <= MAX_ID):
         raise UnsupportedError(f"it has ids outside 0 to {MAX_ID}")
     return ids
 
@@ -164,7 +165,7 @@ def _read_ranks(
     pattern = _find_pattern(settings.get("pre_tokenizer"))
     normalizer = _find_normalizer(settings.get("normalizer"))
     found_in_text = _find_added(added, normalizes=normalizer is not None)
-    vocab, merges = dict(model["vocab"]), [read_merge(merge) for merge in model["merges"]]
+    vocab, merges = dict(model["vocab"]), list(zip(*read_merges(model["merges"]), strict=True))
     # Special tokens are in `vocab` too, but no merge produces them.
     unmerged = set(vocab) - {left + right for left, right in merges} - set(BYTE_OF)
     special_only = unmerged & {token["content"] for token in added}
@@ -271,9 +272,10 @@ def _find_pattern(pre_tokenizer: dict[str, Any] | None) -> str:
 def _split_pattern(splits: list[dict[str, Any]]) -> str:
     """Return the pattern that one split or several in a row have, by its spelling."""
     found = tuple(str(split["pattern"].get("Regex")) for split in splits)
-    # Known patterns match all text, so that keeping what matches is the same as isolating it.
-    kept = (("Isolated", False), ("Removed", True)) if len(splits) == 1 else (("Isolated", False),)
-    record = find_pattern(found[0]) if len(splits) == 1 else find_splits(found)
+    record, kept = find_splits(found), [("Isolated", False)]
+    if record is None and len(found) == 1:
+        # Known patterns match all text, so that keeping what matches is the same as isolating it.
+        record, kept = find_pattern(found[0]), [*kept, ("Removed", True)]
     if record is None or any((one["behavior"], one["invert"]) not in kept for one in splits):
         raise _LibraryOnlyError("its pre-tokenizer has an unknown pattern")
     return record.text
@@ -410,7 +412,7 @@ def _unlisted_special(
     named -= {str(token["content"]) for token in added}
     if not named or model.get("type", "BPE") != "BPE" or model.get("ignore_merges"):
         return {}
-    made = {left + right for left, right in map(read_merge, model["merges"])}
+    made = set(map(add, *read_merges(model["merges"])))
     vocab = model["vocab"]
     return {text: vocab[text] for text in named - made if len(text) > 1 and text in vocab}
 

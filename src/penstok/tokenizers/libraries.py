@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-from functools import lru_cache
 from importlib import import_module
 from typing import Any, Literal
 
@@ -19,8 +18,10 @@ from penstok.tokenizers.vocabulary import UnsupportedError, read_spelling
 __all__ = [
     "Library",
     "drop_added_space",
+    "drop_library_model",
     "encode_text",
     "find_id",
+    "has_library_model",
     "import_library",
     "load_continuing_model",
     "load_library_model",
@@ -51,18 +52,37 @@ def import_library(name: str) -> Any:
         ) from error
 
 
-@lru_cache(maxsize=1)
+# The last object, and what it was made from.
+_kept: list[tuple[Library, bytes, Any]] = []
+
+
 def load_library_model(library: Library, content: bytes) -> Any:
-    """Return the library's object for a model; the last one is cached."""
-    return make_library_model(library, content)
+    """Return the library's object for a model; the last one is kept."""
+    # Another thread may keep another object meanwhile.
+    for *made_from, kept in tuple(_kept):
+        if made_from == [library, content]:
+            return kept
+    made = make_library_model(library, content)
+    _kept[:] = [(library, content, made)]
+    return made
+
+
+def has_library_model(library: Library, content: bytes) -> bool:
+    """Tell whether the library's object for a model is kept."""
+    return any(kept[:2] == (library, content) for kept in tuple(_kept))
+
+
+def drop_library_model() -> None:
+    """Drop the object that is kept: a large one is needed only to read a file and to compare."""
+    _kept.clear()
 
 
 def make_library_model(library: Library, content: bytes) -> Any:
-    """Make the library's object for a model."""
+    """Make the library's object for a model; it is not kept."""
     module = import_library(library)
     if library == "sentencepiece":
         return module.SentencePieceProcessor(model_proto=content)
-    tokenizer = module.Tokenizer.from_str(content.decode())
+    tokenizer = module.Tokenizer.from_buffer(content)
     # Text that looks like a special token is still text.
     tokenizer.encode_special_tokens = True
     return tokenizer

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
+    "BLOOM_PATTERN",
+    "BLOOM_SPLIT",
     "BYTE_OF",
     "BYTE_SPELLING",
     "CL100K_PATTERN",
@@ -124,6 +126,13 @@ def _join_deepseek_splits() -> str:
 
 DEEPSEEK_PATTERN = _join_deepseek_splits()
 
+# BLOOM: a word is all but white space and some punctuation, with the space before it. The inner
+# brackets are a set, and the parentheses and the bar belong to the outer one.
+_BLOOM_APART = "(\\s|[.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c])"
+BLOOM_SPLIT = f" ?[^{_BLOOM_APART}]+"
+# The split does not match all text, and what it leaves out are pieces too; here as an alternative.
+BLOOM_PATTERN = f"{BLOOM_SPLIT}|(?:(?! [^{_BLOOM_APART}])[{_BLOOM_APART}])+"
+
 
 class Pattern(Struct, frozen=True):
     """What is known about a pattern.
@@ -133,6 +142,7 @@ class Pattern(Struct, frozen=True):
         text: The regular expression.
         spellings: Other expressions that match the same pieces in every text.
         splits: The expressions of the steps that files have in its place, one after the other.
+            What they do not match is kept.
         newer: Finds characters that the kernel does not classify as the expression does; text that
             has one is encoded by the reference. None if there are none.
     """
@@ -169,6 +179,7 @@ PATTERN_RECORDS = (
     Pattern("tekken", TEKKEN_PATTERN),
     Pattern("kimi", KIMI_PATTERN),
     Pattern("deepseek", DEEPSEEK_PATTERN, splits=DEEPSEEK_SPLITS),
+    Pattern("bloom", BLOOM_PATTERN, splits=(BLOOM_SPLIT,)),
 )
 PATTERNS = {record.name: record.text for record in PATTERN_RECORDS}
 SPELLINGS = {text: record.text for record in PATTERN_RECORDS for text in record.spellings}
@@ -185,7 +196,7 @@ def find_pattern(text: str) -> Pattern | None:
 
 
 def find_splits(splits: tuple[str, ...]) -> Pattern | None:
-    """Return the pattern that divides text as several splits in a row do; None if none does."""
+    """Return the pattern that divides text as splits in a row do; None if none does."""
     return next((record for record in PATTERN_RECORDS if record.splits == splits), None)
 
 

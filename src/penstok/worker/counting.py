@@ -27,7 +27,8 @@ from penstok.worker.worker import Worker
 
 if TYPE_CHECKING:
     from penstok.types import Unit
-    from penstok.worker.worker import ComparedText, Sample, WorkerSpec
+    from penstok.worker.comparison import Comparison
+    from penstok.worker.worker import Sample, WorkerSpec
 
 __all__ = ["CountingWorker", "UnitSample"]
 
@@ -103,15 +104,15 @@ class CountingWorker:
         """Encode a few small units with the first tokenizer, and keep some text for `compare`."""
         return self._workers[0].sample(units)
 
-    def compare(self, texts: list[ComparedText]) -> tuple[FailedTokenizer, ...]:
+    def compare(self, comparison: Comparison) -> tuple[FailedTokenizer, ...]:
         """Compare all engines with their references; return those that differ."""
         for number in range(len(self._workers)):
-            self._compare(number, texts)
+            self._compare(number, comparison)
         return tuple(self._failed.values())
 
-    def _compare(self, number: int, texts: list[ComparedText]) -> None:
+    def _compare(self, number: int, comparison: Comparison) -> None:
         try:
-            self._workers[number].compare(texts)
+            self._workers[number].compare(comparison, number)
         except EngineError as error:
             self._fail(number, error)
 

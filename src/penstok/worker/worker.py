@@ -13,7 +13,6 @@ import numpy as np
 
 from penstok.engines import load_engine, max_document_bytes, name_reference
 from penstok.engines.base import SplitEngine, SplitIds, most_tokens
-from penstok.engines.check_text import make_check_block
 from penstok.errors import EngineError
 from penstok.inputs.files import open_unit
 from penstok.kernel import find_kernel_function
@@ -23,6 +22,7 @@ from penstok.output.segments import make_sink
 from penstok.output.spools import ENTRY_TYPES
 from penstok.readers import Readers
 from penstok.readers.base import ReaderOptions
+from penstok.tokenizers import LibraryModel
 from penstok.tokenizers.cuts import find_cuts
 from penstok.types import (
     SPLITS,
@@ -34,7 +34,7 @@ from penstok.types import (
     WrittenUnit,
     replace,
 )
-from penstok.worker.memory import own_bytes, return_freed_memory
+from penstok.worker.comparison import ComparedText
 from penstok.worker.repair import repair_block
 from penstok.worker.splits import CARRIED, TRAIN, VAL, Hasher, Splitter
 
@@ -61,13 +61,13 @@ if TYPE_CHECKING:
         Unit,
         UnitOffsets,
     )
+    from penstok.worker.comparison import Comparison
     from penstok.worker.counting import UnitSample
     from penstok.worker.memory import MemoryShare
 
     OpenUnit: TypeAlias = Callable[[Unit], OpenInput]
 
 __all__ = [
-    "ComparedText",
     "Sample",
     "ShareReachedError",
     "Worker",
@@ -85,8 +85,6 @@ _MAX_UNIT_TOKENS = 32 << 20
 _ROWS_UNIT_TOKENS = 16 << 20
 # Bytes that continue a character of UTF-8 are less than this, as signed numbers.
 _FIRST_START = -64
-# A reference engine that took more than this is given back at once: Gemma's takes 140 MB.
-_RETURNED_BYTES = 64 << 20
 # The reference engine is slow, and needs memory of a hundred times the length of a text: of each
 # sample it is given this much, which takes it 3 ms.
 _COMPARED_BYTES = 32 << 10
@@ -101,7 +99,8 @@ class WorkerSpec(Struct, frozen=True):
     """Everything needed to create a worker; the same for all workers of a job.
 
     With the sink `count`, a worker counts tokens and drops them, with the tokenizers of `others`
-    too, and leaves out units that are not in `sample` (`counting`).
+    too, and leaves out units that are not in `sample` (`counting`). `needs_library` is False if the
+    worker never loads the library of its tokenizer: its ranks encode, and another process compares.
     """
 
     tokenizer: Tokenizer
@@ -116,37 +115,24 @@ class WorkerSpec(Struct, frozen=True):
     ring: RingFile | None = None
     others: tuple[WorkerSpec, ...] = ()
     sample: UnitSample | None = None
+    needs_library: bool = True
 
+    @property
+    def eot(self) -> EotPosition:
+        """Where the engine puts end-of-text ids.
 
-class ComparedText(Struct, frozen=True):
-    """Some text of a sample, on which the engine is compared with the reference.
+        With `--eot none` it still ends every document if there is an index: that is how documents
+        are told apart.
+        """
+        is_needed = self.rules.eot == "none" and self.layout.has_index
+        return "append" if is_needed else self.rules.eot
 
-    Attributes:
-        where: Where it is, for messages.
-        text: Its pieces, one after the other.
-        ends: Where each piece ends.
-        begins: Whether the piece begins a document.
-        closes: Whether the piece ends its document.
-    """
-
-    where: str
-    text: bytes
-    ends: NDArray[np.int64]
-    begins: NDArray[np.bool_]
-    closes: NDArray[np.bool_]
-
-    @classmethod
-    def from_block(cls, where: str, block: Block) -> ComparedText:
-        """Copy the pieces of a block, whose text is overwritten by the next one."""
-        pieces = zip(block.starts.tolist(), block.ends.tolist(), strict=True)
-        text = b"".join(block.text[start:end] for start, end in pieces)
-        return cls(where, text, np.cumsum(block.ends - block.starts), block.begins, block.closes)
-
-    def to_block(self) -> Block:
-        """Return the pieces as they are passed to an engine."""
-        starts = np.concatenate(([0], self.ends[:-1]))
-        text = memoryview(self.text)
-        return Block(text, starts, self.ends, self.begins, self.closes, self.ends)
+    def to_send(self) -> WorkerSpec:
+        """Return it without what only the library reads, if it is not needed: 15 MB with Gemma."""
+        model = self.tokenizer.model
+        if self.needs_library or not isinstance(model, LibraryModel):
+            return self
+        return replace(self, tokenizer=replace(self.tokenizer, model=replace(model, content=b"")))
 
 
 class Sample(Struct, frozen=True):
@@ -208,9 +194,8 @@ class Worker:
         self._tokenizer = tokenizer
         self._readers = make_readers(spec, open_input)
         self._splitter = Splitter(rules.val_hashes, make_hasher(rules))
-        # With `--eot none` the engine still ends every document: that is how they are told apart.
-        self._drops_eot = rules.eot == "none" and spec.layout.has_index
-        self._eot: EotPosition = "append" if self._drops_eot else rules.eot
+        self._eot = spec.eot
+        self._drops_eot = rules.eot != self._eot
         self._finder = DocumentFinder(tokenizer.eot_id, self._eot)
         self._engine = load_engine(spec.engine, tokenizer, self._eot)
         self._is_reference = spec.engine == name_reference(tokenizer)
@@ -320,30 +305,14 @@ class Worker:
             spooled += len(rows.to_frame())
         return spooled
 
-    def compare(self, texts: list[ComparedText]) -> None:
-        """Compare the engine with the reference on adversarial text and on the user's own.
+    def compare(self, comparison: Comparison, number: int = 0) -> None:
+        """Compare the engine with the reference; `number` is that of the tokenizer.
 
         Raises:
             EngineError: If the ids differ.
         """
-        if self._is_reference:
-            return
-        used_bytes = own_bytes()
-        name = name_reference(self._tokenizer)
-        reference = load_engine(name, self._tokenizer, self._eot)
-        page = make_check_block(self._tokenizer.special)
-        blocks = [("the built-in check text", page)]
-        blocks += [(text.where, text.to_block()) for text in texts]
-        for where, block in blocks:
-            if not np.array_equal(self._engine.encode(block), reference.encode(block)):
-                raise EngineError(
-                    f"engine `{self._engine.name}` returned other ids than the reference engine",
-                    where=where,
-                    next_step=f"pass `--engine {name}`, and report this with the text",
-                )
-        del reference
-        if own_bytes() - used_bytes > _RETURNED_BYTES:
-            return_freed_memory()
+        if not self._is_reference:
+            comparison.check(self._engine, self._tokenizer, self._eot, number)
 
     def iter_documents(self, unit: Unit) -> Iterator[tuple[bytes, list[int]]]:
         """Yield the documents that begin in a unit, cut off at its end, with their ids."""

@@ -4,6 +4,7 @@
 #include "bpe/document_encoder.hpp"
 #include "bpe/piece_cache.hpp"
 #include "simd/simd.hpp"
+#include "text/pattern_bloom.hpp"
 #include "text/pattern_borders.hpp"
 #include "text/pattern_cl100k.hpp"
 #include "text/pattern_deepseek.hpp"
@@ -64,6 +65,8 @@ Variant<Id> variant(PatternName pattern) {
       return {preload<Id>, encode<Id, Cl100kPattern<KimiRules>>};
     case PatternName::deepseek:
       return {preload<Id>, encode<Id, DeepSeekPattern>};
+    case PatternName::bloom:
+      return {preload<Id>, encode<Id, BloomPattern>};
     case PatternName::starcoder:
       return {preload<Id>, encode<Id, Gpt2Pattern<true>>};
     case PatternName::sentencepiece:

@@ -19,10 +19,12 @@ enum class PatternName {
   tekken,
   kimi,
   deepseek,
+  bloom,
   sentencepiece  // no pattern: borders that no token crosses
 };
-constexpr const char* kPatternNames[] = {"gpt2",  "starcoder", "cl100k", "nanochat", "qwen2",   "qwen35",
-                                         "o200k", "tekken",    "kimi",   "deepseek", "sentencepiece"};
+constexpr const char* kPatternNames[] = {"gpt2",   "starcoder", "cl100k",   "nanochat",
+                                         "qwen2",  "qwen35",    "o200k",    "tekken",
+                                         "kimi",   "deepseek",  "bloom",    "sentencepiece"};
 
 enum class EotMode { none, append, prepend };
 

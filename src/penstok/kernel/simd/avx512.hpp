@@ -48,7 +48,8 @@ struct Bytes64 {
 };
 
 struct AsciiKinds {
-  alignas(64) uint8_t kind[128];  // bit 0: letter, bit 1: number, bit 2: white space, bit 3: newline
+  // Bit 0: letter, bit 1: number, bit 2: white space, bit 3: newline, bit 4: stop.
+  alignas(64) uint8_t kind[128];
 };
 constexpr AsciiKinds make_ascii_kinds() {
   AsciiKinds kinds{};
@@ -58,17 +59,21 @@ constexpr AsciiKinds make_ascii_kinds() {
     const bool space = c == ' ' || (c >= 9 && c <= 13);
     const bool newline = c == '\n' || c == '\r';
     kinds.kind[c] = static_cast<uint8_t>((letter ? 1 : 0) | (number ? 2 : 0) | (space ? 4 : 0) |
-                                         (newline ? 8 : 0));
+                                         (newline ? 8 : 0) | (is_stop(c) ? 16 : 0));
   }
   return kinds;
 }
 constexpr AsciiKinds kAsciiKinds = make_ascii_kinds();
 
 // The table of 128 kinds fits two registers: one instruction looks up 64 bytes.
+PENSTOK_INLINE __m512i look_up_ascii(const Bytes64& text) {
+  return _mm512_permutex2var_epi8(_mm512_load_si512(kAsciiKinds.kind), text.v,
+                                  _mm512_load_si512(kAsciiKinds.kind + 64));
+}
+
 PENSTOK_INLINE AsciiMasks classify_ascii(const uint8_t* p) {
   const Bytes64 text(p);
-  const __m512i kind = _mm512_permutex2var_epi8(_mm512_load_si512(kAsciiKinds.kind), text.v,
-                                                _mm512_load_si512(kAsciiKinds.kind + 64));
+  const __m512i kind = look_up_ascii(text);
   const auto of_kind = [&](unsigned bit) { return _mm512_test_epi8_mask(kind, bytes512(bit)); };
   AsciiMasks masks;
   masks.high = text.top_bits();
@@ -79,6 +84,11 @@ PENSTOK_INLINE AsciiMasks classify_ascii(const uint8_t* p) {
   masks.blank = text.equal(' ');
   masks.apostrophe = text.equal('\'');
   return masks;
+}
+
+PENSTOK_INLINE uint64_t find_ascii_stops(const uint8_t* p) {
+  const Bytes64 text(p);
+  return _mm512_test_epi8_mask(look_up_ascii(text), bytes512(16)) & ~text.top_bits();
 }
 
 PENSTOK_INLINE void find_lead_kinds(const Bytes64& text, HighMasks& masks) {

@@ -45,4 +45,9 @@ struct DetailedHighMasks : HighMasks {
   uint64_t kana_han3;  // 3040..30FF and 4E00..9FA5
 };
 
+// First bytes of the stops (text/unicode_classes.hpp) that are two and three bytes long.
+struct WideStops {
+  uint64_t two, three;
+};
+
 }  // namespace penstok::kernel

@@ -18,6 +18,10 @@ PENSTOK_INLINE AsciiMasks classify_ascii(const uint8_t* p) {
   return masks;
 }
 
+PENSTOK_INLINE uint64_t find_ascii_stops(const uint8_t* p) {
+  return look_up(kStopTables, Bytes64(p)).any<0xFF>();
+}
+
 PENSTOK_INLINE void find_lead_kinds(const Bytes64& text, HighMasks& masks) {
   const Bytes64 kind = look_up(kLeadTables, text);
   masks.letter2 = kind.any<1 | 4>();

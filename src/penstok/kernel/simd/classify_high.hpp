@@ -94,6 +94,19 @@ PENSTOK_INLINE uint64_t find_han(const uint8_t* p, uint64_t lead3) {
                   (lead.at_least(0xE5) & lead.at_most(0xE9)));
 }
 
+PENSTOK_INLINE WideStops find_wide_stops(const uint8_t* p, const HighMasks&) {
+  const Bytes64 lead(p), second(p + 1), third(p + 2);
+  const uint64_t arabic = (lead.equal(0xD8) & second.equal(0x8C)) |  // 060C
+                          (lead.equal(0xDB) & second.equal(0x94));   // 06D4
+  const uint64_t indic = lead.equal(0xE0) & second.equal(0xA5) & third.equal(0xA4);     // 0964
+  const uint64_t ellipsis = lead.equal(0xE2) & second.equal(0x80) & third.equal(0xA6);  // 2026
+  const uint64_t comma_or_stop = third.equal(0x81) | third.equal(0x82);
+  const uint64_t east_asian =
+      (lead.equal(0xE3) & second.equal(0x80) & comma_or_stop) |    // 3001, 3002
+      (lead.equal(0xEF) & second.equal(0xBC) & third.equal(0x8C));  // FF0C
+  return {arabic, indic | ellipsis | east_asian};
+}
+
 PENSTOK_INLINE DetailedHighMasks classify_high_detailed(const uint8_t* p, uint64_t high) {
   const Bytes64 v(p);
   DetailedHighMasks masks;

@@ -48,7 +48,19 @@ constexpr HalfByteTables make_lead_tables() {
   return tables;
 }
 
+// ASCII stops, by their high half: one bit each.
+constexpr HalfByteTables make_stop_tables() {
+  HalfByteTables tables{};
+  for (unsigned c = 0; c < 128; ++c) {
+    if (!is_stop(c)) continue;
+    tables.low[c & 15] |= static_cast<uint8_t>(1u << (c >> 4));
+    tables.high[c >> 4] = static_cast<uint8_t>(1u << (c >> 4));
+  }
+  return tables;
+}
+
 constexpr HalfByteTables kAsciiTables = make_ascii_tables();
 constexpr HalfByteTables kLeadTables = make_lead_tables();
+constexpr HalfByteTables kStopTables = make_stop_tables();
 
 }  // namespace penstok::kernel

@@ -58,6 +58,28 @@ PENSTOK_INLINE AsciiDetails find_ascii_details(const uint8_t* p) {
   return {collect(words, 5), collect(words, 0), collect(words, 1)};
 }
 
+PENSTOK_INLINE uint64_t find_ascii_stops(const uint8_t* p) {
+  alignas(64) uint8_t flags[64];
+  for (unsigned i = 0; i < 64; ++i) flags[i] = p[i] < 0x80 && is_stop(p[i]) ? 1 : 0;
+  uint64_t words[8];
+  std::memcpy(words, flags, sizeof words);
+  return collect(words, 0);
+}
+
+PENSTOK_INLINE WideStops find_wide_stops(const uint8_t* p, const HighMasks& masks) {
+  WideStops stops{};
+  for (uint64_t rest = masks.lead & ~masks.lead4; rest != 0; rest &= rest - 1) {
+    const uint64_t bit = rest & -rest;
+    const uint8_t* at = p + lowest_bit(rest);
+    if (masks.lead3 & bit) {
+      stops.three |= is_stop(code_point3(at)) ? bit : 0;
+    } else {
+      stops.two |= is_stop(code_point2(at)) ? bit : 0;
+    }
+  }
+  return stops;
+}
+
 PENSTOK_INLINE HighMasks classify_high(const uint8_t* p, uint64_t high) {
   HighMasks masks{};
   for (uint64_t rest = high; rest != 0; rest &= rest - 1) {

@@ -28,7 +28,7 @@ constexpr PatternName kPatterns[] = {
     PatternName::gpt2,   PatternName::starcoder, PatternName::cl100k,
     PatternName::nanochat, PatternName::qwen2,   PatternName::qwen35,
     PatternName::o200k,  PatternName::tekken,    PatternName::kimi,
-    PatternName::deepseek};
+    PatternName::deepseek, PatternName::bloom};
 // All but the last, which is not a pattern: fuzz_characters.cpp has that.
 static_assert(std::size(kPatterns) + 1 == std::size(kPatternNames), "every pattern is compared");
 

@@ -206,6 +206,19 @@ size_t deepseek_piece_length(std::string_view text) {
   return end;
 }
 
+size_t bloom_piece_length(std::string_view text) {
+  const auto is_word = [](uint32_t c) { return class_of(c) != kClassSpace && !is_stop(c); };
+  const auto match = [=](size_t at) {
+    const size_t blank = byte_at(text, at) == ' ' ? 1 : 0;
+    const size_t word = run_where(text, at + blank, is_word);
+    return word == 0 ? 0 : blank + word;
+  };
+  if (const size_t length = match(0)) return length;
+  size_t end = decode(text, 0).bytes;  // what is not matched is a piece
+  while (end < text.size() && match(end) == 0) end += decode(text, end).bytes;
+  return end;
+}
+
 size_t gpt2_piece_length(std::string_view text) {
   if (const size_t length = contraction(text)) return length;
   const size_t blank = text[0] == ' ' ? 1 : 0;
@@ -243,6 +256,8 @@ size_t piece_length(std::string_view text, PatternName pattern) {
       return o200k_piece_length(text, 3, true, true);
     case PatternName::deepseek:
       return deepseek_piece_length(text);
+    case PatternName::bloom:
+      return bloom_piece_length(text);
     case PatternName::sentencepiece:
       return text.size();
   }

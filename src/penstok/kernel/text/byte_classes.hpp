@@ -48,6 +48,12 @@ struct DetailedByteClasses : ByteClasses, DetailMasks {
 // The same with all of \p{Han}, and no kana, in `kana_han`.
 struct HanByteClasses : DetailedByteClasses {};
 
+// With the stops (unicode_classes.hpp) at which BLOOM's pattern ends a word.
+struct StopByteClasses : ByteClasses {
+  uint64_t stop;
+  uint64_t stop_carry;  // bytes of one that began before
+};
+
 // The same for 64 bytes of ASCII: what only other characters have is a constant, so that no code is
 // compiled for it.
 struct AsciiClasses {
@@ -61,6 +67,8 @@ template <class Classes>
 constexpr bool kIsDetailed = std::is_base_of_v<DetailedByteClasses, Classes>;
 template <class Classes>
 constexpr bool kHasHan = std::is_same_v<Classes, HanByteClasses>;
+template <class Classes>
+constexpr bool kHasStops = std::is_same_v<Classes, StopByteClasses>;
 
 // Marks a character of `length` bytes that begins at bit i, in this mask and the next.
 PENSTOK_INLINE void mark(uint64_t& mask, uint64_t& carry, unsigned i, unsigned length) {
@@ -132,6 +140,13 @@ PENSTOK_INLINE void add_details(const DetailedHighMasks& masks, uint64_t inside,
   classes.detail_carry.kana_han = kana_han >> 63 | kana_han >> 62;
 }
 
+PENSTOK_INLINE void add_wide_stops(const WideStops& stops, uint64_t inside, uint64_t before,
+                                   StopByteClasses& classes) {
+  const uint64_t two = stops.two & inside, three = stops.three & inside, leads = two | three;
+  classes.stop |= leads | leads << 1 | three << 2 | before;
+  classes.stop_carry = leads >> 63 | three >> 62;
+}
+
 // Adds the non-ASCII characters among the bytes `inside` (those of the document).
 template <class Classes>
 PENSTOK_INLINE void add_non_ascii(const uint8_t* p, uint64_t inside, const Classes& previous,
@@ -163,6 +178,9 @@ PENSTOK_INLINE void add_non_ascii(const uint8_t* p, uint64_t inside, const Class
   if constexpr (kIsDetailed<Classes>) {
     add_details(masks, inside, previous.detail_carry, classes);
   }
+  if constexpr (kHasStops<Classes>) {
+    add_wide_stops(find_wide_stops(p, masks), inside, previous.stop_carry, classes);
+  }
   look_up_mixed(p, masks.mixed & inside, classes);
 }
 
@@ -188,6 +206,7 @@ PENSTOK_INLINE Classes classify(const uint8_t* p, size_t left, const Classes& pr
     classes.punctuation =
         ~(ascii.letter | ascii.number | ascii.space | ascii.high | details.control);
   }
+  if constexpr (kHasStops<Classes>) classes.stop = find_ascii_stops(p);
   const uint64_t inside = bits_below(left);
   if (ascii.high & inside) {
     add_non_ascii(p, inside, previous, classes);
@@ -207,6 +226,7 @@ PENSTOK_INLINE Classes classify(const uint8_t* p, size_t left, const Classes& pr
       classes.kana_han &= inside;
       classes.slash &= inside;
     }
+    if constexpr (kHasStops<Classes>) classes.stop &= inside;
     classes.space |= ~inside;
   }
   return classes;

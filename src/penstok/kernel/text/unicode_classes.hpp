@@ -36,6 +36,15 @@ PENSTOK_INLINE constexpr unsigned class_of(uint32_t code_point) {
   return detail_of(code_point) & 3;
 }
 
+// ( ) | . , ! ? and the marks of other scripts at which BLOOM's pattern ends a word.
+PENSTOK_INLINE constexpr bool is_stop(uint32_t c) {
+  if (c < 0x80) {
+    return c == '(' || c == ')' || c == '|' || c == '.' || c == ',' || c == '!' || c == '?';
+  }
+  return c == 0x060C || c == 0x06D4 || c == 0x0964 || c == 0x2026 || c == 0x3001 || c == 0x3002 ||
+         c == 0xFF0C;
+}
+
 // \p{Han}: ideographs, and a few numbers, marks and symbols beside them (Unicode 16.0).
 PENSTOK_INLINE constexpr bool is_han(uint32_t c) {
   if (c < 0x3400) {
