@@ -118,6 +118,17 @@ class Ring:
             self._held.popleft()
             self._changed.notify_all()
 
+    def release_all(self) -> None:
+        """Remove all holds, and keep the content, which no longer counts as this process's memory.
+
+        A process with much memory of its own is not forked, and forks do not copy the ring.
+        """
+        with self._changed:
+            self._held.clear()
+            self._changed.notify_all()
+        if hasattr(mmap, "MADV_DONTNEED"):
+            self._map.madvise(mmap.MADV_DONTNEED)
+
     def wait_for_room(self, most: int) -> memoryview:
         """Wait until there is room at `position`; return a contiguous view of it.
 
