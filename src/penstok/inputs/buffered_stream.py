@@ -249,14 +249,14 @@ class BufferedStream:
             room = ring.wait_for_room(len(left))
             room[:] = left[: len(room)]
             left = left[len(room) :]
-            ring.position += len(room)
+            ring.advance(len(room))
         ring.move_hold(self._base + start)
 
     def _read_to(self, position: int) -> None:
         """Read into the ring, up to a position or the end."""
         while self._filled < position and self.size == UNKNOWN_END:
             if not self._take_piece():
-                self._ring.position += self._read(self._ring.wait_for_room(_PIECE_BYTES))
+                self._ring.advance(self._read(self._ring.wait_for_room(_PIECE_BYTES)))
 
     def _take_piece(self) -> bool:
         """Take the next piece that is in the ring already; return False if there is none."""
