@@ -12,8 +12,11 @@ from compressed import compress
 from processes import contents, run
 
 import penstok
-from penstok.errors import ConflictError
+from penstok.errors import ConflictError, InputError
+from penstok.inputs.streams import ContentStream
+from penstok.jobs.few_documents import find_val_hash
 from penstok.output.ledger.lines import format_line, line_body
+from penstok.types import Source
 
 pytestmark = [pytest.mark.e2e]
 
@@ -94,6 +97,67 @@ def test_standard_input_that_is_short_gives_val_a_document(tmp_path: Path) -> No
     assert run("tokenize", "-", "-o", tmp_path / "piped", *flags, stdin=text)[0] == 0
     assert contents(tmp_path / "piped") == contents(tmp_path / "file")
     assert settings_of(tmp_path / "piped")["val_hash"]
+    packed = pack(text)
+    assert run("tokenize", "-", "-o", tmp_path / "packed", *flags, stdin=packed)[0] == 0
+    assert contents(tmp_path / "packed") == contents(tmp_path / "file")
+
+
+def pack(path: Path) -> Path:
+    packed = path.with_name(f"{path.name}.gz")
+    packed.write_bytes(compress(path.read_bytes(), "gzip"))
+    return packed
+
+
+def write_lines(path: Path, numbers: range) -> Path:
+    lines = [json.dumps({"text": f"document {number} " * 50}) for number in numbers]
+    path.write_text("\n".join(lines))
+    return path
+
+
+@pytest.mark.parametrize("fraction", [FRACTION, 0.1])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_the_search_reads_of_a_stream_is_not_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fraction: float, workers: int
+) -> None:
+    plain = [write_lines(tmp_path / f"{n}.jsonl", range(9 * n, 9 * n + 9)) for n in range(3)]
+    packed = [pack(path) for path in plain]
+    opened: list[str] = []
+
+    class Counted(ContentStream):
+        def __init__(self, source: Source, **options: Any) -> None:
+            opened.append(Path(source.path).name)
+            super().__init__(source, **options)
+
+    settings = {**SMALL, "val_fraction": fraction, "workers": workers, "unit_bytes": 2000}
+    monkeypatch.setattr("penstok.inputs.buffered_stream.ContentStream", Counted)
+    for number in (1, 3):
+        penstok.tokenize(plain[:number], tmp_path / "plain", overwrite=True, **settings)
+        assert not opened
+        penstok.tokenize(packed[:number], tmp_path / "packed", overwrite=True, **settings)
+        for split in ("train.bin", "val.bin"):
+            tokens = (tmp_path / "packed" / split).read_bytes()
+            assert tokens == (tmp_path / "plain" / split).read_bytes()
+        # Several inputs are read up to the first document for val, and then from the first one on.
+        is_again = number > 1 and fraction == FRACTION
+        assert opened == [path.name for path in packed[:number]] * (1 + is_again)
+        opened.clear()
+
+
+def test_a_stream_that_changes_after_the_search_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed = pack(write_lines(tmp_path / "in.jsonl", range(20)))
+    other = pack(write_lines(tmp_path / "other.jsonl", range(30)))
+
+    def search(*args: Any) -> str | None:
+        found = find_val_hash(*args)
+        other.replace(packed)
+        return found
+
+    monkeypatch.setattr("penstok.jobs.job.find_val_hash", search)
+    with pytest.raises(InputError, match="changed"):
+        penstok.tokenize(packed, tmp_path / "out", **SMALL)
+    assert not (tmp_path / "out" / "manifest.json").exists()
 
 
 def test_inputs_can_be_added_while_the_same_document_is_chosen(tmp_path: Path) -> None:

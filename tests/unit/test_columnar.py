@@ -27,9 +27,11 @@ from row_cases import (
 from penstok.errors import InputError
 from penstok.readers.columnar import RowFile
 from penstok.readers.columnar.columns import find_kept_column
+from penstok.readers.columnar.file import SourceStream
 from penstok.readers.columnar.texts import MAX_TEXT_BYTES
 from penstok.readers.formats import check_start, find_format
 from penstok.readers.probe import probe_source
+from penstok.types import Source
 
 TEXTS = [f"document {idx} " + "word " * (idx * 37 % 211) for idx in range(500)]
 BYTES = [text.encode() for text in TEXTS]
@@ -480,3 +482,17 @@ def test_columns_of_every_type_are_kept_as_text(kind: str) -> None:
         found = column.pick(pa.record_batch([part], schema=schema)).to_pylist()
         assert [value is None for value in found] == [not each.is_valid for each in part]
         assert all(expected in value for value in found if value is not None)
+
+
+def test_a_local_file_is_read_up_to_its_end_and_refused_if_it_shrinks(tmp_path: Path) -> None:
+    path = tmp_path / "rows"
+    path.write_bytes(b"0123456789")
+    with SourceStream(Source(str(path), 10, 0, "")) as stream:
+        assert (stream.read(4), stream.read(4), stream.read(4)) == (b"0123", b"4567", b"89")
+        assert (stream.read(4), stream.tell()) == (b"", 10)
+        stream.seek(-3, io.SEEK_END)
+        assert stream.read() == b"789"
+        path.write_bytes(b"0123")
+        stream.seek(2)
+        with pytest.raises(InputError, match="changed while it was read"):
+            stream.read(4)

@@ -9,15 +9,18 @@ import select
 from collections import deque
 from contextlib import closing
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstok.errors import InputError
 from penstok.inputs import buffered_stream
 from penstok.inputs.buffered_stream import StreamOptions
+from penstok.inputs.compression import stream
 from penstok.inputs.feed import Feed, make_feed
 from penstok.inputs.files import open_unit
 from penstok.inputs.ring import Ring
+from penstok.inputs.streams import ContentStream
 from penstok.readers.base import ReaderOptions
 from penstok.readers.formats import open_scanner
 from penstok.readers.jsonl import reader as jsonl
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from penstok.types import InputFormat
+    from penstok.types import InputFormat, OnError
 
 RING, WRAP, UNIT, PIECE, HELD = 1 << 16, 1 << 14, 1 << 12, 1 << 9, 2
 
@@ -199,3 +202,111 @@ def test_a_long_line_may_use_all_of_the_ring(tmp_path: Path) -> None:
         highest = max(highest, *places)
     assert last == len(data)
     assert highest > RING // 2
+
+
+class _Reading:
+    """Fills units of one stream one after the other, and counts how often it is opened."""
+
+    def __init__(self, source: Source, monkeypatch: pytest.MonkeyPatch, on_error: OnError) -> None:
+        self.num_opened = 0
+        self._source = source
+        options = StreamOptions(
+            open_scanner, WRAP, on_error, 1 << 20, give_back=False, keeps_head=True
+        )
+        self.feed = Feed(RING, options)
+        monkeypatch.setattr(buffered_stream, "ContentStream", self._open)
+
+    def _open(self, *args: Any, **options: Any) -> ContentStream:
+        self.num_opened += 1
+        return ContentStream(*args, **options)
+
+    def fill(self, start: int, num_bytes: int) -> Unit | None:
+        """Fill a unit, and let its memory be used again."""
+        unit = self.feed.fill(Unit(0, 0, self._source, start, start + num_bytes, UNKNOWN_END))
+        if unit is not None:
+            self.feed.release(unit)
+        return unit
+
+    def fill_all(self, first: int) -> list[tuple[Unit, bytes]]:
+        """Return all units from a position on, with the content that they show."""
+        found = []
+        while (unit := self.fill(first, UNIT)) is not None:
+            found.append((unit, _look(self.feed, unit)[2]))
+            first += UNIT
+        return found
+
+
+def _without_read_ahead(found: list[tuple[Unit, bytes]]) -> list[tuple[object, ...]]:
+    """Return what does not depend on how much was read at a time."""
+    rest: list[tuple[object, ...]] = []
+    for unit, shown in found:
+        assert unit.window is not None
+        assert unit.passed is not None
+        start = unit.window.start
+        content = shown[: unit.end - start]
+        rest.append((unit.start, unit.end, unit.passed.digest, start, unit.window.borders, content))
+    return rest
+
+
+def write_stream(path: Path, kind: InputFormat, cut_off: int | None) -> Source:
+    chance = random.Random(1)
+    lines = [b'{"text": "a line, %d"}' % chance.getrandbits(50) for _ in range(1100)]
+    data = gzip.compress(b"\n".join([b"text" if kind == "csv" else lines[0], *lines]))
+    path.write_bytes(data if cut_off is None else data[: len(data) * cut_off // 100])
+    size = path.stat().st_size
+    return Source(str(path), size, 0, "", format=kind, compression="gzip", is_stream=True)
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "text", "csv"])
+@pytest.mark.parametrize("cut_off", [None, 10, 40, 70, 99])
+@pytest.mark.parametrize("num_read", [0, 1, 5, 24, 25, 26, 90])
+def test_a_feed_that_starts_over_shows_the_same(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: InputFormat,
+    cut_off: int | None,
+    num_read: int,
+) -> None:
+    monkeypatch.setattr(buffered_stream, "_KEPT_BYTES", WRAP * 3 // 4)
+    monkeypatch.setattr(stream, "_FEED_BYTES", 100)
+    source = write_stream(tmp_path / "data.gz", kind, cut_off)
+    fresh = _Reading(source, monkeypatch, "skip")
+    with closing(fresh.feed):
+        fresh.feed.start_over()
+        expected = fresh.fill_all(0)
+    last = expected[-1][0].window
+    assert last is not None
+    assert bool(last.problem) == (cut_off is not None)
+    for first in (0, min(2, len(expected) - 1), len(expected) - 1):
+        again = _Reading(source, monkeypatch, "skip")
+        with closing(again.feed):
+            for number in range(num_read):
+                again.fill(number * UNIT // 8, UNIT // 8)
+            # A search ends inside a unit, whose memory is still held then.
+            again.feed.ring.hold(again.feed.ring.position)
+            again.feed.start_over()
+            found = again.fill_all(first * UNIT)
+            assert again.feed.lengths == fresh.feed.lengths
+        assert again.num_opened == (1 if num_read <= 24 else 2) or cut_off is not None
+        assert _without_read_ahead(found) == _without_read_ahead(expected[first:])
+        if first == 0 and again.num_opened == 1:
+            assert found == expected
+
+
+@pytest.mark.parametrize("num_read", [0, 1, 8])
+def test_damage_is_the_same_error_after_a_feed_starts_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_read: int
+) -> None:
+    source = write_stream(tmp_path / "data.gz", "jsonl", 80)
+    errors = []
+    for num_before in (0, num_read):
+        reading = _Reading(source, monkeypatch, "stop")
+        with closing(reading.feed):
+            for number in range(num_before):
+                reading.fill(number * UNIT // 8, UNIT // 8)
+            reading.feed.start_over()
+            with pytest.raises(InputError, match="is cut off") as caught:
+                reading.fill_all(0)
+            errors.append(caught.value.where)
+        assert reading.num_opened == 1
+    assert errors[0] == errors[1]

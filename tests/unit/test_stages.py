@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import xxhash
 
-from penstok.engines.base import SplitIds
+from penstok.engines.base import SplitIds, most_tokens
 from penstok.engines.boundary_ids import BoundaryIds
 from penstok.errors import InputError, PenstokError, UsageError
 from penstok.jobs.memory import divide_memory
@@ -122,7 +122,7 @@ def test_the_tokens_of_a_unit_stay_where_they_are(is_rows: bool) -> None:
     block = block_of(b"x" * 10_000)
     addresses = set()
     for number in range(8):
-        room = tokens.room(TRAIN, block)
+        room = tokens.room(TRAIN, most_tokens(block))
         room[:5000] = number
         tokens.append(TRAIN, SplitIds(room[:5000], 1, 10_000), None)
         addresses.add(tokens.of(TRAIN).ctypes.data)

@@ -604,3 +604,16 @@ def test_merges_are_the_same_without_the_kernel(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("penstok.tokenizers.vocabulary.find_kernel_function", lambda name: None)
     assert last_merges(ranks) == expected
     assert find_whole_tokens(ranks) == whole
+
+
+@pytest.mark.parametrize(
+    "ranks",
+    [{b"a": 0, b"b": 1, b"c": 2}, {b"b": 1, b"a": 0, b"c": 2}, {b"a": 0, b"b": 1, b"c": 4}],
+)
+def test_ids_are_spelled_whatever_the_order_of_the_ranks(ranks: dict[bytes, int]) -> None:
+    model = ByteLevel(ranks, GPT2_PATTERN, added={"<x>": 7})
+    for each in (model, ByteLevel(ranks, GPT2_PATTERN)):
+        spelled = {rank: token for token, rank in ranks.items()}
+        spelled |= {one: text.encode() for text, one in each.added.items()}
+        assert each.spell(set(range(-1, 9))) == spelled
+        assert each.spell({ranks[b"c"]}) == {ranks[b"c"]: b"c"}

@@ -8,6 +8,7 @@ one unit after the other.
 from __future__ import annotations
 
 import copy
+from collections import deque
 from typing import TYPE_CHECKING
 
 import xxhash
@@ -36,6 +37,9 @@ _PIECE_BYTES = 1 << 20
 LONGEST_WINDOW_BYTES = _BEHIND_BYTES + max(MAX_LINE_BYTES, _AHEAD_BYTES) + 2 * _PIECE_BYTES
 # At most this much is copied to start again at the beginning of the ring.
 _MAX_CARRIED_BYTES = 12 << 20
+# About so much of a stream that will be read again stays in the ring. Nearly always the first
+# document for val is found before; if not, more would be new memory and gain nothing.
+_KEPT_BYTES = 32 << 20
 
 
 class StreamOptions(Struct, frozen=True):
@@ -49,7 +53,8 @@ class StreamOptions(Struct, frozen=True):
         on_error: End a damaged stream at the damage, or stop there.
         max_window_bytes: The largest window that a decoder may use.
         give_back: Drop pages that were read from the page cache.
-        keeps_head: Standard input will be read again.
+        keeps_head: Streams will be read again from their start: nothing of a short one is
+            overwritten, and standard input keeps what was read of it.
     """
 
     open_scanner: OpenScanner
@@ -91,11 +96,17 @@ class BufferedStream:
         # Ring position of the content's first byte; range of the content that was put there.
         self._base = ring.position
         self._first = self._filled = 0
+        # Where each piece that was read ends, in the content and in the stored input; and those
+        # that are ahead in the ring after `start_over`.
+        self._pieces: list[tuple[int, int]] = []
+        self._ahead: deque[tuple[int, int]] = deque()
+        self._stored = 0
         self._hashed = 0
         self._digest = xxhash.xxh3_64()
         self._problem = ""
         # Before the stream: the scanner may read the head of standard input as well.
         self._scanner = options.open_scanner(source)
+        self._first_scanner = copy.copy(self._scanner)
         self._head = b"" if self._scanner is None else self._scanner.head
         self._is_head_open = not self._head
         self._stream = ContentStream(
@@ -108,6 +119,23 @@ class BufferedStream:
     def close(self) -> None:
         """Close the stream."""
         self._stream.close()
+
+    def start_over(self, options: StreamOptions) -> bool:
+        """Go back to the start if the ring still has all that was read; tell whether it has.
+
+        From then on everything is as if that was read again, piece by piece.
+        """
+        if self._first or not self._ring.holds(self._base):
+            return False
+        self._options = options
+        self._ahead.extend(self._pieces)
+        self._scanner = copy.copy(self._first_scanner)
+        self._ring.position = self._base
+        self._filled = self._stored = self._hashed = 0
+        self._digest = xxhash.xxh3_64()
+        self.size = UNKNOWN_END
+        self._stream.forget_head()
+        return True
 
     def can_fill(self, unit: Unit) -> bool:
         """Tell whether a unit's content can still be had; else the stream must be opened again."""
@@ -125,6 +153,8 @@ class BufferedStream:
         A sample is not hashed and leaves the state as it was: the run starts from there.
         """
         start = self._window_start(unit)
+        while self._filled < start and self._take_piece():
+            pass
         if self._filled < start:
             self._skip_to(start)
         # Before more is read, which may overwrite what precedes the unit.
@@ -141,9 +171,7 @@ class BufferedStream:
             unit,
             end=min(unit.end, self.size),
             source_end=known_end if known_end <= unit.end + _NEAR_BYTES else UNKNOWN_END,
-            passed=StreamCheckpoint(self._stream.stored_position, "")
-            if is_sample
-            else self._verify(unit),
+            passed=StreamCheckpoint(self._stored, "") if is_sample else self._verify(unit),
             window=Window(
                 base=self._base,
                 start=start,
@@ -172,9 +200,7 @@ class BufferedStream:
         """Hash the content up to a unit's end; refuse it if an earlier run read something else."""
         before = self._digest_at(unit.start)
         is_same = self._expected.get((self._source_idx, unit.start), before) == before
-        passed = StreamCheckpoint(
-            self._stream.stored_position, self._digest_at(min(unit.end, self.size))
-        )
+        passed = StreamCheckpoint(self._stored, self._digest_at(min(unit.end, self.size)))
         if not is_same or (unit.passed is not None and unit.passed.digest != passed.digest):
             raise ConflictError(
                 "the input holds other text than when it was read before",
@@ -209,8 +235,10 @@ class BufferedStream:
         ring = self._ring
         source, carried = self._base + start, self._filled - start
         at = source % ring.num_bytes
-        is_late = at + unit.start - start >= self._options.wrap_bytes
-        is_whole = at + carried == ring.position % ring.num_bytes
+        options = self._options
+        wrap_bytes = min(options.wrap_bytes, _KEPT_BYTES if options.keeps_head else UNKNOWN_END)
+        is_late = at + unit.start - start >= wrap_bytes
+        is_whole = at + carried == ring.position % ring.num_bytes and not self._ahead
         if not (is_late and is_whole) or not 0 <= carried <= min(_MAX_CARRIED_BYTES, at - 1):
             return
         self._digest_at(start)
@@ -221,13 +249,23 @@ class BufferedStream:
             room = ring.wait_for_room(len(left))
             room[:] = left[: len(room)]
             left = left[len(room) :]
-            ring.position += len(room)
+            ring.advance(len(room))
         ring.move_hold(self._base + start)
 
     def _read_to(self, position: int) -> None:
         """Read into the ring, up to a position or the end."""
         while self._filled < position and self.size == UNKNOWN_END:
-            self._ring.position += self._read(self._ring.wait_for_room(_PIECE_BYTES))
+            if not self._take_piece():
+                self._ring.advance(self._read(self._ring.wait_for_room(_PIECE_BYTES)))
+
+    def _take_piece(self) -> bool:
+        """Take the next piece that is in the ring already; return False if there is none."""
+        if not self._ahead:
+            return False
+        end, self._stored = self._ahead.popleft()
+        self._ring.position += end - self._filled
+        self._move_to(end)
+        return True
 
     def _read(self, room: memoryview) -> int:
         count = 0
@@ -240,10 +278,17 @@ class BufferedStream:
         if self._is_head_open:
             self._head = (self._head + bytes(room[:count]))[:_HEAD_BYTES]
             self._is_head_open = len(self._head) < _HEAD_BYTES
-        self._filled += count
-        if not count:
-            self.size = self._filled
+        self._stored = self._stream.stored_position
+        self._move_to(self._filled + count)
+        if self._options.keeps_head:
+            self._pieces.append((self._filled, self._stored))
         return count
+
+    def _move_to(self, end: int) -> None:
+        """Take note of a piece; an empty one ends the content."""
+        if end == self._filled:
+            self.size = end
+        self._filled = end
 
     def _scan_to(self, position: int) -> None:
         if self._scanner is not None:

@@ -21,7 +21,7 @@ from penstok.inputs.buffered_stream import (
 from penstok.inputs.compression import MAX_WINDOW_BYTES
 from penstok.inputs.members import close_archives
 from penstok.inputs.ring import Ring, RingClosedError
-from penstok.types import UNKNOWN_END, MemoryNeeds
+from penstok.types import UNKNOWN_END, MemoryNeeds, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -47,7 +47,7 @@ def make_feed(
 ) -> Feed | None:
     """Make a feed for the streams among the inputs; None if there are none.
 
-    With `keeps_head`, standard input can be read again: all that this feed reads stays in memory.
+    With `keeps_head`, it can start over.
     """
     if not any(source.is_stream for source in sources):
         return None
@@ -100,11 +100,15 @@ class Feed:
         self._failure: BaseException | None = None
         self._is_done = False
         self._is_closing = False
+        self._is_closed = False
         self._changed = Condition()
         self._thread: Thread | None = None
 
     def close(self) -> None:
-        """Stop the thread and free the ring."""
+        """Stop the thread and free the ring; a second call does nothing."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         self.ring.stop()
         with self._changed:
             self._is_closing = True
@@ -119,6 +123,18 @@ class Feed:
         self.ring.close()
         os.close(self.wake_file)
         os.close(self._waker)
+
+    def start_over(self) -> None:
+        """Fill units from the start again, the last time: heads are not kept any more.
+
+        Content of the open stream that is still in the ring is not read twice.
+        """
+        self._options = replace(self._options, keeps_head=False)
+        self.ring.release_all()
+        self.lengths.clear()
+        if self._stream is not None and not self._stream.start_over(self._options):
+            self._stream.close()
+            self._stream = None
 
     def iter_filled(self, units: Iterable[Unit]) -> Iterator[Unit | None]:
         """Yield units as they become ready; None while the next one is not.

@@ -265,6 +265,14 @@ class SourceFile(_SeekableInput):
         """Close the file."""
         os.close(self._fd)
 
+    def read_at(self, start: int, end: int) -> bytes:
+        """Read a range, nearly always with one call and no copy."""
+        start, end = max(start, 0), min(end, self.size)
+        with suppress(OSError):  # it is raised again by `read_into`, with the path
+            if start < end and len(data := os.pread(self._fd, end - start, start)) == end - start:
+                return data
+        return super().read_at(start, end)
+
     def read_into(self, buffer: memoryview, start: int) -> None:
         """Fill `buffer` with the content from `start` on; refuse a file that became shorter."""
         done = 0

@@ -75,6 +75,9 @@ class Ring:
         self.position: int = 0
         self._map = mmap.mmap(file, num_bytes)
         self._view = memoryview(self._map)
+        # Memory from here on has not been used yet.
+        self._used_bytes = 0
+        self._scratch = memoryview(b"")
         self._held: deque[int] = deque()
         self._is_closing = False
         self._changed = Condition()
@@ -118,8 +121,22 @@ class Ring:
             self._held.popleft()
             self._changed.notify_all()
 
+    def release_all(self) -> None:
+        """Remove all holds, and keep the content, which no longer counts as this process's memory.
+
+        A process with much memory of its own is not forked, and forks do not copy the ring.
+        """
+        with self._changed:
+            self._held.clear()
+            self._changed.notify_all()
+        if hasattr(mmap, "MADV_DONTNEED"):
+            self._map.madvise(mmap.MADV_DONTNEED)
+
     def wait_for_room(self, most: int) -> memoryview:
-        """Wait until there is room at `position`; return a contiguous view of it.
+        """Wait until there is room at `position`; return memory for what `advance` puts there.
+
+        Memory that was not used yet is written by a system call: through the map, the system would
+        clear every page first, and handle a fault for each. Of 48 MiB that takes half of the time.
 
         Raises:
             RingClosedError: If the ring was closed.
@@ -131,7 +148,21 @@ class Ring:
             if self._is_closing:
                 raise RingClosedError
             end = self._held[0] + self.num_bytes
-        return self.view(self.position, min(end, self.position + most))
+        room = self.view(self.position, min(end, self.position + most))
+        if self.position % self.num_bytes < self._used_bytes:
+            return room
+        if len(self._scratch) < len(room):
+            self._scratch = memoryview(bytearray(len(room)))
+        return self._scratch[: len(room)]
+
+    def advance(self, count: int) -> None:
+        """Put the first `count` bytes of the last room at `position`, and move that behind them."""
+        at = self.position % self.num_bytes
+        done = count if at < self._used_bytes else 0
+        while done < count:
+            done += os.pwrite(self.file.file, self._scratch[done:count], at + done)
+        self.position += count
+        self._used_bytes = max(self._used_bytes, at + count)
 
     def refuse_closed(self) -> None:
         """Raise `RingClosedError` if the ring was closed."""

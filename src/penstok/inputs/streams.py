@@ -73,7 +73,7 @@ class ContentStream(Resource):
         if path == STANDARD_INPUT:
             _stdin.rewind()
             if is_last:
-                _stdin.forget()
+                self.forget_head()
         elif source.archive is not None:
             open_archive = partial(
                 ContentStream, max_window_bytes=max_window_bytes, give_back=give_back
@@ -98,6 +98,11 @@ class ContentStream(Resource):
         self._transcoder: Transcoder | None = None
         if source.encoding != UTF_8:
             self._transcoder = Transcoder(self._read_bytes, source.encoding)
+
+    def forget_head(self) -> None:
+        """Stop keeping the head of standard input: it will not be opened again."""
+        if self._path == STANDARD_INPUT:
+            _stdin.forget()
 
     def close(self) -> None:
         """Close the file; standard input stays open."""

@@ -7,7 +7,7 @@ and Ray receive it from `jobs.job`, which asks for it before the first unit.
 
 from __future__ import annotations
 
-from contextlib import closing, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from penstok.inputs.feed import make_feed
@@ -19,8 +19,9 @@ from penstok.worker.splits import SmallestHash
 from penstok.worker.worker import make_hasher, make_readers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
+    from penstok.inputs.feed import Feed
     from penstok.jobs.plan import Plan
     from penstok.output.manifest import Manifest
     from penstok.worker.worker import WorkerSpec
@@ -36,13 +37,20 @@ _MAX_PIPED_BYTES = 4 << 20
 # Units of streams and remote inputs are read whole, and usually one of the first documents goes to
 # val: a unit smaller than those of a job.
 _UNIT_BYTES = 2 << 20
+# Half a block of a job: less new memory, and no more time per byte.
+_BLOCK_BYTES = 1 << 20
 
 
-def find_val_hash(plan: Plan, spec: WorkerSpec) -> str | None:
+def find_val_hash(plan: Plan, spec: WorkerSpec, feed: Feed | None = None) -> str | None:
     """Return the hash of the documents for val if the fraction puts none there.
 
     It is the smallest that at most half of the documents have. None if the fraction puts one into
     val, if all documents are equal, or if the corpus is not small.
+
+    Args:
+        plan: What is read.
+        spec: What the workers of the job are made from.
+        feed: What will feed them, and can start over; if None, streams are read separately.
     """
     rules = spec.rules
     if not 0 < rules.val_fraction < 1 or plan.input_bytes > _max_bytes_of(plan):
@@ -55,8 +63,9 @@ def find_val_hash(plan: Plan, spec: WorkerSpec) -> str | None:
     smallest = SmallestHash(make_hasher(rules))
     if any(source.is_stream or is_url(source.path) for source in plan.sources):
         plan = plan.divided_by(min(_UNIT_BYTES, plan.unit_bytes))
-    if not _add_documents(plan, spec, smallest):
-        return None
+    with _open_feed(plan, spec) if feed is None else nullcontext(feed) as used:
+        if not _add_documents(plan, spec, smallest, used):
+            return None
     chosen = smallest.choose()
     return None if chosen is None else f"{chosen:016x}"
 
@@ -77,8 +86,8 @@ def _max_bytes_of(plan: Plan) -> int:
     return _max_bytes((source.path for source in plan.sources), is_piped=plan.is_piped)
 
 
-def _add_documents(plan: Plan, spec: WorkerSpec, smallest: SmallestHash) -> bool:
-    """Add all documents; return False at the first that goes to val, or if there is too much."""
+@contextmanager
+def _open_feed(plan: Plan, spec: WorkerSpec) -> Iterator[Feed | None]:
     feed = make_feed(
         plan.sources,
         1,
@@ -88,22 +97,29 @@ def _add_documents(plan: Plan, spec: WorkerSpec, smallest: SmallestHash) -> bool
         give_back=False,
         keeps_head=plan.is_piped,
     )
-    left = _max_bytes_of(plan)
     with closing(feed) if feed else nullcontext():
-        readers = make_readers(replace(spec, ring=None if feed is None else feed.ring.file))
-        for planned in plan.iter_units(lengths=None if feed is None else feed.lengths):
-            unit = planned if feed is None else feed.fill(planned)
-            if unit is None:
-                continue
-            reader = readers.choose(unit)
-            for block in reader.iter_blocks(unit):
-                smallest.add(block)
-                if smallest.value is not None and smallest.value < spec.rules.val_hashes[1]:
-                    return False
-            left -= reader.take_counts().input_bytes
-            reader.take_skipped()
-            if feed is not None:
-                feed.release(unit)
-            if left < 0:
+        yield feed
+
+
+def _add_documents(plan: Plan, spec: WorkerSpec, smallest: SmallestHash, feed: Feed | None) -> bool:
+    """Add all documents; return False at the first that goes to val, or if there is too much."""
+    left = _max_bytes_of(plan)
+    ring = None if feed is None else feed.ring.file
+    block_bytes = min(spec.block_bytes, _BLOCK_BYTES)
+    readers = make_readers(replace(spec, block_bytes=block_bytes, ring=ring))
+    for planned in plan.iter_units(lengths=None if feed is None else feed.lengths):
+        unit = planned if feed is None else feed.fill(planned)
+        if unit is None:
+            continue
+        reader = readers.choose(unit)
+        for block in reader.iter_blocks(unit):
+            smallest.add(block)
+            if smallest.value is not None and smallest.value < spec.rules.val_hashes[1]:
                 return False
+        left -= reader.take_counts().input_bytes
+        reader.take_skipped()
+        if feed is not None:
+            feed.release(unit)
+        if left < 0:
+            return False
     return True

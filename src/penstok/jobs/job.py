@@ -6,6 +6,7 @@ says what it would do, and `verification` re-encodes a recorded job with the sam
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Literal
 
 from penstok.engines import choose_engine, engine_needs
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstok.choices import Dtype
+    from penstok.inputs.feed import Feed
     from penstok.jobs.plan import Plan
     from penstok.jobs.settings import JobSettings
     from penstok.output.segments import SinkKind
@@ -72,6 +74,8 @@ class Job(Struct, frozen=True):
 
     Attributes:
         record: What shapes the bytes, as it is recorded.
+        feed: What feeds streams to its workers, if it has any. It may have read their start, and
+            must start over before the job uses it.
     """
 
     settings: JobSettings
@@ -80,6 +84,12 @@ class Job(Struct, frozen=True):
     record: JobRecord
     layout: Layout
     workers: Workers
+    feed: Feed | None
+
+    def close(self) -> None:
+        """Close the feed, if nothing else has."""
+        if self.feed is not None:
+            self.feed.close()
 
     @property
     def rules(self) -> TextRules:
@@ -122,7 +132,10 @@ class Job(Struct, frozen=True):
 
 
 def prepare(settings: JobSettings) -> Job:
-    """Find the inputs, load the tokenizer, choose the engine, divide the memory."""
+    """Find the inputs, load the tokenizer, choose the engine, divide the memory.
+
+    Close the job when it is done.
+    """
     # A place that cannot be an output is refused before anything is read.
     refuse_own_input(str(settings.output), settings.inputs)
     open_store(str(settings.output))
@@ -155,8 +168,13 @@ def prepare(settings: JobSettings) -> Job:
         on_error=settings.on_error,
         block_bytes=settings.block_bytes,
     )
-    job = Job(settings, plan, tokenizer, record, layout, workers)
-    return job.with_val(find_val_hash(plan, workers.spec))
+    feed = _make_feed(workers.spec, workers.number, plan.sources, plan.unit_bytes, keeps_head=True)
+    job = Job(settings, plan, tokenizer, record, layout, workers, feed)
+    with ExitStack() as stack:
+        stack.callback(job.close)
+        val_hash = find_val_hash(plan, workers.spec, feed)
+        stack.pop_all()
+    return job.with_val(val_hash)
 
 
 def choose_workers(
@@ -222,16 +240,16 @@ def make_processes(
     lock_file: int | None,
     num_at_start: int = 1,
     advice: str = "",
+    feed: Feed | None = None,
 ) -> ProcessExecutor:
-    """Make worker processes, and what feeds them the inputs that are streams."""
-    feed = make_feed(
-        sources,
-        num_workers,
-        unit_bytes,
-        on_error=spec.on_error,
-        give_back=spec.give_back,
-        open_scanner=open_scanner,
-    )
+    """Make worker processes, and what feeds them the inputs that are streams.
+
+    A `feed` that was made for them starts over.
+    """
+    if feed is None:
+        feed = _make_feed(spec, num_workers, sources, unit_bytes, keeps_head=False)
+    else:
+        feed.start_over()
     return ProcessExecutor(
         spec,
         num_workers=num_workers,
@@ -241,6 +259,25 @@ def make_processes(
         feed=feed,
         num_at_start=num_at_start,
         advice=advice,
+    )
+
+
+def _make_feed(
+    spec: WorkerSpec,
+    num_workers: int,
+    sources: Sequence[Source],
+    unit_bytes: int,
+    *,
+    keeps_head: bool,
+) -> Feed | None:
+    return make_feed(
+        sources,
+        num_workers,
+        unit_bytes,
+        on_error=spec.on_error,
+        give_back=spec.give_back,
+        open_scanner=open_scanner,
+        keeps_head=keeps_head,
     )
 
 

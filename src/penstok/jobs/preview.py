@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from contextlib import closing, nullcontext
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from penstok.engines.alternatives import (
@@ -16,12 +16,11 @@ from penstok.engines.alternatives import (
     advise,
     has_short_tokens,
 )
-from penstok.inputs.feed import make_feed
 from penstok.jobs.formats import count_copied_bytes, find_requests
 from penstok.jobs.job import prepare
 from penstok.jobs.tasks import divide_tasks
 from penstok.jobs.warnings import way_to_val
-from penstok.readers.formats import FORMATS, open_scanner
+from penstok.readers.formats import FORMATS
 from penstok.types import SPLITS, UTF_8, Counts, Struct, UnitOffsets, replace
 from penstok.worker.memory import MemoryShare
 from penstok.worker.worker import Worker
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from penstok.inputs.feed import Feed
     from penstok.jobs.job import Job
     from penstok.jobs.settings import JobSettings
     from penstok.types import Source, TokenizerRecord, Unit
@@ -144,9 +142,9 @@ class Preview(Struct, frozen=True):
 
 def make_preview(settings: JobSettings) -> Preview:
     """Find a job's inputs, and encode a sample of them."""
-    job = prepare(settings)
+    with closing(prepare(settings)) as job:
+        documents, sample, advice = _encode_sample(job)
     plan = job.plan
-    documents, sample, advice = _encode_sample(job)
     estimate = _estimate(job, sample)
     is_remote = isinstance(settings.output, str)
     free_bytes = None if is_remote else shutil.disk_usage(_existing(settings.folder)).free
@@ -177,38 +175,31 @@ def make_preview(settings: JobSettings) -> Preview:
 
 def _encode_sample(job: Job) -> tuple[list[ShownDocument], Sample, str]:
     """Encode a sample; return its first documents, what it gave, and advice about the tokenizer."""
-    plan = job.plan
-    feed = make_feed(
-        plan.sources,
-        1,
-        plan.unit_bytes,
-        open_scanner=open_scanner,
-        on_error=job.settings.on_error,
-        give_back=False,
-    )
+    if job.feed is not None:
+        job.feed.start_over()
     spec = replace(
         job.workers.spec,
         share=MemoryShare(1 << 62, 0),
         # Nothing is written, so one file per split is enough.
         layout=replace(job.layout, shard_tokens=None, starts=None),
         sink="digest",
-        ring=None if feed is None else feed.ring.file,
+        ring=None if job.feed is None else job.feed.ring.file,
     )
     documents: list[ShownDocument] = []
     sample, advice = Sample(0, 0.0, Counts()), ""
-    with closing(feed) if feed else nullcontext():
-        worker = Worker(spec)
-        for unit in _iter_samples(job, feed):
-            if len(documents) < _NUM_DOCUMENTS:
-                documents += _show(worker, job, unit, _NUM_DOCUMENTS - len(documents))
-            sample = _add_to_sample(worker, unit, sample)
-            advice = advice or _advise(worker, job, unit, sample)
-            if sample.seconds > _SAMPLE_SECONDS:
-                break
+    worker = Worker(spec)
+    for unit in _iter_samples(job):
+        if len(documents) < _NUM_DOCUMENTS:
+            documents += _show(worker, job, unit, _NUM_DOCUMENTS - len(documents))
+        sample = _add_to_sample(worker, unit, sample)
+        advice = advice or _advise(worker, job, unit, sample)
+        if sample.seconds > _SAMPLE_SECONDS:
+            break
     return documents, sample, advice
 
 
-def _iter_samples(job: Job, feed: Feed | None) -> Iterator[Unit]:
+def _iter_samples(job: Job) -> Iterator[Unit]:
+    feed = job.feed
     for unit in job.plan.samples(_SAMPLE_BYTES, _SAMPLE_ROWS, _SAMPLE_SOURCES):
         if feed is None or not unit.source.is_stream:
             yield unit

@@ -74,6 +74,8 @@ _LEFTOVERS = "the files of an interrupted run with `--overwrite` were deleted"
 _SECONDS_FOR_ADVICE = 5.0
 _BYTES_FOR_ADVICE = 256 << 20
 _ADVICE_TOKENS = 32 << 10
+# So many of them, spread evenly, are enough to count their bytes.
+_COUNTED_TOKENS = 4 << 10
 
 
 class Outcome(Struct, frozen=True):
@@ -140,51 +142,56 @@ def run_job(settings: JobSettings, progress: Progress) -> Outcome:
             where="part",
             next_step="use `penstok.tokenize_part`, then `penstok.finish`",
         )
-    job, store = _open(prepare(settings))
-    finished = None if settings.overwrite else find_finished(store, job.record, job.plan)
-    if finished is not None:
-        had_leftovers = tidy_finished(store, finished)
-        finished = find_manifest(store) or finished
-        return _outcome(job, finished, is_new=False, hints=[_LEFTOVERS] if had_leftovers else [])
+    with contextlib.closing(prepare(settings)) as prepared:
+        job, store = _open(prepared)
+        finished = None if settings.overwrite else find_finished(store, job.record, job.plan)
+        if finished is not None:
+            had_leftovers = tidy_finished(store, finished)
+            finished = find_manifest(store) or finished
+            return _outcome(
+                job, finished, is_new=False, hints=[_LEFTOVERS] if had_leftovers else []
+            )
 
-    with store.lock() as lock:
-        # Another run may have been killed in the middle of a commit, or have finished just now.
-        completed = roll_forward(store)
-        if completed is not None and _is_of(job, completed):
-            return _outcome(job, completed, is_new=False)
-        if not settings.overwrite:
-            finished = find_finished(store, job.record, job.plan)
-            if finished is not None:
-                return _outcome(job, finished, is_new=False)
-        try:
-            run = _run_tasks(job, store, lock, progress)
-            _refuse_changed_inputs(store, job, run)
-        except PenstokError:
-            with contextlib.suppress(PenstokError):
-                restore_finished(store)
-            raise
-        chosen = choose_journals(store.iter_names(TASKS))
-        if run.job.is_by_task:
-            refuse_missing_tasks(store, run.job, chosen)
-        refuse_lost_lock(lock, store)
-        manifest = commit_job(
-            store,
-            run.job,
-            _journals(store, run, chosen),
-            lambda _: _describe_run(job, run, started),
-            overwrite=settings.overwrite,
-            sources=job.plan.sources,
-            digests=None if run.resume is None else run.resume.digests,
-            progress=progress,
-        )
-    hints = [*_hints(job, run), *_advise(job, store, manifest)]
-    return _outcome(job, manifest, is_new=True, hints=hints)
+        with store.lock() as lock:
+            # Another run may have been killed in the middle of a commit, or have finished just now.
+            completed = roll_forward(store)
+            if completed is not None and _is_of(job, completed):
+                return _outcome(job, completed, is_new=False)
+            if not settings.overwrite:
+                finished = find_finished(store, job.record, job.plan)
+                if finished is not None:
+                    return _outcome(job, finished, is_new=False)
+            try:
+                run = _run_tasks(job, store, lock, progress)
+                _refuse_changed_inputs(store, job, run)
+            except PenstokError:
+                with contextlib.suppress(PenstokError):
+                    restore_finished(store)
+                raise
+            chosen = choose_journals(store.iter_names(TASKS))
+            if run.job.is_by_task:
+                refuse_missing_tasks(store, run.job, chosen)
+            refuse_lost_lock(lock, store)
+            manifest = commit_job(
+                store,
+                run.job,
+                _journals(store, run, chosen),
+                lambda _: _describe_run(job, run, started),
+                overwrite=settings.overwrite,
+                sources=job.plan.sources,
+                digests=None if run.resume is None else run.resume.digests,
+                progress=progress,
+            )
+        hints = [*_hints(job, run), *_advise(job, store, manifest)]
+        return _outcome(job, manifest, is_new=True, hints=hints)
 
 
 def run_part(settings: JobSettings, progress: Progress) -> PartOutcome:
     """Run the tasks of one part of a job; other parts may run at the same time."""
     started = time.monotonic()
-    job, store = _open(prepare(settings))
+    with contextlib.closing(prepare(settings)) as prepared:
+        # Every task makes its own feed.
+        job, store = _open(prepared)
     part = settings.part or (1, 1)
     tasks = divide_tasks(job.plan, job.rules.task_bytes)
     own = [tasks[number] for number in tasks_of_part(len(tasks), *part)]
@@ -404,6 +411,9 @@ def _make_executor(
     job: Job, job_file: JobFile, lock: HeldLock | None, watch: Watch
 ) -> TaskExecutor:
     settings, is_by_task = job.settings, job_file.is_by_task
+    is_fed = not is_by_task and job_file.job.unit_bytes == job.plan.unit_bytes
+    if not is_fed:
+        job.close()
     spec = TaskSpec(
         job.workers.spec,
         str(settings.output),
@@ -412,6 +422,7 @@ def _make_executor(
         settings.priority,
         num_workers=1 if is_by_task else job.num_workers,
         lock_file=None if is_by_task or lock is None else lock.file,
+        feed=job.feed if is_fed else None,
     )
     if settings.executor == "ray":
         from penstok.executors.ray import RayExecutor
@@ -520,6 +531,8 @@ def _advise(job: Job, store: OutputStore, manifest: Manifest) -> list[str]:
         tokens = np.fromfile(
             folder / files[0].path, f"<u{job.layout.token_bytes}", count=_ADVICE_TOKENS
         )
+        if not measures:
+            tokens = tokens[:: max(len(tokens) // _COUNTED_TOKENS, 1)]
         ends = {tokenizer.eot_id, tokenizer.bos_id}
         ids = [one for one in tokens.tolist() if one not in ends]
         text = tokenizer.decode_bytes(ids)

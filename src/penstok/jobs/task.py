@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstok.executors.processes import ProcessExecutor
+    from penstok.inputs.feed import Feed
     from penstok.jobs.plan import Plan
     from penstok.jobs.tasks import Task
     from penstok.output.documents import StagedIndex
@@ -52,6 +53,7 @@ class TaskSpec(Struct, frozen=True):
         priority: Of the worker processes.
         num_workers: How many worker processes one task has.
         lock_file: Worker processes inherit it, if the task is the only one.
+        feed: What will feed it streams, if the task is the only one.
     """
 
     worker: WorkerSpec
@@ -61,6 +63,7 @@ class TaskSpec(Struct, frozen=True):
     priority: Priority
     num_workers: int = 1
     lock_file: int | None = None
+    feed: Feed | None = None
 
     def make_runner(self, node: str) -> TaskRunner:
         """Make what runs tasks in this process; `node` names the machine in journals."""
@@ -114,6 +117,7 @@ class TaskRunner(Resource):
         self._spec = spec
         self._node = node
         self._store = open_store(spec.output)
+        self._feed = spec.feed
         self._executor: ProcessExecutor | None = None
         self._plan: Plan | None = None
         self._has_feed = False
@@ -259,6 +263,7 @@ class TaskRunner(Resource):
         self._plan = plan
         self._num_replaced = 0
         self._has_feed = plan.has_streams
+        feed, self._feed = self._feed, None
         self._executor = make_processes(
             self._spec.worker,
             self._spec.num_workers,
@@ -267,6 +272,7 @@ class TaskRunner(Resource):
             priority=self._spec.priority,
             lock_file=self._spec.lock_file,
             num_at_start=max(plan.input_bytes // plan.unit_bytes, 1),
+            feed=feed,
         )
         return self._executor
 

@@ -28,8 +28,10 @@ _WIDE_SPACE = (
 
 
 def _commonness(byte: int) -> int:
-    """Rank how common a byte is in text: punctuation, then letters and digits, then space."""
-    return 2 if byte in b" \n" else 1 if chr(byte).isalnum() else 0
+    """Rank how common a byte is in text: punctuation, `<>`, letters and digits, then space."""
+    if byte in b" \n":
+        return 3
+    return 2 if chr(byte).isalnum() else int(byte in b"<>")
 
 
 class UnitBuffer:

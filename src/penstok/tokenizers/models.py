@@ -87,8 +87,19 @@ class ByteLevel(Struct, frozen=True):
     def spell(self, ids: set[int]) -> dict[int, bytes]:
         """Return the bytes of ids; unknown ones are left out."""
         added = {token_id: text.encode() for text, token_id in self.added.items()}
-        ranked = {rank: token for token, rank in self.ranks.items() if rank in ids}
+        ranked = self._find_in_order(ids)
+        if ranked is None:
+            ranked = {rank: token for token, rank in self.ranks.items() if rank in ids}
         return ranked | {token_id: text for token_id, text in added.items() if token_id in ids}
+
+    def _find_in_order(self, ids: set[int]) -> dict[int, bytes] | None:
+        """Return the bytes of ids if ranks are in order, as in most files; None if they are not."""
+        if self.num_ids != len(self.ranks):
+            return None
+        tokens = list(self.ranks)
+        found = {one: tokens[one] for one in ids if 0 <= one < len(tokens)}
+        is_in_order = list(found) == [self.ranks[token] for token in found.values()]
+        return found if is_in_order else None
 
 
 class LibraryModel(Struct, frozen=True):

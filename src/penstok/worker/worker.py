@@ -284,7 +284,7 @@ class Worker:
             num_tokens, spool_bytes, texts = 0, 0, list[ComparedText]()
             left = 0 if self._is_reference else _COMPARED_BYTES
             for read in reader.iter_blocks(unit):
-                room = self._make_tokens().room(TRAIN, read)
+                room = self._make_tokens().room(TRAIN, most_tokens(read))
                 block, ids = self._encode_block(read, unit, _Tally(), room)
                 num_tokens += len(ids)
                 spool_bytes += self._count_spooled(read)
@@ -356,7 +356,8 @@ class Worker:
         Each part must be appended before the next is asked for.
         """
         if self._split_engine is not None:
-            rooms = [tokens.room(code, block) for code in _CODES]
+            num_tokens = most_tokens(block)
+            rooms = [tokens.room(code, num_tokens) for code in _CODES]
             parts = self._split_engine.encode_splits(block, splits, rooms)
             if parts is not None:
                 self._add_characters(block, tally)
@@ -370,7 +371,8 @@ class Worker:
             chosen = splits == code
             if chosen.any():
                 part = block if chosen.all() else block.select(chosen)
-                part, ids = self._encode_block(part, unit, tally, tokens.room(code, part))
+                room = tokens.room(code, most_tokens(part))
+                part, ids = self._encode_block(part, unit, tally, room)
                 self._add_characters(part, tally)
                 text_bytes = int((part.ends - part.starts).sum())
                 found = SplitIds(ids, int(part.begins.sum()), text_bytes)
@@ -455,13 +457,6 @@ class _UnitTokens:
         if self._unit_fields is not None:
             self._unit_fields.finish(assigned.documents)
 
-    def room(self, code: int, block: Block) -> NDArray[np.unsignedinteger[Any]]:
-        """Return an array for the ids of a block, large enough for any number of them.
-
-        Most of it is never written to, and pages that are not written take no memory.
-        """
-        return self._reserve(code, most_tokens(block))
-
     def note_continued(self, block: Block, splits: NDArray[np.uint8]) -> None:
         """Take note of the split whose tokens begin with the rest of a passage of an earlier unit.
 
@@ -499,7 +494,7 @@ class _UnitTokens:
         if self._dropped_id is not None:
             ids = self._drop(code, ids)
         self._num_documents[code] += part.num_documents
-        room = self._reserve(code, len(ids))[: len(ids)]
+        room = self.room(code, len(ids))[: len(ids)]
         if not np.may_share_memory(room, ids):
             if ids.itemsize > room.itemsize and len(ids) and ids.max() > np.iinfo(room.dtype).max:
                 raise EngineError(
@@ -545,7 +540,11 @@ class _UnitTokens:
             entries["position"] = inside + np.uint64(self._unit_start)
             yield entries
 
-    def _reserve(self, code: int, num_tokens: int) -> NDArray[np.unsignedinteger[Any]]:
+    def room(self, code: int, num_tokens: int) -> NDArray[np.unsignedinteger[Any]]:
+        """Return an array for more ids of a split, large enough for this many.
+
+        Most of it is never written to, and pages that are not written take no memory.
+        """
         count, array = self._counts[code], self._arrays[code]
         if count + num_tokens > len(array):
             size = max(2 * len(array), count + num_tokens)

@@ -134,6 +134,15 @@ class SourceStream(io.RawIOBase):
         self._at = base[whence] + offset
         return self._at
 
+    def read(self, size: int = -1) -> bytes:
+        """Read up to `size` bytes; the base class would copy them twice."""
+        start, end = self._at, self._file.source.num_bytes
+        data = self._file.read_at(start, end if size < 0 else min(start + size, end))
+        if self._give_back:
+            self._file.give_back(start, start + len(data))
+        self._at += len(data)
+        return data
+
     def readinto(self, buffer: memoryview | bytearray) -> int:  # type: ignore[override]
         """Fill a buffer, as far as the file goes."""
         size = min(len(buffer), max(self._file.source.num_bytes - self._at, 0))
