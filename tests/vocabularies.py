@@ -73,6 +73,7 @@ def gpt2_json() -> dict[str, Any]:
     )
     content["added_tokens"] = [{"id": 50256, "content": EOT_TEXT, "special": True}]
     content["model"]["vocab"][EOT_TEXT] = 50256
+    content["model"]["merges"] = [merge.split() for merge in content["model"]["merges"]]
     return content
 
 

@@ -52,7 +52,9 @@ def format_tokenizer_json(model: ByteLevel) -> str:
                 "vocab": vocab
                 | {f"\N{REPLACEMENT CHARACTER}{gap}": gap for gap in gaps}
                 | model.added,
-                "merges": [[spelled[pair[0]], spelled[pair[1]]] for pair in merges if pair],
+                # As strings: `tokenizers` needs twice as much memory to read them as lists. No
+                # spelling has a space.
+                "merges": [f"{spelled[pair[0]]} {spelled[pair[1]]}" for pair in merges if pair],
             },
         }
     )
