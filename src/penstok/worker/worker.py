@@ -121,8 +121,8 @@ class WorkerSpec(Struct, frozen=True):
     def eot(self) -> EotPosition:
         """Where the engine puts end-of-text ids.
 
-        With `--eot none` it still ends every document if there is an index: that is how documents
-        are told apart.
+        With `--eot none` it still ends every document if there is an index, because those ids show
+        where documents end; they are dropped afterwards.
         """
         is_needed = self.rules.eot == "none" and self.layout.has_index
         return "append" if is_needed else self.rules.eot
