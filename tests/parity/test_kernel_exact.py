@@ -81,6 +81,15 @@ def test_hostile_documents_match(isa: str, table_bytes: int) -> None:
     np.testing.assert_array_equal(engine(isa, table_bytes).encode(block), expected)
 
 
+@pytest.mark.parametrize("table_bytes", [TINY_TABLE, LARGE_TABLE])
+@pytest.mark.parametrize("isa", ISAS)
+def test_runs_of_every_ascii_character_match(isa: str, table_bytes: int) -> None:
+    """In a table with free entries too: 16 NUL bytes look like one."""
+    documents = ["x" + chr(c) * count + "y" for c in range(128) for count in range(1, 36)]
+    block = block_of([document.encode() for document in documents])
+    np.testing.assert_array_equal(engine(isa, table_bytes).encode(block), expected_ids(documents))
+
+
 @pytest.mark.parametrize("isa", ISAS)
 def test_snippets_match_at_every_offset_in_64_bytes(isa: str) -> None:
     documents = [

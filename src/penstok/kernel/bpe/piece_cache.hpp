@@ -7,6 +7,14 @@
 
 namespace penstok::kernel::PENSTOK_ISA {
 
+// Free entries of a new table are zeros, and so is the key of a piece of 16 NUL bytes, which must not
+// find one. Only its own line needs another key in free entries: one that no piece has.
+template <class Id>
+PENSTOK_INLINE void reserve_key_of_nuls(PieceTables<Id>& tables) {
+  PieceLine<Id>& line = tables.lines()[hash_key(PieceKey{0, 0}, tables.short_bits)];
+  line.keys[0] = line.keys[1] = PieceKey{0xFF, 0};
+}
+
 // Stores a value under a key in its line, in a free entry or over a random one.
 template <class Id>
 PENSTOK_INLINE void store_short(PieceTables<Id>& tables, uint32_t line_number, const PieceKey& key,

@@ -16,6 +16,7 @@ namespace {
 // Fills the hot table and the piece table with the vocabulary, as far as it fits.
 template <class Id>
 void preload(State<Id>& state, const Token* tokens, size_t count) {
+  reserve_key_of_nuls(state.pieces);
   for (size_t i = 0; i < count; ++i) {
     const char* bytes = tokens[i].bytes.data();
     const size_t length = tokens[i].bytes.size();

@@ -37,7 +37,7 @@ class Texts {
 
  private:
   std::string part() {
-    switch (below(14)) {
+    switch (below(15)) {
       case 0:
         return character(0x110000);
       case 1:
@@ -67,6 +67,8 @@ class Texts {
         return ascii(1 + below(400));
       case 11:
         return few_characters(1 + below(400));
+      case 12:
+        return std::string(1 + below(40), static_cast<char>(below(2)));
       default:
         return whole_token();
     }
