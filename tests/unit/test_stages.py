@@ -29,7 +29,8 @@ from penstok.types import (
 )
 from penstok.worker.repair import repair_block
 from penstok.worker.splits import CARRIED, TRAIN, Hasher, Splitter
-from penstok.worker.worker import _take_sample, _UnitTokens
+from penstok.worker.unit_tokens import UnitTokens
+from penstok.worker.worker import _take_sample
 
 NEEDS = MemoryNeeds(worker_bytes=400 << 20, block_bytes=100 << 20)
 UNIT = Unit(0, 0, Source("text.txt", 9, 0, ""), 0, 9, 9)
@@ -113,7 +114,7 @@ def test_documents_are_hashed_as_xxhash_does(is_compiled: bool) -> None:
 @pytest.mark.parametrize("is_rows", [False, True])
 def test_the_tokens_of_a_unit_stay_where_they_are(is_rows: bool) -> None:
     """An array that grows block by block is cleared and copied again and again."""
-    tokens = _UnitTokens("uint16", None, has_origins=False)
+    tokens = UnitTokens("uint16", None, has_origins=False)
     unit = replace(UNIT, end=80_000, source_end=80_000)
     if is_rows:
         source = replace(UNIT.source, format="parquet", num_rows=9)

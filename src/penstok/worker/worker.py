@@ -13,13 +13,11 @@ import numpy as np
 
 from penstok.engines import load_engine, max_document_bytes, name_reference
 from penstok.engines.base import SplitEngine, SplitIds, most_tokens
-from penstok.errors import EngineError
 from penstok.inputs.files import open_unit
 from penstok.kernel import find_kernel_function
 from penstok.output.documents import DocumentFinder
 from penstok.output.fields import FieldRows
 from penstok.output.segments import make_sink
-from penstok.output.spools import ENTRY_TYPES
 from penstok.readers import Readers
 from penstok.readers.base import ReaderOptions
 from penstok.tokenizers import LibraryModel
@@ -36,7 +34,8 @@ from penstok.types import (
 )
 from penstok.worker.comparison import ComparedText
 from penstok.worker.repair import repair_block
-from penstok.worker.splits import CARRIED, TRAIN, VAL, Hasher, Splitter
+from penstok.worker.splits import CARRIED, TRAIN, Hasher, Splitter
+from penstok.worker.unit_tokens import CODES, SPLIT_OF, UnitTokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
 
     from penstok.inputs.base import OpenInput
     from penstok.inputs.ring import RingFile
-    from penstok.output.fields import UnitFields
     from penstok.output.layout import Layout
     from penstok.output.segments import SinkKind
     from penstok.readers.base import Reader
@@ -54,7 +52,6 @@ if TYPE_CHECKING:
     from penstok.types import (
         EotPosition,
         OnError,
-        RecordFields,
         Segment,
         Split,
         TextRules,
@@ -76,13 +73,7 @@ __all__ = [
     "make_readers",
 ]
 
-_CODES = (TRAIN, VAL, CARRIED)
-_SPLIT_OF = dict(zip((TRAIN, VAL), SPLITS, strict=True))
 _MAX_SPARE_TOKENS = 3
-# How many tokens of a unit there is room for from the start, at most: as many as it has bytes of
-# text, which is not known of rows.
-_MAX_UNIT_TOKENS = 32 << 20
-_ROWS_UNIT_TOKENS = 16 << 20
 # Bytes that continue a character of UTF-8 are less than this, as signed numbers.
 _FIRST_START = -64
 # The reference engine is slow, and needs memory of a hundred times the length of a text: of each
@@ -202,8 +193,8 @@ class Worker:
         self._split_engine = self._engine if isinstance(self._engine, SplitEngine) else None
         self._sink = make_sink(spec.sink, spec.layout)
         self._count_characters = _make_counter() if spec.sink == "count" else None
-        self._waiting: dict[int, _UnitTokens] = {}
-        self._spare: list[_UnitTokens] = []
+        self._waiting: dict[int, UnitTokens] = {}
+        self._spare: list[UnitTokens] = []
 
     def write_to(self, layout: Layout) -> None:
         """Write to other files from now on; no unit may be waiting for its offsets."""
@@ -235,7 +226,7 @@ class Worker:
         """Write the tokens of an encoded unit at the offsets assigned to it."""
         tokens = self._waiting.pop(assigned.unit_idx)
         segments: list[Segment] = []
-        for code, split in _SPLIT_OF.items():
+        for code, split in SPLIT_OF.items():
             offset = assigned.offsets[split]
             if split == assigned.carried_split:
                 segments += self._sink.write(split, offset, tokens.of(CARRIED))
@@ -337,10 +328,10 @@ class Worker:
             reader.take_counts()
             reader.take_skipped()
 
-    def _make_tokens(self) -> _UnitTokens:
+    def _make_tokens(self) -> UnitTokens:
         dropped = self._tokenizer.eot_id if self._drops_eot else None
         rules = self._spec.rules
-        return _UnitTokens(rules.dtype, dropped, has_origins=rules.provenance)
+        return UnitTokens(rules.dtype, dropped, has_origins=rules.provenance)
 
     def _encode_splits(
         self,
@@ -348,7 +339,7 @@ class Worker:
         splits: NDArray[np.uint8],
         unit: Unit,
         tally: _Tally,
-        tokens: _UnitTokens,
+        tokens: UnitTokens,
     ) -> Iterator[tuple[int, SplitIds, NDArray[np.int64] | None]]:
         """Yield the ids of each split, encoded in one call if the engine can and the text is valid.
 
@@ -357,7 +348,7 @@ class Worker:
         """
         if self._split_engine is not None:
             num_tokens = most_tokens(block)
-            rooms = [tokens.room(code, num_tokens) for code in _CODES]
+            rooms = [tokens.room(code, num_tokens) for code in CODES]
             parts = self._split_engine.encode_splits(block, splits, rooms)
             if parts is not None:
                 self._add_characters(block, tally)
@@ -367,7 +358,7 @@ class Worker:
                         positions = positions[block.begins & (splits == code)]
                     yield code, found, positions
                 return
-        for code in _CODES:
+        for code in CODES:
             chosen = splits == code
             if chosen.any():
                 part = block if chosen.all() else block.select(chosen)
@@ -427,152 +418,6 @@ def _take_sample(block: Block, num_bytes: int) -> Block:
     return chosen
 
 
-class _UnitTokens:
-    """The ids of one unit: per split, and of the carried document.
-
-    End-of-text ids that are not wanted in the output are dropped, and it is kept where they were.
-    If the job records origins, it also holds where each document begins in its input. Fields that
-    the job keeps are passed on at once: they may be longer than the text.
-    """
-
-    def __init__(self, dtype: str, dropped_id: int | None, *, has_origins: bool) -> None:
-        self._arrays = {code: np.empty(1 << 12, dtype) for code in _CODES}
-        self._dropped_id = dropped_id
-        self._has_origins = has_origins
-        self._source_idx = self._unit_start = self._unit_tokens = 0
-        self._unit_fields: UnitFields | None = None
-        self._is_empty = True
-        self._continued: int | None = None
-        self.clear()
-
-    def start_unit(self, unit: Unit, unit_fields: UnitFields | None) -> None:
-        """Take note of where the documents that follow are from, and where their fields go."""
-        self._source_idx, self._unit_start = unit.source_idx, unit.start
-        self._unit_fields = unit_fields
-        num_tokens = _ROWS_UNIT_TOKENS if unit.source.is_rows else unit.end - unit.start
-        self._unit_tokens = min(num_tokens, _MAX_UNIT_TOKENS)
-
-    def finish_fields(self, assigned: UnitOffsets) -> None:
-        """Give the fields of the unit their place."""
-        if self._unit_fields is not None:
-            self._unit_fields.finish(assigned.documents)
-
-    def note_continued(self, block: Block, splits: NDArray[np.uint8]) -> None:
-        """Take note of the split whose tokens begin with the rest of a passage of an earlier unit.
-
-        Other documents that continue are `CARRIED`, and apart.
-        """
-        if self._is_empty:
-            self._is_empty = False
-            if block.spans and not block.begins[0]:
-                self._continued = int(splits[0])
-
-    def append(
-        self,
-        code: int,
-        part: SplitIds,
-        positions: NDArray[np.int64] | None,
-        fields: RecordFields | None = None,
-    ) -> None:
-        """Keep ids that the engine wrote into `room`; copy others, narrowed to the dtype.
-
-        Args:
-            code: Their split.
-            part: The ids.
-            positions: Where the documents that begin there are in their input, if that is recorded.
-            fields: The kept fields of these documents, and maybe of others.
-        """
-        ids = part.ids
-        if self._unit_fields is not None and fields is not None and positions is not None:
-            # A document that is carried began in an earlier unit.
-            self._unit_fields.append(_SPLIT_OF.get(code, "train"), fields, positions)
-        if self._has_origins and positions is not None and len(positions):
-            inside = positions - self._unit_start
-            # Half the memory where documents are only a few bytes long; they ascend.
-            is_narrow = inside[-1] <= np.iinfo(np.uint32).max
-            self._positions[code].append(inside.astype(np.uint32 if is_narrow else np.uint64))
-        if self._dropped_id is not None:
-            ids = self._drop(code, ids)
-        self._num_documents[code] += part.num_documents
-        room = self.room(code, len(ids))[: len(ids)]
-        if not np.may_share_memory(room, ids):
-            if ids.itemsize > room.itemsize and len(ids) and ids.max() > np.iinfo(room.dtype).max:
-                raise EngineError(
-                    f"the engine returned id {ids.max()}, which does not fit {room.dtype}",
-                    where="a block of text",
-                    next_step="pass `--dtype uint32`, and report this with the tokenizer",
-                )
-            room[:] = ids
-        self._counts[code] += len(ids)
-
-    def _drop(
-        self, code: int, ids: NDArray[np.unsignedinteger[Any]]
-    ) -> NDArray[np.unsignedinteger[Any]]:
-        ends = np.flatnonzero(ids == self._dropped_id)
-        # Where the next document starts, once these are gone.
-        starts = ends - np.arange(len(ends)) + self._counts[code]
-        self._starts[code].append(starts.astype(np.uint32))
-        return np.delete(ids, ends)
-
-    def iter_starts(
-        self, code: int, finder: DocumentFinder, offset: int
-    ) -> Iterator[NDArray[np.uint64]]:
-        """Yield where the documents of a split start; `offset` tokens come before this unit's."""
-        if self._dropped_id is None:
-            yield from finder.iter_first_starts(
-                [self.of(code)],
-                offset,
-                self._num_documents[code],
-                continues=code == self._continued,
-            )
-            return
-        left = self._num_documents[code]
-        first = np.zeros(int(code != self._continued), np.uint32)
-        for starts in (first, *self._starts[code]):
-            yield np.add(starts[:left], np.uint64(offset), dtype=np.uint64)
-            left -= len(starts[:left])
-
-    def iter_origins(self, code: int) -> Iterator[NDArray[Any]]:
-        """Yield where the documents of a split came from."""
-        for inside in self._positions[code]:
-            entries = np.empty(len(inside), ENTRY_TYPES["origins"])
-            entries["input"] = self._source_idx
-            entries["position"] = inside + np.uint64(self._unit_start)
-            yield entries
-
-    def room(self, code: int, num_tokens: int) -> NDArray[np.unsignedinteger[Any]]:
-        """Return an array for more ids of a split, large enough for this many.
-
-        Most of it is never written to, and pages that are not written take no memory.
-        """
-        count, array = self._counts[code], self._arrays[code]
-        if count + num_tokens > len(array):
-            size = max(2 * len(array), count + num_tokens)
-            if count or code == TRAIN:
-                # Room for the whole unit: an array that grows with it is cleared and copied three
-                # times over, which took as long as a third of the first unit's encoding.
-                size = max(size, self._unit_tokens)
-            grown = np.empty(size, array.dtype)
-            grown[:count] = array[:count]
-            self._arrays[code] = array = grown
-        return array[count:]
-
-    def of(self, code: int) -> NDArray[np.unsignedinteger[Any]]:
-        return self._arrays[code][: self._counts[code]]
-
-    def count(self, code: int) -> int:
-        return self._counts[code]
-
-    def clear(self) -> None:
-        self._unit_fields = None
-        self._counts = dict.fromkeys(_CODES, 0)
-        self._num_documents = dict.fromkeys(_CODES, 0)
-        self._is_empty, self._continued = True, None
-        self._starts: dict[int, list[NDArray[np.uint32]]] = {code: [] for code in _CODES}
-        self._positions: dict[int, list[NDArray[np.unsignedinteger[Any]]]]
-        self._positions = {code: [] for code in _CODES}
-
-
 class _Tally:
     """The totals of a unit's blocks, and the document that is open between two blocks."""
 
@@ -592,7 +437,7 @@ class _Tally:
         """Count the text of one split in a block, and the documents that begin there."""
         self._text_bytes += part.text_bytes
         if code != CARRIED:
-            self._documents[_SPLIT_OF[code]] += part.num_documents
+            self._documents[SPLIT_OF[code]] += part.num_documents
 
     def end_block(self, block: Block, splits: NDArray[np.uint8]) -> None:
         """Follow the open document through a block, and count documents with special text."""
@@ -601,7 +446,7 @@ class _Tally:
         elif block.begins.any():
             self.is_carried = self._open_special = False
         is_open = not (block.closes[-1] or self.is_carried)
-        self.open_split = _SPLIT_OF[int(splits[-1])] if is_open else None
+        self.open_split = SPLIT_OF[int(splits[-1])] if is_open else None
 
     def _follow_special(self, block: Block, marks: NDArray[np.bool_]) -> None:
         # Numbers the documents of the block from 1; 0 is the one that was open before the block.
@@ -623,11 +468,11 @@ class _Tally:
                 self._num_special += 1
             self._open_special = True
 
-    def encoded(self, unit_idx: int, reader: Reader, tokens: _UnitTokens) -> EncodedUnit:
+    def encoded(self, unit_idx: int, reader: Reader, tokens: UnitTokens) -> EncodedUnit:
         """Return the totals of the unit."""
         counts = Counts(
             documents=sum(self._documents.values()),
-            tokens=sum(map(tokens.count, _CODES)),
+            tokens=sum(map(tokens.count, CODES)),
             special_text_documents=self._num_special,
             skipped_records=len(self.skipped),
             text_bytes=self._text_bytes,
@@ -635,7 +480,7 @@ class _Tally:
         return EncodedUnit(
             unit_idx=unit_idx,
             counts=counts + reader.take_counts() + self.repairs,
-            tokens={split: tokens.count(code) for code, split in _SPLIT_OF.items()},
+            tokens={split: tokens.count(code) for code, split in SPLIT_OF.items()},
             documents=self._documents,
             carried_tokens=tokens.count(CARRIED),
             carried_special=self._carried_special,
