@@ -90,6 +90,29 @@ def test_runs_of_every_ascii_character_match(isa: str, table_bytes: int) -> None
     np.testing.assert_array_equal(engine(isa, table_bytes).encode(block), expected_ids(documents))
 
 
+@cache
+def indented_documents() -> tuple[list[str], NDArray[np.uint16]]:
+    """Indentation of every length, and the same with one other character in it."""
+    firsts = ("", "\n", "\n\n", "\r\n", "\t", "\x00")
+    documents = [first + " " * count + "x" for first in firsts for count in range(70)]
+    documents += [
+        "\n" + " " * at + other + " " * (count - at) + "x"
+        for count in range(6, 33)
+        for at in range(count + 1)
+        for other in "\n\t\x0b"
+    ]
+    return documents, expected_ids(documents)
+
+
+@pytest.mark.parametrize("table_bytes", [TINY_TABLE, LARGE_TABLE])
+@pytest.mark.parametrize("isa", ISAS)
+def test_indentation_matches(isa: str, table_bytes: int) -> None:
+    documents, expected = indented_documents()
+    block = block_of([document.encode() for document in documents])
+    for _ in range(2):  # from the tables the second time
+        np.testing.assert_array_equal(engine(isa, table_bytes).encode(block), expected)
+
+
 @pytest.mark.parametrize("isa", ISAS)
 def test_snippets_match_at_every_offset_in_64_bytes(isa: str) -> None:
     documents = [

@@ -26,15 +26,14 @@ struct PieceText {
   unsigned length;
 };
 
-// For pieces of up to kMaxBytes bytes: 16 or 32.
-template <unsigned kMaxBytes>
+// For pieces of up to 31 bytes.
 class MergeWave {
  public:
   PENSTOK_INLINE explicit MergeWave(const MergeTables<uint16_t>& tables)
       : byte_pairs_(tables.byte_pairs), pairs_(tables.pairs) {}
 
-  // `tags` are the caller's numbers of the pieces: text(tag) returns the bytes of one, and
-  // done(tag, ids, count) takes what it was merged to.
+  // `tags` are the caller's numbers of the pieces, the shortest first: text(tag) returns the bytes
+  // of one, and done(tag, ids, count) takes what it was merged to.
   template <class Text, class Done>
   PENSTOK_INLINE void merge(const uint32_t* tags, size_t count, Text text, Done done) {
     for (size_t from = 0; from < count; from += kMost) {
@@ -45,15 +44,14 @@ class MergeWave {
         pieces_[i].text = text(tags[from + i]);
       }
       load(size);
-      merge_rounds<kFewRanks>(few_, num_few_);
-      merge_rounds<kMaxBytes>(many_, num_many_);
+      merge_rounds();
       for (unsigned i = 0; i < size; ++i) pieces_[i].finish(done);
     }
   }
 
  private:
   static constexpr unsigned kMost = 64;  // pieces that are merged together
-  static constexpr unsigned kFewRanks = kMaxBytes / 2;  // enough for most pieces after sure merges
+  static constexpr unsigned kMaxBytes = 32;  // rounded up
 
   struct alignas(64) Piece {
     PieceText text;
@@ -67,7 +65,7 @@ class MergeWave {
       uint16_t kept[kMaxBytes + kOnesAfter];
       const auto dropped = static_cast<uint32_t>(~(lanes >> 1));
       uint16_t* end = store_kept(kept, load256(ids + 1), dropped);
-      if constexpr (kMaxBytes == 32) store_kept(end, load256(ids + 17), dropped >> 16);
+      if (text.length > 16) store_kept(end, load256(ids + 17), dropped >> 16);
       done(tag, kept, count_bits(lanes) - 2);
     }
   };
@@ -89,16 +87,14 @@ class MergeWave {
   // Makes the sure merges of all pieces and looks up the ranks that they change.
   PENSTOK_INLINE void load(unsigned size) {
     unsigned num_merges = 0;
-    num_few_ = num_many_ = 0;
+    for (unsigned& count : num_listed_) count = 0;
     for (unsigned i = 0; i < size; ++i) {
       Piece& piece = pieces_[i];
       const uint32_t merged = load_piece(piece);
       const unsigned count = piece.text.length - count_bits(merged);
       piece.lanes = bits_below(count + 2);
-      few_[num_few_].piece = many_[num_many_].piece = &piece;
-      const bool is_few = count <= kFewRanks + 1;
-      num_few_ += is_few;
-      num_many_ += !is_few;
+      const unsigned list = (count > 8 + 1) + (count > 16 + 1);  // n ids have n - 1 ranks
+      listed_[list][num_listed_[list]++] = &piece;
       add_merges(merged, piece, num_merges);
     }
     for (unsigned i = 0; i < num_merges; ++i) {
@@ -121,10 +117,9 @@ class MergeWave {
     uint16_t *const ids = piece.ids + 1, *const ranks = piece.ranks + 1;
     ids[-1] = 0xFFFF;
     // Predictable, because the caller lists the shortest first.
-    if (kMaxBytes == 16 && length <= 8) {
-      return load_with_sure_merges<8>(byte_pairs_, p, length, ids, ranks);
-    }
-    return load_with_sure_merges<kMaxBytes>(byte_pairs_, p, length, ids, ranks);
+    if (length <= 8) return load_with_sure_merges<8>(byte_pairs_, p, length, ids, ranks);
+    if (length <= 16) return load_with_sure_merges<16>(byte_pairs_, p, length, ids, ranks);
+    return load_with_sure_merges<32>(byte_pairs_, p, length, ids, ranks);
   }
 
   // Lists where merged ids are: each merge before one has moved it by a lane. Four at a time,
@@ -141,23 +136,37 @@ class MergeWave {
     num_merges += count;
   }
 
-  template <unsigned kRanks>
-  PENSTOK_INLINE void merge_rounds(Step* steps, unsigned num_active) {
-    for (;;) {
-      unsigned num_left = 0;
-      for (unsigned i = 0; i < num_active; ++i) {
-        Piece* const piece = steps[i].piece;
-        const Lowest lowest = lowest_rank<kRanks>(piece->ranks + 1);
-        steps[num_left].piece = piece;
-        steps[num_left].lane = lowest.lane + 1;
-        steps[num_left].merged = lowest.value;
-        num_left += lowest.value != 0xFFFF;
-      }
-      num_active = num_left;
-      if (num_active == 0) return;
-      for (unsigned i = 0; i < num_active; ++i) merge_lowest(steps[i]);
-      for (unsigned i = 0; i < num_active; ++i) set_new_ranks(steps[i]);
+  PENSTOK_INLINE void merge_rounds() {
+    Step* end = steps_;
+    for (unsigned list = 0; list < kLists; ++list) {
+      for (unsigned i = 0; i < num_listed_[list]; ++i) (end++)->piece = listed_[list][i];
     }
+    Step *after8 = steps_ + num_listed_[0], *after16 = after8 + num_listed_[1];
+    for (;;) {
+      Step* const left8 = find_lowest<8>(steps_, after8, steps_);
+      Step* const left16 = find_lowest<16>(after8, after16, left8);
+      end = find_lowest<32>(after16, end, left16);
+      after8 = left8;
+      after16 = left16;
+      if (end == steps_) return;
+      for (Step* step = steps_; step != end; ++step) merge_lowest(*step);
+      for (Step* step = steps_; step != end; ++step) set_new_ranks(*step);
+    }
+  }
+
+  // Finds the next merges of the pieces [from, end), which have up to kRanks ranks; moves those that
+  // have one to `to` and returns the position after the last.
+  template <unsigned kRanks>
+  PENSTOK_INLINE Step* find_lowest(const Step* from, const Step* end, Step* to) {
+    for (; from != end; ++from) {
+      Piece* const piece = from->piece;
+      const Lowest lowest = lowest_rank<kRanks>(piece->ranks + 1);
+      to->piece = piece;
+      to->lane = lowest.lane + 1;
+      to->merged = lowest.value;
+      to += lowest.value != 0xFFFF;
+    }
+    return to;
   }
 
   PENSTOK_INLINE void merge_lowest(Step& step) {
@@ -182,8 +191,12 @@ class MergeWave {
 
   const BytePair<uint16_t>* const byte_pairs_;
   const PairTable16& pairs_;
-  unsigned num_few_, num_many_;
-  Step few_[kMost + 1], many_[kMost + 1];
+  // The pieces that have up to 8 ranks after their sure merges, up to 16, and more. They are merged
+  // in the same rounds: a few long ones alone would wait for every load.
+  static constexpr unsigned kLists = 3;
+  unsigned num_listed_[kLists];
+  Piece* listed_[kLists][kMost];
+  Step steps_[kMost + 1];
   Piece pieces_[kMost];
   SureMerge merges_[kMost * kMaxBytes / 2 + 4];
 };

@@ -64,30 +64,19 @@ class PieceBatchEncoder {
 
   // Finds the ids of hot pieces and lists the others, borders among them.
   PENSTOK_INLINE void look_up_hot() {
+    const HotPieces<Id> pieces{state_.hot, batch_.base, batch_.starts, scratch_.hot_ids};
+    uint32_t* cold = scratch_.cold_pieces;
     size_t from = 0;
-    for (size_t i = 0; i < batch_.num_borders; ++i) {
-      Border& border = batch_.borders[i];
-      look_up_hot(from, border.piece);
-      border.cold_piece = num_cold_;
-      scratch_.cold_pieces[num_cold_++] = border.piece;
-      from = border.piece + 1;
+    for (size_t i = 0;; ++i) {
+      const bool is_last = i == batch_.num_borders;
+      const size_t to = is_last ? batch_.count : batch_.borders[i].piece;
+      cold = list_cold(pieces, from, to, cold);
+      if (is_last) break;
+      batch_.borders[i].cold_piece = static_cast<uint32_t>(cold - scratch_.cold_pieces);
+      *cold++ = static_cast<uint32_t>(to);
+      from = to + 1;
     }
-    look_up_hot(from, batch_.count);
-  }
-
-  PENSTOK_INLINE void look_up_hot(size_t from, size_t to) {
-    const uint8_t* const base = batch_.base;
-    const uint32_t* const starts = batch_.starts;
-    uint32_t* const __restrict bits = scratch_.hot_bits;
-    for (size_t i = from; i < to; ++i) bits[i] = HotTable::bits_of(starts[i + 1] - starts[i]);
-    uint32_t num_cold = num_cold_;
-    for (size_t i = from; i < to; ++i) {
-      const uint64_t id = state_.hot.find(HotTable::mix(base + starts[i], bits[i]));
-      scratch_.hot_ids[i] = static_cast<Id>(id);
-      scratch_.cold_pieces[num_cold] = static_cast<uint32_t>(i);
-      num_cold += id >= HotTable::kNone;
-    }
-    num_cold_ = num_cold;
+    num_cold_ = static_cast<uint32_t>(cold - scratch_.cold_pieces);
   }
 
   // Also prefetches the lines. All of them before the first is read: without that web text is a
@@ -215,10 +204,7 @@ class PieceBatchEncoder {
     const unsigned padding = kShortPiece - bytes;
     const unsigned high =
         count_bits(key.low & kTopBits) + count_bits(key.high & kTopBits) - padding;
-    const bool spaces = key.low == kEightSpaces && count_spaces(piece(i), bytes) == bytes;
-    if (spaces) {
-      scratch_.values[i].count = Value::kNotHere;
-    } else if (is_repeated(i, scratch_.lines[i])) {
+    if (is_repeated(i, scratch_.lines[i])) {
       return;
     } else if (sizeof(Id) == 4 && high > 0) {
       merge_characters(i);
@@ -229,13 +215,25 @@ class PieceBatchEncoder {
 
   PENSTOK_INLINE void add_medium(uint32_t i) {
     const uint8_t* p = piece(i);
-    const bool spaces = p[0] == ' ' && p[1] == ' ';
-    if (spaces) {
+    if (p[1] == ' ' && is_run_of_spaces(p, length(i))) {
+      const MergeTables<Id>& merges = state_.merges;
+      scratch_.values[i] = run_value(merges.byte_id(p[0]), merges.byte_id(' '), length(i));
+    } else if (p[0] == ' ' && p[1] == ' ') {
       scratch_.values[i].count = Value::kNotHere;
     } else {
       prefetch_medium(i);
       scratch_.medium_misses[num_medium_++] = i;
     }
+  }
+
+  // Is a piece of 17 to 31 bytes a space or a line break, then spaces, and each of its bytes an id?
+  PENSTOK_INLINE bool is_run_of_spaces(const uint8_t* p, size_t length) const {
+    if constexpr (sizeof(Id) == 4) return false;
+    const uint8_t* const end = p + length;
+    const uint64_t others = (load64(p + 1) ^ kEightSpaces) | (load64(p + 9) ^ kEightSpaces) |
+                            (load64(end - 16) ^ kEightSpaces) | (load64(end - 8) ^ kEightSpaces);
+    if (others != 0 || state_.spaces.count[length] != length) return false;
+    return p[0] == ' ' || (p[0] == '\n' && !state_.junctions.bytes_touch('\n', ' '));
   }
 
   // Pieces of the second table have no line in the first: `lines` gets their number in the second.
@@ -345,10 +343,13 @@ class PieceBatchEncoder {
   PENSTOK_INLINE void merge_in_waves() {
     if constexpr (sizeof(Id) == 2) {
       // The shortest first: loading them takes half as long.
-      std::memcpy(scratch_.unmerged[0] + num_unmerged_[0], scratch_.unmerged[1],
-                  num_unmerged_[1] * sizeof(uint32_t));
-      merge_listed<16>(scratch_.unmerged[0], num_unmerged_[0] + num_unmerged_[1]);
-      merge_listed<32>(scratch_.unmerged[2], num_unmerged_[2]);
+      uint32_t* const all = scratch_.unmerged[0];
+      uint32_t* end = all + num_unmerged_[0];
+      for (unsigned list = 1; list < 3; ++list) {
+        std::memcpy(end, scratch_.unmerged[list], num_unmerged_[list] * sizeof(uint32_t));
+        end += num_unmerged_[list];
+      }
+      merge_listed(all, static_cast<size_t>(end - all));
     } else {
       merge_wave(short_wave_);
       merge_wave(medium_wave_);
@@ -371,9 +372,8 @@ class PieceBatchEncoder {
     }
   }
 
-  template <unsigned kMaxBytes>
   PENSTOK_INLINE void merge_listed(const uint32_t* unmerged, size_t num_unmerged) {
-    MergeWave<kMaxBytes> wave(state_.merges);
+    MergeWave wave(state_.merges);
     wave.merge(
         unmerged, num_unmerged,
         [&](uint32_t i) __attribute__((always_inline)) {
@@ -438,6 +438,8 @@ class PieceBatchEncoder {
       if (PENSTOK_LIKELY(count <= Value::kInline)) {
         std::memcpy(out, &value, sizeof value);
         out += count;
+      } else if (value.count == Value::kRun) {
+        out = put_run(value, out);
       } else if (is_packed(value)) {
         out = unpack(value, out);
       } else if (value.count == Value::kInOverflow) {

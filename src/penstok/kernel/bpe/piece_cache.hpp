@@ -63,6 +63,34 @@ PENSTOK_INLINE uint32_t* unpack(const PieceValue<uint32_t>& value, uint32_t* out
 }
 PENSTOK_INLINE uint16_t* unpack(const PieceValue<uint16_t>&, uint16_t* out) { return out; }
 
+// Are all ids but the first the same? Not inlined because it is rare.
+template <class Id>
+inline __attribute__((noinline)) bool is_run(const Id* ids, size_t count) {
+  Id different = 0;
+  for (size_t i = 2; i < count; ++i) different |= static_cast<Id>(ids[i] ^ ids[1]);
+  return different == 0;
+}
+
+template <class Id>
+PENSTOK_INLINE PieceValue<Id> run_value(Id first, Id others, size_t count) {
+  PieceValue<Id> value{};
+  value.ids[0] = first;
+  value.ids[1] = others;
+  value.ids[2] = static_cast<Id>(count);
+  value.count = PieceValue<Id>::kRun;
+  return value;
+}
+
+// Writes 33 ids, whatever the length of the run, and returns the position after its last.
+template <class Id>
+PENSTOK_INLINE Id* put_run(const PieceValue<Id>& value, Id* out) {
+  const Id repeated = value.ids[1];
+  out[0] = value.ids[0];
+  for (unsigned i = 1; i <= 32; ++i) out[i] = repeated;
+  static_assert(kMediumPiece <= 32, "a run has at most as many ids as a medium piece has bytes");
+  return out + value.ids[2];
+}
+
 // Reads 16 bytes of ids, whatever their count, as two numbers: copying only `count` took a chain of
 // branches, and setting `count` after a copy made GCC 12 take the value apart, id by id.
 // Packed ids take 24 bytes.
@@ -70,11 +98,17 @@ template <class Id>
 PENSTOK_INLINE PieceValue<Id> short_value(const Id* ids, size_t count) {
   constexpr unsigned kIdsBits = 64 - 8 * sizeof(Id);  // the ids beside `count`
   const uint64_t stored = count <= PieceValue<Id>::kInline ? count : PieceValue<Id>::kNotHere;
-  const uint64_t words[2] = {
+  uint64_t words[2] = {
       load64(ids), (load64(ids + 8 / sizeof(Id)) & bits_below(kIdsBits)) | stored << kIdsBits};
   PieceValue<Id> value;
   if constexpr (sizeof(Id) == 4) {
     if (count > PieceValue<Id>::kInline && pack(ids, count, value)) return value;
+  }
+  if constexpr (sizeof(Id) == 2) {
+    if (PENSTOK_UNLIKELY(count > PieceValue<Id>::kInline) && is_run(ids, count)) {
+      words[0] = (words[0] & bits_below(32)) | uint64_t{count} << 32;
+      words[1] = uint64_t{PieceValue<Id>::kRun} << kIdsBits;
+    }
   }
   std::memcpy(&value, words, sizeof value);
   return value;

@@ -56,6 +56,9 @@ struct alignas(16) PieceValue {
   static constexpr Id kNotHere = kInline + 2;      // see the other tables
   static constexpr Id kInWindows = kInline + 3;    // ids: the first of Scratch::windows, how many
   static constexpr Id kOtherScript = kInline + 4;  // to be divided at junctions; never stored
+  // Indentation with GPT-2's vocabulary, which has an id for every space; only with 16 bits. ids: the
+  // first, the one that all others are, how many.
+  static constexpr Id kRun = kInline + 5;
 
   Id ids[kInline];
   Id count;  // 0: the entry is free

@@ -98,7 +98,7 @@ struct SpaceRuns {
 //
 // With 32-bit ids a miss waits for larger tables, and more misses should wait together.
 template <class Id>
-constexpr unsigned kBatchPieces = sizeof(Id) == 4 ? 3072 : 1024;
+constexpr unsigned kBatchPieces = sizeof(Id) == 4 ? 3072 : 2048;
 template <class Id>
 constexpr unsigned kBatchCapacity = kBatchPieces<Id> + 160;  // it may exceed by 64 bytes of text
 
@@ -126,13 +126,12 @@ template <class Id>
 struct alignas(64) Scratch {
   static constexpr unsigned kCapacity = kBatchCapacity<Id>;
   static constexpr unsigned kOverflow = 32;  // ids of a piece of up to 31 bytes
-  static constexpr unsigned kFirstMisses = sizeof(Id) == 4 ? 2048 : 512;
+  static constexpr unsigned kFirstMisses = sizeof(Id) == 4 ? 2048 : 1024;
   static constexpr unsigned kHotStep = 16;   // hot ids are copied in steps of that many
   static constexpr unsigned kWindows = sizeof(Id) == 4 ? 2048 : 1;
 
   uint32_t starts[kCapacity];
   Border borders[kCapacity];
-  uint32_t hot_bits[kCapacity];      // HotTable::bits_of each piece
   Id hot_ids[kCapacity + kHotStep];  // of each piece; undefined if the hot table has none
   // The pieces that are not in the hot table, and what belongs to each of those.
   uint32_t cold_pieces[kCapacity];

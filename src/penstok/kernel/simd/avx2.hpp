@@ -248,6 +248,7 @@ PENSTOK_INLINE void load_lanes(const BytePair<uint16_t>* pairs, const uint8_t* p
 
 }  // namespace penstok::kernel::PENSTOK_ISA
 
+#include "simd/hot_pieces_avx2.hpp"
 #include "simd/latin_divider_avx2.hpp"
 #include "simd/classify_half_bytes.hpp"
 #include "simd/wide_lanes.hpp"

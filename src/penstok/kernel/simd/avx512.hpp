@@ -117,8 +117,9 @@ constexpr Counting make_counting() {
 }
 constexpr Counting kCounting = make_counting();
 
-// Writes base + i for each bit i, 16 entries at a time, and returns their number. The numbers 0 to
-// 63 are compressed by the mask, then widened.
+// Writes base + i for each bit i (and overwrites up to 32 entries), and returns their number. The
+// numbers 0 to 63 are compressed by the mask, then widened. English has about 14 pieces in 64 bytes,
+// so whether there are more than 16 is unpredictable, and not asked.
 PENSTOK_INLINE unsigned store_positions(uint32_t* to, uint64_t mask, uint32_t base) {
   const __m512i indexes = _mm512_maskz_compress_epi8(mask, _mm512_load_si512(kCounting.value));
   const __m512i bases = _mm512_set1_epi32(static_cast<int>(base));
@@ -127,12 +128,10 @@ PENSTOK_INLINE unsigned store_positions(uint32_t* to, uint64_t mask, uint32_t ba
   };
   const unsigned count = count_bits(mask);
   store(0, _mm512_castsi512_si128(indexes));
-  if (count > 16) {
-    store(16, _mm512_extracti32x4_epi32(indexes, 1));
-    if (PENSTOK_UNLIKELY(count > 32)) {
-      store(32, _mm512_extracti32x4_epi32(indexes, 2));
-      store(48, _mm512_extracti32x4_epi32(indexes, 3));
-    }
+  store(16, _mm512_extracti32x4_epi32(indexes, 1));
+  if (PENSTOK_UNLIKELY(count > 32)) {
+    store(32, _mm512_extracti32x4_epi32(indexes, 2));
+    store(48, _mm512_extracti32x4_epi32(indexes, 3));
   }
   return count;
 }
@@ -252,6 +251,7 @@ PENSTOK_INLINE void load_lanes(const BytePair<uint16_t>* pairs, const uint8_t* p
 
 }  // namespace penstok::kernel::PENSTOK_ISA
 
+#include "simd/hot_pieces_avx512.hpp"
 #include "simd/latin_divider_avx512.hpp"
 #include "simd/classify_high.hpp"
 #include "simd/wide_lanes.hpp"

@@ -1,9 +1,10 @@
-// Steps without vectors (positions, keys, hashes), for the instruction sets that have nothing
+// Steps without vectors (positions, hot pieces, keys, hashes), for the instruction sets that have nothing
 // faster.
 #pragma once
 
 #include "bpe/piece_table.hpp"
 #include "bytes.hpp"
+#include "simd/hot_pieces.hpp"
 
 namespace penstok::kernel::PENSTOK_ISA {
 
@@ -17,6 +18,12 @@ PENSTOK_INLINE unsigned store_positions(uint32_t* to, uint64_t mask, uint32_t ba
     }
   }
   return count;
+}
+
+template <class Id>
+PENSTOK_INLINE uint32_t* list_cold(const HotPieces<Id>& pieces, size_t from, size_t to,
+                                   uint32_t* cold) {
+  return list_cold_one_by_one(pieces, from, to, cold);
 }
 
 PENSTOK_INLINE PieceKey make_key(const uint8_t* p, size_t length) {

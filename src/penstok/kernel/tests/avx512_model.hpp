@@ -141,6 +141,7 @@ inline __m512i gather(const __m512i& index, const void* base, unsigned scale) {
 #define _mm512_set1_epi8(x) M_ set1<__m512i>(static_cast<int8_t>(x))
 #define _mm512_set1_epi16(x) M_ set1<__m512i>(static_cast<int16_t>(x))
 #define _mm512_set1_epi32(x) M_ set1<__m512i>(static_cast<int32_t>(x))
+#define _mm512_set1_epi64(x) M_ set1<__m512i>(static_cast<int64_t>(x))
 #define _mm512_broadcastw_epi16(v) M_ set1<__m512i>(M_ Lanes<int16_t, __m128i>(v).at[0])
 #define _mm512_movepi8_mask(v) M_ mask_of<int8_t>(v, v, [](int8_t x, int8_t) { return x < 0; })
 #define _mm512_test_epi8_mask(a, b) \
@@ -149,6 +150,9 @@ inline __m512i gather(const __m512i& index, const void* base, unsigned scale) {
 #define _mm512_cmpeq_epi8_mask(a, b) M_ equal<uint8_t>(a, b)
 #define _mm512_cmpge_epu8_mask(a, b) M_ mask_of<uint8_t>(a, b, [](int x, int y) { return x >= y; })
 #define _mm512_cmple_epu8_mask(a, b) M_ mask_of<uint8_t>(a, b, [](int x, int y) { return x <= y; })
+#define _mm512_cmpge_epu64_mask(a, b) \
+  static_cast<__mmask8>( \
+      M_ mask_of<uint64_t>(a, b, [](uint64_t x, uint64_t y) { return x >= y; }))
 #define _mm512_cmpneq_epi16_mask(a, b) M_ not_equal<uint16_t>(a, b)
 #define _mm512_mask_cmpeq_epi16_mask(m, a, b) ((m) & M_ equal<uint16_t>(a, b))
 #define _mm512_permutexvar_epi8(i, t) M_ look_up<uint8_t>(i, t, t)
@@ -164,8 +168,20 @@ inline __m512i gather(const __m512i& index, const void* base, unsigned scale) {
   M_ each<uint32_t>(v, v, [](uint32_t x, uint32_t) { return x << (n); })
 #define _mm512_srli_epi32(v, n) \
   M_ each<uint32_t>(v, v, [](uint32_t x, uint32_t) { return x >> (n); })
+#define _mm512_xor_si512(a, b) M_ each<uint64_t>(a, b, [](uint64_t x, uint64_t y) { return x ^ y; })
+#define _mm512_mullo_epi64(a, b) \
+  M_ each<uint64_t>(a, b, [](uint64_t x, uint64_t y) { return x * y; })
+#define _mm512_sllv_epi64(a, b) \
+  M_ each<uint64_t>(a, b, [](uint64_t x, uint64_t n) { return n < 64 ? x << n : 0; })
+#define _mm512_slli_epi64(v, n) \
+  M_ each<uint64_t>(v, v, [](uint64_t x, uint64_t) { return x << (n); })
+#define _mm512_srli_epi64(v, n) \
+  M_ each<uint64_t>(v, v, [](uint64_t x, uint64_t) { return x >> (n); })
 #define _mm512_cvtepu8_epi32(v) M_ convert<__m512i, uint32_t, uint8_t>(v)
 #define _mm512_cvtepi32_epi16(v) M_ convert<__m256i, uint16_t, uint32_t>(v)
+#define _mm512_cvtepu32_epi64(v) M_ convert<__m512i, uint64_t, uint32_t>(v)
+#define _mm512_cvtepi64_epi16(v) M_ convert<__m128i, uint16_t, uint64_t>(v)
+#define _mm512_cvtepi64_epi32(v) M_ convert<__m256i, uint32_t, uint64_t>(v)
 #define _mm512_castsi512_si128(v) M_ part<__m128i>(v, 0)
 #define _mm512_castsi512_si256(v) M_ part<__m256i>(v, 0)
 #define _mm512_castsi256_si512(v) M_ widen(v)
@@ -177,5 +193,6 @@ inline __m512i gather(const __m512i& index, const void* base, unsigned scale) {
 #define _mm256_cmpneq_epi16_mask(a, b) M_ not_equal<uint16_t>(a, b)
 #define _mm256_mask_cmpeq_epi16_mask(m, a, b) ((m) & M_ equal<uint16_t>(a, b))
 #define _mm256_mask_compress_epi16(o, m, v) M_ compress<uint16_t>(o, m, v)
+#define _mm256_maskz_compress_epi32(m, v) M_ compress<uint32_t>(M_ set1<__m256i>(int8_t{0}), m, v)
 #define _mm256_mask_mov_epi16(o, m, v) M_ blend<uint16_t>(o, m, v)
 #define _mm256_mask_set1_epi16(o, m, x) M_ blend<uint16_t>(o, m, _mm256_set1_epi16(x))
