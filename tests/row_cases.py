@@ -6,7 +6,6 @@ import io
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -117,9 +116,16 @@ def read_stream(path: Path, key: str = "text") -> list[bytes]:
     stream = cast("BinaryIO", io.BytesIO(path.read_bytes()))
     with RowFile(source_of(path), stream) as file:
         rows = open_rows(file, key)
-        found = list(rows.iter_texts(0, rows.num_rows))
-    return [
-        bytes(np.asarray(texts.text[start:end]))
-        for texts in found
-        for start, end in zip(texts.offsets[:-1].tolist(), texts.offsets[1:].tolist(), strict=True)
-    ]
+        return [text or b"" for text in take_texts(rows, 0, rows.num_rows)]
+
+
+def take_texts(rows: Rows, start: int, end: int) -> list[bytes | None]:
+    """Read a range of rows; None for a row without a text."""
+    found: list[bytes | None] = []
+    for texts in rows.iter_texts(start, end):
+        assert texts.first_row == start + len(found)
+        edges = zip(texts.offsets[:-1].tolist(), texts.offsets[1:].tolist(), strict=True)
+        values = [texts.text[first:last].tobytes() for first, last in edges]
+        valid = [True] * len(values) if texts.valid is None else texts.valid.tolist()
+        found += [value if good else None for value, good in zip(values, valid, strict=True)]
+    return found

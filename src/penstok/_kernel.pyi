@@ -36,9 +36,29 @@ def extract_json_lines(
     int,
     int,
 ]: ...
+def copy_plain_texts(
+    data: NDArray[np.uint8],
+    start: int,
+    out: NDArray[np.uint8],
+    to: int,
+    num_open: int,
+    max_bytes: int,
+    ends: NDArray[np.int64],
+) -> tuple[int, int, int, int]: ...
+def decode_runs(
+    data: NDArray[np.uint8], bit_width: int, limit: int, out: NDArray[np.uint32]
+) -> None: ...
+def decompress_snappy(data: NDArray[np.uint8], out: NDArray[np.uint8]) -> None: ...
 def find_all(
     text: NDArray[np.uint8], start: int, end: int, wanted: bytes, out: NDArray[np.int64]
 ) -> int: ...
+def gather_texts(
+    data: NDArray[np.uint8],
+    offsets: NDArray[np.int64],
+    indexes: NDArray[np.uint32],
+    out: NDArray[np.uint8],
+    ends: NDArray[np.int64],
+) -> None: ...
 def hash_documents(
     text: NDArray[np.uint8],
     starts: NDArray[np.int64],
@@ -49,6 +69,15 @@ def hash_documents(
 def last_merges(
     ranks: dict[bytes, int],
 ) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.uint32]]: ...
+def read_parquet_chunks(
+    footer: NDArray[np.uint8], column: int
+) -> list[tuple[int, int, int, int, int, int]]: ...
+def read_parquet_page(
+    data: NDArray[np.uint8],
+) -> tuple[int, int, int, int, int | None, int, int, int, int, int, int, bool]: ...
+def read_parquet_schema(
+    footer: NDArray[np.uint8],
+) -> list[tuple[bytes, int, int, int, int, int]]: ...
 def reserve_disk_space(file: int, start: int, num_bytes: int) -> bool: ...
 def room_for(text_bytes: int, num_documents: int) -> int: ...
 def scan_csv(csv: NDArray[np.uint8], stop: int, delimiter: int, state: int) -> tuple[int, int]: ...

@@ -73,7 +73,8 @@ def test_short_rows_do_not_make_endless_units(tmp_path: Path) -> None:
 
 
 def test_the_cursor_goes_on_and_starts_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstok.readers.columnar.parquet._BATCH_BYTES", 3_000)
+    for module in ("parquet", "parquet_texts"):
+        monkeypatch.setattr(f"penstok.readers.columnar.{module}._BATCH_BYTES", 3_000)
     monkeypatch.setattr("penstok.readers.columnar.arrow_plain._PIECE_BYTES", 3_000)
     write_rows(path, table_of(TEXTS), compression="zstd")
     reader = make_readers()
@@ -83,6 +84,7 @@ def test_the_cursor_goes_on_and_starts_again(path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_large_group_is_decoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstok.readers.columnar.parquet.find_layout", lambda file, key: None)
     path = write_rows(tmp_path / "a.parquet", table_of(TEXTS), row_group_size=250)
     opened: list[list[int]] = []
     real = pq.ParquetFile.iter_batches
@@ -257,7 +259,7 @@ def test_a_long_document_comes_in_pieces(path: Path) -> None:
 
 
 def test_a_text_that_is_too_long_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("reader", "texts", "arrow_plain", "parquet"):
+    for module in ("reader", "texts", "arrow_plain", "parquet_texts"):
         monkeypatch.setattr(f"penstok.readers.columnar.{module}.MAX_TEXT_BYTES", 1 << 20)
     long = "x" * ((1 << 20) + 1)
     write_rows(path, table_of(["short", long, long[1:], "short"]))
@@ -273,7 +275,7 @@ def test_a_text_that_is_too_long_is_refused(path: Path, monkeypatch: pytest.Monk
 def test_a_group_of_rows_that_are_too_long_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstok.readers.columnar.parquet.MAX_TEXT_BYTES", 1 << 10)
+    monkeypatch.setattr("penstok.readers.columnar.texts.MAX_TEXT_BYTES", 1 << 10)
     path = write_rows(tmp_path / "a.parquet", table_of(["x" * 9999, "y"] * 3), row_group_size=2)
     with pytest.raises(InputError, match="on average") as raised:
         divide(path)

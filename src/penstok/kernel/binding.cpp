@@ -23,6 +23,9 @@
 #include "text/id_counts.hpp"
 #include "text/json_lines.hpp"
 #include "text/nfc.hpp"
+#include "text/parquet_metadata.hpp"
+#include "text/parquet_values.hpp"
+#include "text/snappy.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -38,6 +41,7 @@ using BytesOut = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu
 using IdsOut = nb::ndarray<nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Ids = nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using HashesOut = nb::ndarray<uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Numbers = nb::ndarray<const uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using NumbersOut = nb::ndarray<uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 EotMode eot_mode_from(const std::string& name) {
@@ -353,6 +357,74 @@ nb::tuple scan_csv_of(const Text& csv, size_t stop, uint8_t delimiter, uint8_t s
   return nb::make_tuple(found, static_cast<uint8_t>(reached));
 }
 
+nb::list read_parquet_schema_of(const Text& footer) {
+  nb::list elements;
+  for (const ParquetElement& each : read_parquet_schema(footer.data(), footer.size())) {
+    elements.append(nb::make_tuple(nb::bytes(each.name.data(), each.name.size()), each.type,
+                                   each.repetition, each.num_children, each.converted_type,
+                                   each.logical_type));
+  }
+  return elements;
+}
+
+nb::list read_parquet_chunks_of(const Text& footer, size_t column) {
+  std::vector<ParquetChunk> chunks;
+  {
+    const nb::gil_scoped_release released;
+    chunks = read_parquet_chunks(footer.data(), footer.size(), column);
+  }
+  nb::list groups;
+  for (const ParquetChunk& each : chunks) {
+    groups.append(nb::make_tuple(each.num_rows, each.num_values, each.start, each.compressed_bytes,
+                                 each.uncompressed_bytes, each.codec));
+  }
+  return groups;
+}
+
+nb::tuple read_parquet_page_of(const Text& data) {
+  const ParquetPage page = read_parquet_page(data.data(), data.size());
+  const nb::object crc =
+      page.has_crc ? nb::object(nb::int_(static_cast<uint32_t>(page.crc))) : nb::none();
+  return nb::make_tuple(page.header_bytes, page.type, page.uncompressed_bytes,
+                        page.compressed_bytes, crc, page.num_values, page.encoding,
+                        page.level_encoding, page.num_rows, page.level_bytes,
+                        page.repetition_bytes, page.is_compressed);
+}
+
+nb::tuple copy_plain_texts_of(const Text& data, size_t from, const BytesOut& out, size_t to,
+                              size_t num_open, size_t max_bytes, const PositionsOut& ends) {
+  if (from > data.size() || to > out.size() || data.size() - from > out.size() - to) {
+    throw std::invalid_argument("out must have room for the rest of the data");
+  }
+  PlainPosition position{from, to, num_open, 0};
+  {
+    const nb::gil_scoped_release released;
+    copy_plain_texts(data.data(), data.size(), out.data(), max_bytes, ends.data(), ends.size(),
+                     position);
+  }
+  return nb::make_tuple(position.from, position.to, position.num_open, position.num_texts);
+}
+
+void decode_runs_of(const Text& data, unsigned bit_width, uint32_t limit, const NumbersOut& out) {
+  const nb::gil_scoped_release released;
+  decode_runs(data.data(), data.size(), bit_width, limit, out.data(), out.size());
+}
+
+void gather_texts_of(const Text& data, const Positions& offsets, const Numbers& indexes,
+                     const BytesOut& out, const PositionsOut& ends) {
+  if (ends.size() != indexes.size()) {
+    throw std::invalid_argument("indexes and ends differ in length");
+  }
+  const nb::gil_scoped_release released;
+  const TextList texts{data.data(), data.size(), offsets.data(), offsets.size()};
+  gather_texts(texts, indexes.data(), indexes.size(), out.data(), out.size(), ends.data());
+}
+
+void decompress_snappy_of(const Text& data, const BytesOut& out) {
+  const nb::gil_scoped_release released;
+  decompress_snappy(data.data(), data.size(), out.data(), out.size());
+}
+
 void check_documents(const Text& text, const Positions& starts, const Positions& ends) {
   if (ends.size() != starts.size()) {
     throw std::invalid_argument("starts and ends differ in length");
@@ -471,6 +543,26 @@ NB_MODULE(_kernel, module) {
              "penstok.readers.csv names what is returned.");
   module.def("scan_csv", scan_csv_of, "csv"_a, "stop"_a, "delimiter"_a, "state"_a,
              "Return where the first record after `stop` begins, or -1, and the state there.");
+  module.def("read_parquet_schema", read_parquet_schema_of, "footer"_a,
+             "Return name, type, repetition, number of children, converted and logical type of each "
+             "element of a parquet schema.");
+  module.def("read_parquet_chunks", read_parquet_chunks_of, "footer"_a, "column"_a,
+             "Return where the chunks of a column of texts are; penstok.readers.columnar names what "
+             "is returned.");
+  module.def("read_parquet_page", read_parquet_page_of, "data"_a,
+             "Read the header of a page; penstok.readers.columnar names what is returned.");
+  module.def("copy_plain_texts", copy_plain_texts_of, "data"_a, "start"_a, "out"_a, "to"_a,
+             "num_open"_a, "max_bytes"_a, "ends"_a,
+             "Copy the texts in data[start:] to out[to:] without the lengths before them, and write "
+             "where they end; return where both are then, how many bytes of the last text are "
+             "missing, and how many are complete.");
+  module.def("decode_runs", decode_runs_of, "data"_a, "bit_width"_a, "limit"_a, "out"_a,
+             "Fill `out` with the numbers of parquet's runs, all below `limit`.");
+  module.def("gather_texts", gather_texts_of, "data"_a, "offsets"_a, "indexes"_a, "out"_a,
+             "ends"_a,
+             "Write data[offsets[i]:offsets[i + 1]] to `out` for each index i, and where it ends.");
+  module.def("decompress_snappy", decompress_snappy_of, "data"_a, "out"_a,
+             "Fill `out` with raw Snappy data, which must have exactly that size.");
   module.def("count_characters", count_characters_of, "text"_a, "starts"_a, "ends"_a,
              "Return how many characters of UTF-8 the documents text[starts[i]:ends[i]] have.");
   module.def("surely_nfc", surely_nfc_of, "text"_a, "starts"_a, "ends"_a, "out"_a,

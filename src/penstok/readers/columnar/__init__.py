@@ -52,7 +52,8 @@ __all__ = [
 ]
 
 # What pyarrow takes once it is loaded: 34 MiB in the parent, 60 in a worker with pages of 1 MiB,
-# 99 with pages of 16 MiB. A footer takes seven times its length (one of 19 MB, 5,000 row groups).
+# 99 with pages of 16 MiB. Most parquet files do not need it, which is known only when their pages
+# are read. A footer takes seven times its length (one of 19 MB, 5,000 row groups).
 _PARENT_BYTES, _WORKER_BYTES = 40 << 20, 96 << 20
 INDEX_FACTOR = 7
 # What reading one more column takes, beside the footer: a page, and what is decoded of it.

@@ -21,7 +21,7 @@ from penstok.readers.columnar.arrow_layout import (
 )
 from penstok.readers.columnar.arrow_plain import PlainArrowRows
 from penstok.readers.columnar.columns import find_kept_column, find_text_column
-from penstok.readers.columnar.file import wrong_start
+from penstok.readers.columnar.file import limit_pyarrow, wrong_start
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,6 +78,7 @@ def _read_schema(file: RowFile) -> tuple[pa.Schema, Iterator[Message]]:
     """Read the schema of a file; return it with the messages after it."""
     import pyarrow as pa
 
+    limit_pyarrow()
     _check_end(file)
     messages = iter_messages(file)
     first = next(messages, None)

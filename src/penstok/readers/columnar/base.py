@@ -35,7 +35,10 @@ class Rows(Protocol):
         ...
 
     def iter_texts(self, start: int, end: int) -> Iterator[RowTexts]:
-        """Yield the texts of a range of rows, some at a time and in order."""
+        """Yield the texts of a range of rows, some at a time and in order.
+
+        They are valid until the next are asked for.
+        """
         ...
 
 

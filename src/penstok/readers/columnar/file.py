@@ -6,6 +6,7 @@ It decodes nothing. `parquet` and `arrow` read from its stream; `inputs` and `st
 from __future__ import annotations
 
 import io
+import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, BinaryIO, cast
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from penstok.types import Source
 
-__all__ = ["RowFile", "SourceStream", "wrong_start"]
+__all__ = ["RowFile", "SourceStream", "limit_pyarrow", "wrong_start"]
 
 _MAX_REASON = 200
 
@@ -51,14 +52,19 @@ class RowFile(Resource):
 
     def read_at(self, start: int, size: int) -> memoryview:
         """Read exactly `size` bytes from `start` on."""
-        view, done = np.empty(size, np.uint8).data, 0
+        view = np.empty(size, np.uint8).data
+        self.read_into(view, start)
+        return view
+
+    def read_into(self, view: memoryview, start: int) -> None:
+        """Fill a buffer with the bytes from `start` on."""
+        done = 0
         self.stream.seek(start)
-        while done < size:
+        while done < len(view):
             count = self.stream.readinto(view[done:])  # type: ignore[attr-defined]
             if not count:
                 raise EOFError(f"the file ends at byte {start + done}, in the middle of its data")
             done += count
-        return view
 
     def announce(self, start: int, end: int) -> None:
         """Announce that a range will be read in order, which saves requests to a server."""
@@ -74,17 +80,30 @@ class RowFile(Resource):
             what: What cannot be read; a colon and the reason follow.
             rows: Which part of the file.
         """
-        import pyarrow as pa
-
         try:
             yield
-        except (pa.ArrowException, OSError, EOFError, ValueError) as error:
+        except _read_errors() as error:
             lines = str(error).strip().splitlines() or [type(error).__name__]
             raise InputError(
                 f"{what}: {lines[0][:_MAX_REASON]}",
                 where=self.source.path + (f", {rows}" if rows else ""),
                 next_step="download or write the file again, or leave it out",
             ) from error
+
+
+def _read_errors() -> tuple[type[Exception], ...]:
+    """Return what the readers of a damaged file raise, without loading pyarrow for that."""
+    errors = (OSError, EOFError, ValueError)
+    pyarrow = sys.modules.get("pyarrow")
+    return errors if pyarrow is None else (pyarrow.ArrowException, *errors)
+
+
+def limit_pyarrow() -> None:
+    """Make pyarrow use one core, and free memory at once."""
+    import pyarrow as pa
+
+    pa.set_cpu_count(1)
+    pa.set_memory_pool(pa.system_memory_pool())
 
 
 def wrong_start(wanted: str, path: str, head: bytes) -> InputError:

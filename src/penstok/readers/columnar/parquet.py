@@ -1,8 +1,9 @@
-"""Parquet: one column of one row group, a few rows at a time.
+"""Parquet: one column of one row group, a few rows at a time, decoded by pyarrow.
 
 It never loads a whole row group: pages are read and decoded as rows are needed. A row group cannot
 be read from the middle, so the rows before those that are wanted are decoded and dropped; later
-rows continue from there. `readers.formats` points here.
+rows continue from there. `readers.formats` points here; most columns of text are read by
+`parquet_pages` instead.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from bisect import bisect_right
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from penstok.errors import InputError
 from penstok.readers.columnar.columns import KeptColumn, find_kept_column, find_text_column
-from penstok.readers.columnar.file import wrong_start
-from penstok.readers.columnar.texts import LEAST_ROW_BYTES, MAX_TEXT_BYTES, RowTexts, UnitDivision
+from penstok.readers.columnar.file import limit_pyarrow, wrong_start
+from penstok.readers.columnar.parquet_layout import PARQUET_MAGIC, find_layout
+from penstok.readers.columnar.texts import LEAST_ROW_BYTES, RowTexts, divide_groups
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["PARQUET_MAGIC", "check_parquet", "open_parquet", "open_parquet_field"]
 
-PARQUET_MAGIC = b"PAR1"
 # Without a buffer a whole column chunk would be read at once; its size does not matter.
 _BUFFER_BYTES = 1 << 18
 # A batch is a number of rows, whatever their length: small batches bound the memory for long rows
@@ -51,8 +51,21 @@ def check_parquet(path: str, head: bytes) -> None:
 
 
 def open_parquet(file: RowFile, text_key: str) -> Rows:
-    """Read a file's metadata and prepare to read one column."""
-    return ParquetRows(file, lambda schema: find_text_column(schema, text_key, file.source.path))
+    """Read a file's metadata and prepare to read one column.
+
+    The kernel decodes most files; pyarrow is loaded only if it is needed.
+    """
+    path = file.source.path
+
+    def open_decoded() -> Rows:
+        return ParquetRows(file, lambda schema: find_text_column(schema, text_key, path))
+
+    layout = find_layout(file, text_key)
+    if layout is None:
+        return open_decoded()
+    from penstok.readers.columnar.parquet_pages import PageRows
+
+    return PageRows(file, layout, open_decoded)
 
 
 def open_parquet_field(file: RowFile, key: str) -> Rows | None:
@@ -64,11 +77,12 @@ def open_parquet_field(file: RowFile, key: str) -> Rows | None:
 
 
 class ParquetRows:
-    """One column in a parquet file."""
+    """One column in a parquet file, decoded by pyarrow."""
 
     def __init__(self, file: RowFile, find_column: Callable[[pa.Schema], TextColumn]) -> None:
         import pyarrow.parquet as pq
 
+        limit_pyarrow()
         self._file = file
         with file.reading("this parquet file is damaged or cut short"):
             self._parquet = pq.ParquetFile(
@@ -99,19 +113,14 @@ class ParquetRows:
 
     def divide(self, unit_bytes: int) -> Iterator[tuple[int, int]]:
         """Yield ranges of rows: small row groups joined, large ones divided evenly."""
-        division = UnitDivision(unit_bytes)
-        for idx in range(len(self._starts) - 1):
-            start, end = self._starts[idx : idx + 2]
-            with self._file.reading("this parquet file is damaged", f"row group {idx}"):
-                size = self._text_bytes(idx)
-            if end > start and size > (end - start) * MAX_TEXT_BYTES:
-                raise InputError(
-                    f"a row group with rows of more than {MAX_TEXT_BYTES >> 20} MiB on average",
-                    where=f"{self._file.source.path}, rows {start} to {end - 1}",
-                    next_step="write the file again with shorter texts, or leave it out",
-                )
-            yield from division.add(end - start, size)
-        yield from division.finish()
+        path = self._file.source.path
+        return divide_groups(path, self._starts, self._iter_sizes(), unit_bytes)
+
+    def _iter_sizes(self) -> Iterator[int]:
+        for group in range(len(self._starts) - 1):
+            with self._file.reading("this parquet file is damaged", f"row group {group}"):
+                size = self._text_bytes(group)
+            yield size
 
     def iter_texts(self, start: int, end: int) -> Iterator[RowTexts]:
         """Yield the texts of a range of rows, some at a time and in order."""

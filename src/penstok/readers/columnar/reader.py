@@ -73,9 +73,7 @@ class ColumnarReader(RecordReader):
     def _rows_of(self, unit: Unit) -> Rows:
         """Open the unit's file, unless the last unit had the same."""
         if self._open is None or self._open[0] != unit.source:
-            if self._open is None:
-                _limit_pyarrow()
-            else:
+            if self._open is not None:
                 self._open[1].close()
                 self._open = None
             file = RowFile(unit.source, give_back=self._options.give_back)
@@ -258,11 +256,3 @@ def _join_columns(pieces: list[FieldColumn]) -> FieldColumn:
         np.concatenate([nothing, *(piece.ends + at for at, piece in offsets)]),
         np.concatenate([nothing.astype(np.bool_), *(piece.valid for piece in pieces)]),
     )
-
-
-def _limit_pyarrow() -> None:
-    """Make pyarrow use one core, and free memory at once."""
-    import pyarrow as pa
-
-    pa.set_cpu_count(1)
-    pa.set_memory_pool(pa.system_memory_pool())

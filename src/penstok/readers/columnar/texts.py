@@ -9,15 +9,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from penstok.errors import InputError
 from penstok.types import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     import pyarrow as pa
     from numpy.typing import NDArray
 
-__all__ = ["LEAST_ROW_BYTES", "MAX_TEXT_BYTES", "RowTexts", "UnitDivision", "unpack_bits"]
+__all__ = [
+    "LEAST_ROW_BYTES",
+    "MAX_TEXT_BYTES",
+    "RowTexts",
+    "UnitDivision",
+    "divide_groups",
+    "unpack_bits",
+]
 
 # A longer text is refused by name: it would not fit the memory of a worker.
 MAX_TEXT_BYTES = 64 << 20
@@ -129,6 +137,29 @@ class UnitDivision:
         if self._start < self._end:
             yield self._start, self._end
         self._start, self._size = self._end, 0
+
+
+def divide_groups(
+    path: str, row_starts: Sequence[int], sizes: Iterable[int], unit_bytes: int
+) -> Iterator[tuple[int, int]]:
+    """Yield ranges of rows: small row groups joined, large ones divided evenly.
+
+    Args:
+        path: The file.
+        row_starts: The first row of each row group, and the number of rows.
+        sizes: How much text each row group has.
+        unit_bytes: How much text a range should have.
+    """
+    division = UnitDivision(unit_bytes)
+    for start, end, size in zip(row_starts, row_starts[1:], sizes, strict=False):
+        if end > start and size > (end - start) * MAX_TEXT_BYTES:
+            raise InputError(
+                f"a row group with rows of more than {MAX_TEXT_BYTES >> 20} MiB on average",
+                where=f"{path}, rows {start} to {end - 1}",
+                next_step="write the file again with shorter texts, or leave it out",
+            )
+        yield from division.add(end - start, size)
+    yield from division.finish()
 
 
 def unpack_bits(bits: NDArray[np.uint8], start: int, stop: int) -> NDArray[np.bool_]:

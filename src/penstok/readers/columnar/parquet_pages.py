@@ -1,0 +1,145 @@
+"""A column of text in a parquet file, decoded page by page by the kernel.
+
+What only pyarrow decodes, and all damage, is left to pyarrow, which continues at the same row and
+says what is wrong. `parquet` chooses between this and pyarrow, `parquet_layout` says where the
+pages are, `parquet_chunk` reads them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING
+
+from penstok.readers.columnar.parquet_chunk import ChunkPages
+from penstok.readers.columnar.parquet_texts import (
+    BATCH_ROWS,
+    Buffers,
+    DamagedError,
+    NotDecodedError,
+)
+from penstok.readers.columnar.texts import LEAST_ROW_BYTES, RowTexts, divide_groups
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from penstok.readers.columnar.base import Rows
+    from penstok.readers.columnar.file import RowFile
+    from penstok.readers.columnar.parquet_chunk import Page
+    from penstok.readers.columnar.parquet_layout import ColumnLayout
+
+__all__ = ["PageRows"]
+
+_SAMPLE_ROWS = 64
+
+
+class PageRows:
+    """One column of text in a parquet file."""
+
+    def __init__(
+        self, file: RowFile, layout: ColumnLayout, open_decoded: Callable[[], Rows]
+    ) -> None:
+        """Prepare to read rows.
+
+        Args:
+            file: The file.
+            layout: Where its pages are.
+            open_decoded: Opens the same column with pyarrow.
+        """
+        self._file = file
+        self._layout = layout
+        self._open_decoded = open_decoded
+        self._decoded: Rows | None = None
+        self._buffers = Buffers()
+        self._cursor: _Cursor | None = None
+        self.num_rows: int = layout.row_starts[-1]
+        self.index_bytes: int = layout.index_bytes
+        self.is_binary: bool = layout.is_binary
+
+    def divide(self, unit_bytes: int) -> Iterator[tuple[int, int]]:
+        """Yield ranges of rows: small row groups joined, large ones divided evenly."""
+        starts, path = self._layout.row_starts, self._file.source.path
+        sizes: list[int] = []
+        for group in range(len(self._layout.chunks)):
+            size = self._find_size(group)
+            if size is None:
+                return self._pyarrow_rows().divide(unit_bytes)
+            sizes.append(size)
+        return divide_groups(path, starts, sizes, unit_bytes)
+
+    def iter_texts(self, start: int, end: int) -> Iterator[RowTexts]:
+        """Yield the texts of a range of rows, some at a time and in order."""
+        starts = self._layout.row_starts
+        while start < end:
+            group = bisect_right(starts, start) - 1
+            stop = min(end, starts[group + 1])
+            while start < stop and (texts := self._find_texts(group, start, stop)) is not None:
+                start += texts.num_rows
+                yield texts
+            if start < stop:
+                # Nothing is remembered: what a unit gives must not depend on the units before it.
+                yield from self._pyarrow_rows().iter_texts(start, stop)
+                start = stop
+
+    def _find_texts(self, group: int, start: int, stop: int) -> RowTexts | None:
+        """Return one or more rows from `start` on; None if pyarrow has to read them."""
+        cursor = self._cursor
+        with self._file.reading("these rows are damaged", f"rows {start} to {stop - 1}"):
+            try:
+                if cursor is None or cursor.group != group or cursor.row > start:
+                    cursor = self._cursor = self._open_group(group)
+                return cursor.take(start, stop)
+            except DamagedError as error:
+                self._cursor = None
+                raise ValueError(str(error)) from error
+            except (NotDecodedError, ValueError, EOFError):
+                self._cursor = None
+                return None
+
+    def _open_group(self, group: int) -> _Cursor:
+        chunk, first_row = self._layout.chunks[group], self._layout.row_starts[group]
+        self._file.announce(chunk.start, chunk.start + chunk.compressed_bytes)
+        pages = ChunkPages(self._file, chunk, self._layout.max_level, self._buffers)
+        return _Cursor(group, first_row, pages)
+
+    def _pyarrow_rows(self) -> Rows:
+        if self._decoded is None:
+            self._decoded = self._open_decoded()
+        return self._decoded
+
+    def _find_size(self, group: int) -> int | None:
+        """Estimate how much text a row group has, as `ParquetRows` does; None if it has to."""
+        chunk, row = self._layout.chunks[group], self._layout.row_starts[group]
+        if chunk.uncompressed_bytes >= chunk.num_rows * LEAST_ROW_BYTES:
+            return chunk.uncompressed_bytes
+        num_rows = min(chunk.num_rows, _SAMPLE_ROWS)
+        end, sampled = row + num_rows, 0
+        while row < end:
+            texts = self._find_texts(group, row, end)
+            if texts is None:
+                return None
+            row += texts.num_rows
+            sampled += texts.num_bytes
+        return max(chunk.uncompressed_bytes, chunk.num_rows * sampled // num_rows)
+
+
+class _Cursor:
+    """A position in a row group; it only moves forward."""
+
+    def __init__(self, group: int, row: int, pages: ChunkPages) -> None:
+        self.group = group
+        self.row = row
+        self._pages = pages
+        self._page: Page | None = None
+
+    def take(self, start: int, stop: int) -> RowTexts:
+        """Return one or more rows from `start` on, before `stop`."""
+        while True:
+            if self._page is None or not self._page.num_left:
+                self._page, num_skipped = self._pages.open_next(start - self.row)
+                self.row += num_skipped
+            wanted = start - self.row or stop - start
+            text, offsets, valid = self._page.take(min(wanted, BATCH_ROWS))
+            first = self.row
+            self.row += len(offsets) - 1
+            if first == start:
+                return RowTexts(first, text, offsets, valid)

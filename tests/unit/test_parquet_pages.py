@@ -1,0 +1,213 @@
+"""Parquet pages that the kernel decodes: what is read of them, and what is left to pyarrow."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from row_cases import make_readers, read_unit, source_of, take_texts, write_rows
+
+from penstok.errors import InputError
+from penstok.kernel import find_kernel_function, load_kernel
+from penstok.readers.columnar import RowFile, open_parquet, parquet_chunk
+from penstok.readers.columnar.parquet import ParquetRows
+from penstok.readers.columnar.parquet_chunk import ChunkPages
+from penstok.readers.columnar.parquet_pages import PageRows
+
+pytestmark = pytest.mark.skipif(
+    find_kernel_function("read_parquet_page") is None, reason="the kernel is not built"
+)
+
+TEXTS = [f"document {idx} " + "word " * (idx * 37 % 211) for idx in range(500)]
+BYTES = [text.encode() for text in TEXTS]
+# Pages of 16 rows.
+SMALL_PAGES: dict[str, Any] = {
+    "data_page_size": 10,
+    "write_batch_size": 16,
+    "use_dictionary": False,
+}
+
+
+def write(path: Path, texts: list[str] = TEXTS, **options: Any) -> Path:
+    return write_rows(path / "a.parquet", pa.table({"text": texts}), **options)
+
+
+def count_calls(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> list[tuple[Any, ...]]:
+    calls: list[tuple[Any, ...]] = []
+    real = getattr(owner, name)
+
+    def counted(self: Any, *arguments: Any) -> Any:
+        calls.append(arguments)
+        return real(self, *arguments)
+
+    monkeypatch.setattr(owner, name, counted)
+    return calls
+
+
+@pytest.mark.parametrize("codec", ["none", "zstd", "snappy", "gzip"])
+def test_pyarrow_is_not_loaded_for_usual_files(tmp_path: Path, codec: str) -> None:
+    path = write(tmp_path, compression=codec)
+    code = (
+        "import sys; from penstok.readers.columnar import RowFile, open_parquet\n"
+        "from penstok.types import Source\n"
+        f"with RowFile(Source({str(path)!r}, {path.stat().st_size}, 0, '', 'parquet')) as file:\n"
+        "    rows = open_parquet(file, 'text')\n"
+        "    list(rows.divide(1 << 20))\n"
+        "    size = sum(texts.num_bytes for texts in rows.iter_texts(0, 500))\n"
+        "print(size, 'pyarrow' in sys.modules)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout == f"{sum(map(len, BYTES))} False\n"
+
+
+@pytest.mark.parametrize("codec", ["none", "zstd", "snappy", "gzip"])
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("use_dictionary", [True, False])
+def test_pages_may_arrive_in_pieces_that_end_anywhere(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    codec: str,
+    version: str,
+    use_dictionary: bool,
+) -> None:
+    """Also inside the length of a text, the rest of which is read over it."""
+    texts = [None if idx % 11 == 5 else TEXTS[idx][: idx * 7 % 90] for idx in range(200)]
+    options = {"use_dictionary": use_dictionary, "data_page_version": version}
+    path = write_rows(
+        tmp_path / "a.parquet", pa.table({"text": texts}), compression=codec, **options
+    )
+    monkeypatch.setattr(PageRows, "_pyarrow_rows", None)
+    expected = [None if text is None else text.encode() for text in texts]
+    for num_bytes in (1, 2, 3, 5, 97, 256):
+        monkeypatch.setattr(parquet_chunk, "READ_BYTES", num_bytes)
+        monkeypatch.setattr(parquet_chunk, "_PIECE_BYTES", num_bytes)
+        with RowFile(source_of(path)) as file:
+            assert take_texts(open_parquet(file, "text"), 0, 200) == expected
+
+
+def test_pages_before_the_wanted_rows_are_not_decompressed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path, compression="zstd", **SMALL_PAGES)
+    decompressed = count_calls(monkeypatch, ChunkPages, "_iter_content")
+    with RowFile(source_of(path)) as file:
+        assert take_texts(open_parquet(file, "text"), 490, 500) == BYTES[490:]
+    assert len(decompressed) == 2
+
+
+def test_a_row_group_is_opened_once_for_many_units(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path, row_group_size=250)
+    opened = count_calls(monkeypatch, PageRows, "_open_group")
+    reader = make_readers()
+    for start in range(0, 500, 20):
+        assert read_unit(reader, path, start, start + 10) == BYTES[start : start + 10]
+    assert opened == [(0,), (1,)]
+
+
+@pytest.mark.parametrize("use_dictionary", [True, False])
+def test_a_large_page_is_not_held(tmp_path: Path, use_dictionary: bool) -> None:
+    texts = [f"{idx} " + "some words " * 6000 for idx in range(500)]
+    path = write(tmp_path, texts, compression="zstd", use_dictionary=use_dictionary)
+    with RowFile(source_of(path)) as file:
+        rows = open_parquet(file, "text")
+        assert isinstance(rows, PageRows)
+        assert take_texts(rows, 0, 500) == [text.encode() for text in texts]
+        buffers = rows._buffers
+        assert rows._decoded is None
+    held = [buffers.page.data, buffers.dictionary.data, buffers._stored, buffers._unpacked]
+    assert sum(map(len, held)) < 4 << 20
+
+
+def test_a_large_dictionary_is_left_to_pyarrow(tmp_path: Path) -> None:
+    texts = [f"{idx} " + "some words " * 6000 for idx in range(400)]
+    path = write(tmp_path, [*texts, *texts], compression="zstd")
+    with RowFile(source_of(path)) as file:
+        rows = open_parquet(file, "text")
+        found = [text[:20] for text in take_texts(rows, 0, 800) if text]
+        assert isinstance(rows, PageRows)
+        assert isinstance(rows._decoded, ParquetRows)
+    assert found == [text[:20].encode() for text in [*texts, *texts]]
+
+
+@pytest.mark.parametrize("encoding", ["DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY"])
+def test_other_encodings_are_left_to_pyarrow(tmp_path: Path, encoding: str) -> None:
+    path = write(tmp_path, use_dictionary=False, column_encoding={"text": encoding})
+    with RowFile(source_of(path)) as file:
+        rows = open_parquet(file, "text")
+        assert take_texts(rows, 0, 500) == BYTES
+        assert isinstance(rows, PageRows)
+        assert isinstance(rows._decoded, ParquetRows)
+
+
+def test_without_the_kernel_pyarrow_reads_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing = "penstok.readers.columnar.parquet_layout.find_kernel_function"
+    monkeypatch.setattr(missing, lambda name: None)
+    with RowFile(source_of(write(tmp_path))) as file:
+        rows = open_parquet(file, "text")
+        assert isinstance(rows, ParquetRows)
+        assert take_texts(rows, 0, 500) == BYTES
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_a_wrong_checksum_is_an_input_error(tmp_path: Path, version: str) -> None:
+    path = write(
+        tmp_path, compression="none", write_page_checksum=True, data_page_version=version,
+        **SMALL_PAGES,
+    )  # fmt: skip
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"document 300 ", b"document 3OO "))
+    reader = make_readers()
+    assert read_unit(reader, path, 0, 288) == BYTES[:288]
+    with pytest.raises(InputError, match="CRC") as raised:
+        read_unit(reader, path, 288, 310)
+    assert "these rows are damaged" in raised.value.what
+
+
+def test_what_a_unit_gives_does_not_depend_on_the_units_before(tmp_path: Path) -> None:
+    path = write(tmp_path, compression="none", write_page_checksum=True, **SMALL_PAGES)
+    path.write_bytes(path.read_bytes().replace(b"document 300 ", b"document 3OO "))
+    reader = make_readers()
+    for start, end in [(288, 304), (304, 400)]:
+        for each in (reader, make_readers()):
+            if start == 288:
+                with pytest.raises(InputError, match="CRC"):
+                    read_unit(each, path, start, end)
+            else:
+                assert read_unit(each, path, start, end) == BYTES[start:end]
+
+
+def test_the_kernel_refuses_the_footer_of_an_encrypted_file() -> None:
+    # Version, schema, rows and row groups are plain; field 8 says how columns are encrypted.
+    footer = b"\x15\x04\x19\x1c\x48\x04root\x00\x16\x00\x19\x0c\x4c\x00\x00"
+    with pytest.raises(ValueError, match="encrypted"):
+        load_kernel().read_parquet_chunks(np.frombuffer(footer, np.uint8), 0)
+
+
+def test_rows_of_short_texts_are_divided_as_pyarrow_divides_them(tmp_path: Path) -> None:
+    texts = [f"a text that is repeated {idx % 7}" for idx in range(30_000)]
+    path = write(tmp_path, texts, row_group_size=9_000)
+    with RowFile(source_of(path)) as file:
+        own = open_parquet(file, "text")
+        assert isinstance(own, PageRows)
+        other = own._pyarrow_rows()
+        for size in (1 << 10, 1 << 16, 1 << 20, 1 << 24):
+            assert list(own.divide(size)) == list(other.divide(size))
+    assert pq.ParquetFile(path).metadata.row_group(0).column(0).total_uncompressed_size < 9_000 * 9
+
+
+def test_a_header_whose_fields_have_impossible_numbers_is_refused() -> None:
+    """The next number is counted from the last one, which must not overflow."""
+    largest = b"\x05" + b"\xfe" + b"\xff" * 8 + b"\x01" + b"\x00"  # an i32, numbered 2^63 - 1
+    header = np.frombuffer(largest + b"\x15\x00" + b"\x00", np.uint8)
+    with pytest.raises(ValueError, match="a field has a wrong number"):
+        load_kernel().read_parquet_page(header)
