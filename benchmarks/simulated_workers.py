@@ -45,7 +45,7 @@ from penstok.types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from made_up import MadeUpJob
@@ -210,6 +210,9 @@ class SimulatedWorkers(Resource):
     def pids(self) -> list[int]:
         """Return nothing: there are no processes."""
         return []
+
+    def change_inputs(self, sources: Sequence[Source]) -> None:
+        """Do nothing: no input is a stream."""
 
     def expect(self, last: Unit | None) -> None:
         """Do nothing: no input is a stream."""

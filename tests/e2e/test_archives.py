@@ -371,6 +371,26 @@ def test_an_archive_is_opened_once_for_all_members(
     close_archives()
 
 
+def test_a_member_whose_start_was_not_kept_is_read_again_from_its_start(tmp_path: Path) -> None:
+    """The archive that was left open behind it cannot go back."""
+    content = b"0123456789" * 9000
+    (tmp_path / "a").write_bytes(COMPRESS["gzip"](make_tar({"a.txt": content})))
+    (source, _), *_ = (
+        result
+        for _, result in iter_members(probe_content(str(tmp_path / "a"))[0])
+        if not isinstance(result, InputError)
+    )
+    close_archives()
+    for num_bytes in (100, len(content)):
+        buffer = memoryview(bytearray(num_bytes))
+        with ContentStream(source, max_window_bytes=1 << 20, is_last=True) as stream:
+            done = 0
+            while done < num_bytes:
+                done += stream.readinto(buffer[done:])
+        assert buffer == content[:num_bytes]
+    close_archives()
+
+
 def test_hostile_headers_are_errors(tmp_path: Path) -> None:
     def longname(size: int) -> bytes:
         info = tarfile.TarInfo("x")

@@ -9,6 +9,7 @@ import shutil
 import signal
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,16 @@ from processes import run, start, wait_for, workers_of, write_corpus
 
 import penstok
 from penstok.errors import ConflictError, DamageError, InputError
+from penstok.executors import processes
+from penstok.executors.children import Child, start_child
 from penstok.jobs.conflicts import read_job_file
 from penstok.jobs.job import prepare
 from penstok.jobs.settings import JobSettings
 from penstok.jobs.task import TaskRunner, TaskSpec, TaskWork
 from penstok.jobs.tasks import divide_tasks, plan_of_task
+from penstok.output.manifest import Manifest
 from penstok.output.store import open_store
+from penstok.types import replace
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -67,7 +72,11 @@ def command_of(corpus: Path, output: Path, part: str, *flags: str) -> tuple[str 
 
 def check(corpus: Path, output: Path) -> None:
     """Finish, and compare with the output of one run."""
-    manifest = penstok.finish(output)
+    check_finished(corpus, output, penstok.finish(output))
+
+
+def check_finished(corpus: Path, output: Path, manifest: Manifest) -> None:
+    """Compare a finished output with that of one run."""
     expected = penstok.open(corpus / "local").manifest
     for split in ("train", "val"):
         shards = sorted(output.glob(f"{split}_shard_*.bin"))
@@ -114,15 +123,92 @@ def test_what_is_left_may_be_divided_another_way(corpus: Path, tmp_path: Path) -
     check(corpus, tmp_path / "out")
 
 
+@pytest.mark.parametrize("num_workers", [1, 2])
+def test_tasks_on_one_machine_make_the_same_bytes(
+    corpus: Path, tmp_path: Path, num_workers: int
+) -> None:
+    settings = {**SHAPING, **SMALL, "task_size": TASK_BYTES, "workers": num_workers}
+    settings["memory"] = "2GiB"
+    manifest = penstok.tokenize(corpus / "in", tmp_path / "out", **settings)
+    check_finished(corpus, tmp_path / "out", manifest)
+
+
+def test_tasks_on_one_machine_continue_after_a_kill(corpus: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    command = command_of(corpus, output, "1/1")
+    local = tuple(word for word in command if word not in ("--part", "1/1"))
+    process = start(*local)
+    wait_for(lambda: num_done(output) >= 2)
+    process.kill()
+    process.communicate(timeout=120)
+    assert not (output / "manifest.json").exists()
+    assert run(*local)[0] == 3
+    check_finished(corpus, output, penstok.open(output).manifest)
+    # Nothing is left to do, and one task is another job.
+    assert run(*local)[0] == 3
+    with pytest.raises(ConflictError, match="--task-size"):
+        penstok.tokenize(corpus / "in", output, **SHAPING, **SMALL)
+
+
+def test_a_hint_names_the_way_to_read_many_streams(corpus: Path, tmp_path: Path) -> None:
+    def settings_of(task_bytes: int | None) -> JobSettings:
+        inputs = (str(corpus / "in"),)
+        return JobSettings(
+            inputs=inputs, output=tmp_path / "out", on_error="skip", task_bytes=task_bytes
+        )
+
+    with closing(prepare(settings_of(None))) as job:
+        large = replace(job.plan.sources[2], num_bytes=100 << 20)
+        assert large.is_stream
+        plan = replace(job.plan, sources=[large, large, *job.plan.sources])
+        busy = replace(job, plan=plan, workers=replace(job.workers, number=3))
+        assert [hint for hint in busy.hints if "`--task-size 64MiB`" in hint]
+        few = replace(plan, sources=[large, *job.plan.sources[:2]])
+        for other in (
+            replace(busy, plan=few),
+            replace(busy, settings=settings_of(64 << 20)),
+            replace(busy, workers=replace(job.workers, number=2)),
+        ):
+            assert not [hint for hint in other.hints if "--task-size" in hint]
+
+
+def test_workers_are_kept_from_task_to_task(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where tasks read streams: a new worker costs as much as a second of encoding."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    text = (corpus / "in" / "b.jsonl").read_bytes()
+    for number in range(5):
+        (folder / f"{number}.jsonl.gz").write_bytes(compress(text, "gzip"))
+    (folder / "z.jsonl").write_bytes(text)
+    started: list[Child] = []
+
+    def start_one(*arguments: Any) -> Child:
+        started.append(start_child(*arguments))
+        return started[-1]
+
+    monkeypatch.setattr(processes, "start_child", start_one)
+    size = (folder / "0.jsonl.gz").stat().st_size
+    settings = {**SHAPING, **SMALL, "workers": 1}
+    manifest = penstok.tokenize(folder, tmp_path / "tasks", task_size=size, **settings)
+    assert manifest.run["tasks"] > 5
+    assert len(started) == 1
+    penstok.tokenize(folder, tmp_path / "one", **settings)
+    shards = sorted((tmp_path / "tasks").glob("train_shard_*.bin"))
+    data = b"".join(path.read_bytes() for path in shards)
+    assert data == (tmp_path / "one" / "train.bin").read_bytes()
+
+
 def test_parts_at_once_some_of_them_killed(corpus: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
-    processes = [start(*command_of(corpus, output, f"{part}/3")) for part in (1, 2, 3)]
+    running = [start(*command_of(corpus, output, f"{part}/3")) for part in (1, 2, 3)]
     wait_for(lambda: num_done(output) >= 2)
-    for process in processes[:2]:
+    for process in running[:2]:
         process.kill()
-    for process in processes:
+    for process in running:
         process.communicate(timeout=120)
-    assert processes[2].returncode in (0, 3)
+    assert running[2].returncode in (0, 3)
     for part in (1, 2):
         assert run(*command_of(corpus, output, f"{part}/3"))[0] in (0, 3)
     exit_code, said = run("finish", output)
@@ -327,7 +413,7 @@ def test_jobs_of_both_kinds_keep_out_of_each_others_way(corpus: Path, tmp_path: 
     do_part(corpus, output, 1, 12)
     exit_code, said = run(*whole)
     assert exit_code == 5
-    assert "another job is unfinished here (many tasks (`--part` or" in said
+    assert "another job is unfinished here (many tasks (`--task-size`" in said
     assert run(*whole, "--overwrite")[0] == 3
     assert (output / "train.bin").read_bytes() == (corpus / "local" / "train.bin").read_bytes()
     assert not (output / ".penstok").exists()

@@ -14,7 +14,7 @@ from support import ROOT
 from penstok.output.ledger.reader import LedgerReader
 from penstok.output.manifest import Manifest
 
-pytestmark = [pytest.mark.slow, pytest.mark.thorough]
+pytestmark = pytest.mark.slow
 COMMAND = [sys.executable, str(ROOT / "benchmarks" / "simulate.py")]
 UNIT_BYTES = 16 << 20
 
@@ -26,6 +26,7 @@ def runs() -> dict[str, list[dict[str, Any]]]:
     return found
 
 
+@pytest.mark.thorough
 def test_four_times_the_units_take_no_more_memory(runs: dict[str, list[dict[str, Any]]]) -> None:
     # On one machine 16,384 units may wait for a slow disk, 40 MB: `test_journal` has the bound.
     for name, may_grow in {"tasks": 16 << 20, "machine": 64 << 20}.items():
@@ -34,6 +35,7 @@ def test_four_times_the_units_take_no_more_memory(runs: dict[str, list[dict[str,
         assert large["peak_bytes"] < small["peak_bytes"] + may_grow, name
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["tasks", "machine"])
 def test_a_killed_driver_resumes_and_counts_every_unit_once(
     runs: dict[str, list[dict[str, Any]]], name: str
@@ -45,6 +47,7 @@ def test_a_killed_driver_resumes_and_counts_every_unit_once(
         assert run["tasks_kept"] + run["units_kept"] > 0
 
 
+@pytest.mark.thorough
 def test_lost_tasks_are_retried(runs: dict[str, list[dict[str, Any]]]) -> None:
     assert runs["tasks"][-1]["tasks_retried"] > 0
 

@@ -38,7 +38,10 @@ def record(tokenizer: TokenizerRecord = GPT2, **changes: Any) -> JobRecord:
         ({"val_fraction": 0.0005}, "`--val-fraction` 0.1 there, 0.0005 here"),
         ({"limit_bytes": 3 << 20}, "`--limit` not given there, 3MiB here"),
         ({"limit_bytes": 1000}, "`--limit` not given there, 1000 here"),
-        ({"task_bytes": 1 << 30}, "one task there, many tasks (`--part` or `--executor ray`) here"),
+        (
+            {"task_bytes": 1 << 30},
+            "one task there, many tasks (`--task-size`, `--part` or Ray) here",
+        ),
         ({"strip": True}, "`--strip` not given there, given here"),
         ({"text_key": "a b"}, "`--text-key` text there, 'a b' here"),
         ({"shard_tokens": 500}, "`--shard-tokens` not given there, 500 here"),

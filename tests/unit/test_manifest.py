@@ -211,5 +211,5 @@ def test_a_job_in_parts_is_finished_by_finish(tmp_path: Path) -> None:
     settings = [MANIFEST.settings | {"task_bytes": size} for size in (1 << 26, None)]
     there, here = (replace(MANIFEST, settings=each) for each in settings)
     assert find_differences(there, here) == [
-        "many tasks (`--part` or `--executor ray`) there, one task here"
+        "many tasks (`--task-size`, `--part` or Ray) there, one task here"
     ]

@@ -23,12 +23,12 @@ from penstok.types import SampleTotals, Struct, field, replace
 from penstok.worker.comparison import Comparison, needs_library
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from penstok.inputs.feed import Feed
     from penstok.output.layout import Layout
     from penstok.output.offsets import AssignsOffsets
-    from penstok.types import FailedTokenizer, FinishedUnit, Priority, Split, Unit
+    from penstok.types import FailedTokenizer, FinishedUnit, Priority, Source, Split, Unit
     from penstok.worker.worker import Sample, WorkerSpec
 
 __all__ = ["ProcessExecutor"]
@@ -120,6 +120,11 @@ class ProcessExecutor(Resource):
     def lengths(self) -> Mapping[int, int]:
         """The lengths of streams whose ends have been reached, by input."""
         return {} if self._feed is None else self._feed.lengths
+
+    def change_inputs(self, sources: Sequence[Source]) -> None:
+        """Read streams of other inputs from now on; no unit may be in progress."""
+        if self._feed is not None:
+            self._feed.change_inputs(sources)
 
     def expect(self, last: Unit | None) -> None:
         """Require that the stream of an earlier run's last unit has the same text up to its end."""

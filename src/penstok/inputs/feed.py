@@ -136,6 +136,22 @@ class Feed:
             self._stream.close()
             self._stream = None
 
+    def change_inputs(self, sources: Sequence[Source]) -> None:
+        """Fill units of other inputs from now on; all units of those before must be released.
+
+        The ring stays, and with it the workers that have inherited it.
+        """
+        if self._thread is not None:
+            self._thread.join()
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+        self._options = replace(
+            self._options, keeps_head=False, max_window_bytes=_window_bytes(sources)
+        )
+        self.lengths.clear()
+        self.expected.clear()
+
     def iter_filled(self, units: Iterable[Unit]) -> Iterator[Unit | None]:
         """Yield units as they become ready; None while the next one is not.
 

@@ -141,7 +141,7 @@ class _Cursor:
 
     def can_reach(self, archive: Source, position: int) -> bool:
         """Tell whether a position of an archive can be read; not after a fork, which shares it."""
-        is_kept = self._head_start <= position <= self._head_start + len(self._head)
+        is_kept = self._head_start <= position < self._head_start + len(self._head)
         is_ahead = position >= self._position or is_kept
         return self.archive == archive and is_ahead and self._process == os.getpid()
 

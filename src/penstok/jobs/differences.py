@@ -84,7 +84,7 @@ def _documents(settings: dict[str, Any]) -> str:
 
 def _division(settings: dict[str, Any]) -> str:
     is_one = settings.get("task_bytes") is None
-    return "one task" if is_one else "many tasks (`--part` or `--executor ray`)"
+    return "one task" if is_one else "many tasks (`--task-size`, `--part` or Ray)"
 
 
 def _value(settings: dict[str, Any], name: str) -> str:

@@ -18,7 +18,7 @@ from penstok.jobs.few_documents import find_val_hash
 from penstok.jobs.formats import refuse_formats
 from penstok.jobs.memory import divide_memory
 from penstok.jobs.plan import input_needs, make_plan
-from penstok.jobs.tasks import choose_task_bytes
+from penstok.jobs.tasks import MIN_TASK_BYTES, choose_task_bytes
 from penstok.output.fields import SEALING_BYTES
 from penstok.output.layout import Layout
 from penstok.output.store import open_store
@@ -51,6 +51,9 @@ __all__ = [
     "make_record",
     "prepare",
 ]
+
+# So many are kept busy by one thread that decompresses gzip or zstd.
+_FED_WORKERS = 2
 
 
 class Workers(Struct, frozen=True):
@@ -128,7 +131,22 @@ class Job(Struct, frozen=True):
         why = self.workers.why_not_kernel
         slower = f"slower than it could be: {why}" if why else ""
         eot_note = self.tokenizer.eot_note if self.settings.eot != "none" else ""
-        return [hint for hint in (eot_note, self.workers.idle, slower, *self.plan.hints) if hint]
+        found = (eot_note, self.workers.idle, slower, self._reading_hint, *self.plan.hints)
+        return [hint for hint in found if hint]
+
+    @property
+    def _reading_hint(self) -> str:
+        """What would keep more workers busy if one thread reads for all of them."""
+        num_streams = sum(source.is_stream for source in self.plan.sources)
+        is_large = self.plan.input_bytes > 2 * MIN_TASK_BYTES
+        is_bound = is_large and num_streams > 1 and self.num_workers > _FED_WORKERS
+        if self.settings.is_by_task or self.plan.is_piped or not is_bound:
+            return ""
+        return (
+            "files that can only be read from the start are read by one thread for all workers; "
+            f"with `--task-size {MIN_TASK_BYTES >> 20}MiB` every worker reads its own, and each "
+            "task writes a shard"
+        )
 
 
 def prepare(settings: JobSettings) -> Job:

@@ -388,7 +388,8 @@ class JobSettings:
     task_bytes: int | None = setting(
         "Cluster",
         "--task-size SIZE",
-        "Input per task, such as 1GiB (default: 64MiB, more if the input is very large).",
+        "Divide the job into tasks of this much input, such as 1GiB, which decompress their own "
+        "files and write their own shards (default on a cluster: 64MiB, or more).",
         kind=SIZE,
     )
     unit_bytes: int = python_only(
@@ -446,7 +447,8 @@ class JobSettings:
     @property
     def is_by_task(self) -> bool:
         """Whether the job is many tasks, each of which writes its own shards."""
-        return self.executor == "ray" or self.part is not None or isinstance(self.output, str)
+        is_spread = self.executor == "ray" or self.part is not None or isinstance(self.output, str)
+        return is_spread or self.task_bytes is not None
 
     @property
     def folder(self) -> Path:
@@ -471,16 +473,9 @@ class JobSettings:
             )
         if self.is_by_task and self.shard_tokens is not None:
             raise UsageError(
-                "distributed jobs write one shard per task",
+                "jobs of many tasks write one shard per task",
                 where="--shard-tokens",
                 next_step="pass `--task-size` for smaller or larger shards",
-            )
-        if self.task_bytes is not None and not self.is_by_task:
-            raise UsageError(
-                "this job is one task",
-                where="--task-size",
-                next_step="pass `--shard-tokens` for the size of shards; `--task-size` is for "
-                "`--executor ray`, `--part` and outputs in S3",
             )
         if self.ray_address is not None and self.executor != "ray":
             raise UsageError(

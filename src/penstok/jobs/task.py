@@ -253,9 +253,11 @@ class TaskRunner(Resource):
         )
 
     def _prepare(self, plan: Plan) -> ProcessExecutor:
-        """Return the workers of the last task; what feeds them streams serves one plan only."""
-        is_fed = plan.has_streams or self._has_feed
-        if self._executor is not None and (not is_fed or plan is self._plan):
+        """Return the workers of the last task, or new ones if those cannot read streams."""
+        if self._executor is not None and (self._has_feed or not plan.has_streams):
+            if plan is not self._plan:
+                self._executor.change_inputs(plan.sources)
+            self._plan = plan
             return self._executor
         if self._executor is not None:
             self._executor.finish_check()

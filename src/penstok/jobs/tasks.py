@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from penstok.types import Source
 
 __all__ = [
+    "MIN_TASK_BYTES",
     "Task",
     "choose_task_bytes",
     "divide_tasks",
@@ -30,7 +31,7 @@ __all__ = [
 ]
 
 # Small enough that no node waits long for the last task, large enough that startup does not matter.
-_MIN_TASK_BYTES = 64 << 20
+MIN_TASK_BYTES = 64 << 20
 # For any corpus: so that scheduling and committing tasks takes minutes, not hours.
 _MAX_TASKS = 1 << 14
 # Inputs per task: each adds a line or two to the task's journal, which may be held in memory.
@@ -63,7 +64,7 @@ class Task(Struct, frozen=True):
 
 def choose_task_bytes(plan: Plan) -> int:
     """Return the default size of a task: a multiple of the unit size."""
-    wanted = max(_MIN_TASK_BYTES, -(-plan.input_bytes // _MAX_TASKS), plan.unit_bytes)
+    wanted = max(MIN_TASK_BYTES, -(-plan.input_bytes // _MAX_TASKS), plan.unit_bytes)
     return -(-wanted // plan.unit_bytes) * plan.unit_bytes
 
 
