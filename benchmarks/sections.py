@@ -95,6 +95,8 @@ _PORTABLE_MARK = 1.0
 # By pattern: cl100k is also Llama 3's, and qwen2 that of Qwen 2 to 3.
 _TOKENIZER_MARKS = {"cl100k": 1.8, "qwen2": 1.8, "o200k": 1.8, "deepseek": 1.3}
 _CHARACTERS_MARK = 3.0  # Llama 2, Gemma, Mistral
+# What is left of a command without its startup is short, and has the noise of both.
+_DIFFERENCE_TURNS = 30
 _STEADY_MARKS = {"web": 2.0, "multi": 4.0, "code": 2.0}
 _BARE_MARK = 0.9
 _START_UP_CPU_MARK = 1.5
@@ -175,10 +177,11 @@ class Bench:
         contenders: Sequence[Contender],
         *,
         max_seconds: float,
+        num_turns: int = 10,
         are_watched: bool = False,
     ) -> Samples:
         """Let contenders take turns; keep every turn, and name those whose tokens differ."""
-        effort = Effort(max_seconds)
+        effort = Effort(max_seconds, num_turns=num_turns, max_turns=max(20, num_turns))
         if self.is_quick:
             effort = Effort(max_seconds / 3, num_turns=5, max_turns=8, work_seconds=2.0)
         label = f"{section}: {contenders[-1].text}"
@@ -268,9 +271,9 @@ def run_steady(bench: Bench) -> None:
     for text in bench.texts:
         head = write_head(text, f"{text.name}, 1 MB", MB, bench.folder)
         with closing(engine(GIGATOKEN, text)) as gigatoken:
-            contenders = [tokenize(head, 1), tokenize(text, 1)]
-            contenders += [bare_loop(text, is_self_timed=True)]
-            samples = bench.take("steady", [*contenders, gigatoken], max_seconds=50)
+            commands = [tokenize(head, 1), tokenize(text, 1), bare_loop(text, is_self_timed=True)]
+            contenders: list[Contender] = [*commands, gigatoken]
+            samples = bench.take("steady", contenders, max_seconds=75, num_turns=_DIFFERENCE_TURNS)
         _take_apart(bench, "steady", samples, STEADY, (ONE, text.name), (ONE, head.name))
         for rival, mark in ((GIGATOKEN, _STEADY_MARKS.get(text.name)), (BARE, _BARE_MARK)):
             _add_speed(bench, samples, STEADY, rival, text.name, mark)
