@@ -56,7 +56,7 @@ check: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# Everything that has a mark, in 15 minutes on two cores that do nothing else.
+# Everything that has a mark, in 20 minutes on two cores that do nothing else.
 bench: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/run.py
 

@@ -96,7 +96,7 @@ _PORTABLE_MARK = 1.0
 _TOKENIZER_MARKS = {"cl100k": 1.8, "qwen2": 1.8, "o200k": 1.8, "deepseek": 1.3}
 _CHARACTERS_MARK = 3.0  # Llama 2, Gemma, Mistral
 # What is left of a command without its startup is short, and has the noise of both.
-_DIFFERENCE_TURNS = 30
+_DIFFERENCE_TURNS = 80
 _STEADY_MARKS = {"web": 2.0, "multi": 4.0, "code": 2.0}
 _BARE_MARK = 0.9
 _START_UP_CPU_MARK = 1.5
@@ -273,7 +273,7 @@ def run_steady(bench: Bench) -> None:
         with closing(engine(GIGATOKEN, text)) as gigatoken:
             commands = [tokenize(head, 1), tokenize(text, 1), bare_loop(text, is_self_timed=True)]
             contenders: list[Contender] = [*commands, gigatoken]
-            samples = bench.take("steady", contenders, max_seconds=75, num_turns=_DIFFERENCE_TURNS)
+            samples = bench.take("steady", contenders, max_seconds=150, num_turns=_DIFFERENCE_TURNS)
         _take_apart(bench, "steady", samples, STEADY, (ONE, text.name), (ONE, head.name))
         for rival, mark in ((GIGATOKEN, _STEADY_MARKS.get(text.name)), (BARE, _BARE_MARK)):
             _add_speed(bench, samples, STEADY, rival, text.name, mark)
