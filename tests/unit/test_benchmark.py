@@ -290,6 +290,12 @@ def test_a_command_is_measured_with_processes_that_outlive_it() -> None:
     assert used.page_faults > 0
 
 
+def test_the_memory_of_a_child_that_lives_for_a_moment_is_counted() -> None:
+    hold = "held = b'x' * (200 << 20); import time; time.sleep(0.2)"
+    script = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {hold!r}])"
+    assert Command("short", "", [[sys.executable, "-c", script]]).peak_bytes() > 200 << 20
+
+
 def test_a_command_reads_reports_and_gives_each_run_a_folder() -> None:
     made = "import pathlib, sys; pathlib.Path(sys.argv[1]).touch(); print('{\"tokens\": 5}')"
     words = [sys.executable, "-c", made, "OUTPUT/new"]
