@@ -446,7 +446,7 @@ def test_interrupted_it_continues_with_what_is_staged(raw: str) -> None:
     write_text(Path("large.txt"), 5, 999)
     tokenize("big", "large.txt")
     fresh = tree("big")
-    flags = ("convert", "big", "--format", "llmc", "--shard-tokens", "10")
+    flags = ("convert", "big", "--format", "llmc", "--shard-tokens", "40")
     process = start(*flags)
     wait_for(lambda: len(list(Path("big").glob(".penstok/formats/llmc/*.done"))) > 20)
     process.send_signal(signal.SIGINT)

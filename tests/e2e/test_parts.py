@@ -25,6 +25,8 @@ from penstok.executors import processes
 from penstok.executors.children import Child, start_child
 from penstok.jobs.conflicts import read_job_file
 from penstok.jobs.job import prepare
+from penstok.jobs.progress import SilentProgress
+from penstok.jobs.run import run_job
 from penstok.jobs.settings import JobSettings
 from penstok.jobs.task import TaskRunner, TaskSpec, TaskWork
 from penstok.jobs.tasks import divide_tasks, plan_of_task
@@ -151,25 +153,65 @@ def test_tasks_on_one_machine_continue_after_a_kill(corpus: Path, tmp_path: Path
 
 
 def test_a_hint_names_the_way_to_read_many_streams(corpus: Path, tmp_path: Path) -> None:
-    def settings_of(task_bytes: int | None) -> JobSettings:
+    def settings_of(**given: Any) -> JobSettings:
         inputs = (str(corpus / "in"),)
-        return JobSettings(
-            inputs=inputs, output=tmp_path / "out", on_error="skip", task_bytes=task_bytes
-        )
+        return JobSettings(inputs=inputs, output=tmp_path / "out", on_error="skip", **given)
 
-    with closing(prepare(settings_of(None))) as job:
-        large = replace(job.plan.sources[2], num_bytes=100 << 20)
-        assert large.is_stream
-        plan = replace(job.plan, sources=[large, large, *job.plan.sources])
+    with closing(prepare(settings_of())) as job:
+        plain, stream = job.plan.sources[0], job.plan.sources[2]
+        assert stream.is_stream
+        assert not plain.is_stream
+        large, small = (replace(stream, num_bytes=size << 20) for size in (100, 9))
+        plan = replace(job.plan, sources=[large] * 4)
         busy = replace(job, plan=plan, workers=replace(job.workers, number=3))
         assert [hint for hint in busy.hints if "`--task-size 64MiB`" in hint]
-        few = replace(plan, sources=[large, *job.plan.sources[:2]])
+        # More tasks than workers, also if there is little for each.
+        many = replace(busy, plan=replace(plan, sources=[small] * 20))
+        assert [hint for hint in many.hints if "`--task-size 30MiB`" in hint]
+        assert len(divide_tasks(many.plan, 30 << 20)) == 7
         for other in (
-            replace(busy, plan=few),
-            replace(busy, settings=settings_of(64 << 20)),
+            replace(busy, plan=replace(plan, sources=[large, large])),
+            replace(busy, plan=replace(plan, sources=[replace(plain, num_bytes=1 << 30), stream])),
+            replace(busy, plan=replace(plan, limit_bytes=1 << 30)),
+            replace(busy, settings=settings_of(task_bytes=64 << 20)),
+            replace(busy, settings=settings_of(shard_tokens=1_000_000)),
             replace(busy, workers=replace(job.workers, number=2)),
         ):
             assert not [hint for hint in other.hints if "--task-size" in hint]
+
+
+def test_a_file_without_rows_that_is_larger_than_a_task(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "a.txt").write_text("some words")
+    pq.write_table(pa.table({"text": pa.array([], pa.string())}), folder / "b.parquet")
+    assert (folder / "b.parquet").stat().st_size > 200
+    manifest = penstok.tokenize(folder, tmp_path / "out", task_size=200, val_fraction=0)
+    assert manifest.run["tasks"] == 2
+    assert manifest.splits["train"].documents == 1
+
+
+def test_a_hint_names_a_size_that_gives_more_tasks(tmp_path: Path) -> None:
+    """Not for a stream, which is one task whatever the size."""
+    text = random.Random(1).randbytes(3_000_000).hex("\n", 4).encode()
+    (tmp_path / "a.txt").write_bytes(text)
+    (tmp_path / "a.txt.gz").write_bytes(compress(text, "gzip"))
+
+    def hints_of(name: str) -> str:
+        outcome = run_job(
+            JobSettings(
+                inputs=(str(tmp_path / name),),
+                output=tmp_path / f"{name}-out",
+                workers=2,
+                task_bytes=1 << 40,
+                unit_bytes=1 << 20,
+            ),
+            SilentProgress(),
+        )
+        return " ".join(outcome.hints)
+
+    assert "1 task for 2 cores: `--task-size 3MiB` gives 3" in hints_of("a.txt")
+    assert "task-size" not in hints_of("a.txt.gz")
 
 
 def test_workers_are_kept_from_task_to_task(

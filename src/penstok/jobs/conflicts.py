@@ -250,7 +250,7 @@ def find_finished(
             if not (differing := _val_difference(manifest.settings, job.settings)):
                 return manifest
         elif job.settings.get("task_bytes") is not None:
-            differing = ["its inputs differ, and inputs cannot be added to a distributed job"]
+            differing = ["its inputs differ, and inputs cannot be added to a job of many tasks"]
         else:
             differing = _input_differences(_recorded_sources(folder), plan.sources)
         differing = differing or _val_difference(manifest.settings, job.settings)

@@ -18,7 +18,7 @@ from penstok.jobs.few_documents import find_val_hash
 from penstok.jobs.formats import refuse_formats
 from penstok.jobs.memory import divide_memory
 from penstok.jobs.plan import input_needs, make_plan
-from penstok.jobs.tasks import MIN_TASK_BYTES, choose_task_bytes
+from penstok.jobs.tasks import MIN_TASK_BYTES, choose_task_bytes, divide_tasks, fit_task_bytes
 from penstok.output.fields import SEALING_BYTES
 from penstok.output.layout import Layout
 from penstok.output.store import open_store
@@ -137,15 +137,20 @@ class Job(Struct, frozen=True):
     @property
     def _reading_hint(self) -> str:
         """What would keep more workers busy if one thread reads for all of them."""
-        num_streams = sum(source.is_stream for source in self.plan.sources)
-        is_large = self.plan.input_bytes > 2 * MIN_TASK_BYTES
-        is_bound = is_large and num_streams > 1 and self.num_workers > _FED_WORKERS
-        if self.settings.is_by_task or self.plan.is_piped or not is_bound:
+        stream_bytes = sum(each.num_bytes for each in self.plan.sources if each.is_stream)
+        is_bound = stream_bytes > 2 * MIN_TASK_BYTES and self.num_workers > _FED_WORKERS
+        # Neither can be combined with tasks.
+        is_refused = self.plan.limit_bytes is not None or self.settings.shard_tokens is not None
+        if self.settings.is_by_task or self.plan.is_piped or is_refused or not is_bound:
+            return ""
+        # Two for each worker, so that none waits long for the last one.
+        size = min(fit_task_bytes(self.plan, 2 * self.num_workers), MIN_TASK_BYTES)
+        if not size or len(divide_tasks(self.plan, size)) <= _FED_WORKERS:
             return ""
         return (
             "files that can only be read from the start are read by one thread for all workers; "
-            f"with `--task-size {MIN_TASK_BYTES >> 20}MiB` every worker reads its own, and each "
-            "task writes a shard"
+            f"with `--task-size {size >> 20}MiB` every worker reads its own, and each task writes "
+            "a shard"
         )
 
 

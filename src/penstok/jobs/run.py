@@ -43,7 +43,7 @@ from penstok.jobs.resume import (
     read_finished_units,
 )
 from penstok.jobs.task import Check, TaskSpec, TaskWork
-from penstok.jobs.tasks import divide_tasks, plan_of_task, tasks_of_part
+from penstok.jobs.tasks import divide_tasks, fit_task_bytes, plan_of_task, tasks_of_part
 from penstok.output.layout import SEGMENTS
 from penstok.output.ledger.journal import FinishedJournal, choose_journals, list_journals
 from penstok.output.ledger.reader import LedgerReader
@@ -289,9 +289,9 @@ def _open(job: Job) -> tuple[Job, OutputStore]:
         load_ray()
     if job.plan.is_piped and job.settings.is_by_task:
         raise UsageError(
-            "distributed jobs cannot read standard input",
+            "jobs of many tasks cannot read standard input",
             where=f"INPUT `{STANDARD_INPUT}`",
-            next_step="write it to a file first, or choose a local folder as `-o`",
+            next_step="write it to a file first",
         )
     store, older = open_store(str(job.settings.output)), job.with_val(None)
     if older is job or job.settings.overwrite:
@@ -549,10 +549,11 @@ def _hints(job: Job, run: _Run) -> list[str]:
     if slow is not None:
         hints.append(f"node {slow.name} was slow: check its disk and network")
     if run.job.is_by_task and num_tasks < cores:
-        size = job.plan.input_bytes // cores // job.plan.unit_bytes * job.plan.unit_bytes >> 20
-        if size:
+        size = fit_task_bytes(job.plan, cores)
+        num_possible = len(divide_tasks(job.plan, size)) if size else 0
+        if num_possible > num_tasks:
             hints.append(
                 f"{plural(num_tasks, 'task')} for {cores:,} cores: "
-                f"`--task-size {size}MiB` uses them all"
+                f"`--task-size {size >> 20}MiB` gives {num_possible:,}"
             )
     return hints

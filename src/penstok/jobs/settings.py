@@ -388,8 +388,8 @@ class JobSettings:
     task_bytes: int | None = setting(
         "Cluster",
         "--task-size SIZE",
-        "Divide the job into tasks of this much input, such as 1GiB, which decompress their own "
-        "files and write their own shards (default on a cluster: 64MiB, or more).",
+        "Divide the job into tasks of this much input, such as 1GiB; each decompresses its own "
+        "files and writes its own shards (default on a cluster: 64MiB, more above 1TiB).",
         kind=SIZE,
     )
     unit_bytes: int = python_only(
@@ -475,7 +475,7 @@ class JobSettings:
             raise UsageError(
                 "jobs of many tasks write one shard per task",
                 where="--shard-tokens",
-                next_step="pass `--task-size` for smaller or larger shards",
+                next_step="leave it out; `--task-size` sets the size of shards",
             )
         if self.ray_address is not None and self.executor != "ray":
             raise UsageError(

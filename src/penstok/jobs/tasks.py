@@ -25,6 +25,7 @@ __all__ = [
     "Task",
     "choose_task_bytes",
     "divide_tasks",
+    "fit_task_bytes",
     "part_of_task",
     "plan_of_task",
     "tasks_of_part",
@@ -66,6 +67,17 @@ def choose_task_bytes(plan: Plan) -> int:
     """Return the default size of a task: a multiple of the unit size."""
     wanted = max(MIN_TASK_BYTES, -(-plan.input_bytes // _MAX_TASKS), plan.unit_bytes)
     return -(-wanted // plan.unit_bytes) * plan.unit_bytes
+
+
+def fit_task_bytes(plan: Plan, num_tasks: int) -> int:
+    """Return a task size that gives that many tasks, or more, unless a stream is larger than it.
+
+    It is in bytes, and a whole number of MiB; 0 if the inputs are too small.
+    """
+    size = plan.input_bytes // num_tasks
+    if not all(source.is_stream for source in plan.sources):
+        size -= size % plan.unit_bytes
+    return size >> 20 << 20
 
 
 def divide_tasks(plan: Plan, task_bytes: int | None) -> list[Task]:
@@ -168,7 +180,7 @@ def _boundaries(source: Source, end: int, num_pieces: int, unit_bytes: int) -> l
     """
     step = 1 if source.is_rows else unit_bytes
     num_steps = -(-end // step)
-    num_pieces = min(num_pieces, num_steps)
+    num_pieces = max(min(num_pieces, num_steps), 1)
     return [min(num_steps * idx // num_pieces * step, end) for idx in range(num_pieces + 1)]
 
 
@@ -176,8 +188,9 @@ def _refuse_limited_streams(plan: Plan) -> None:
     streams = [source.path for source in plan.sources if source.is_stream]
     if plan.limit_bytes is not None and streams:
         raise UsageError(
-            "distributed jobs cannot apply `--limit` to compressed inputs: how much text they hold "
-            "is not known before they are read",
+            "jobs of many tasks cannot apply `--limit` to compressed inputs: how much text they "
+            "hold is not known before they are read",
             where=f"--limit, {streams[0]}",
-            next_step="leave `--limit` out and pass fewer inputs",
+            next_step="leave out `--limit` and pass fewer inputs; or, on one machine, leave out "
+            "`--task-size`",
         )
