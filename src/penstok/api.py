@@ -171,8 +171,8 @@ def tokenize(
         priority: CPU priority: low, or normal on a dedicated machine.
         executor: local, or ray: run on all nodes of a Ray cluster; each task writes its own shards.
         ray_address: Ray cluster to use (default: the one Ray finds, else one on this machine).
-        task_size: Divide the job into tasks of this much input, such as 1GiB, which decompress
-            their own files and write their own shards (default on a cluster: 64MiB, or more).
+        task_size: Divide the job into tasks of this much input, such as 1GiB; each decompresses its
+            own files and writes its own shards (default on a cluster: 64MiB, more above 1TiB).
         unit_bytes: Text per unit, in bytes; the output is the same whatever it is.
         block_bytes: Text encoded at once, in bytes; the output is the same.
         progress: True draws a line on standard error, or a bar in a notebook, that is updated in
@@ -347,8 +347,8 @@ def plan(
         priority: CPU priority: low, or normal on a dedicated machine.
         executor: local, or ray: run on all nodes of a Ray cluster; each task writes its own shards.
         ray_address: Ray cluster to use (default: the one Ray finds, else one on this machine).
-        task_size: Divide the job into tasks of this much input, such as 1GiB, which decompress
-            their own files and write their own shards (default on a cluster: 64MiB, or more).
+        task_size: Divide the job into tasks of this much input, such as 1GiB; each decompresses its
+            own files and writes its own shards (default on a cluster: 64MiB, more above 1TiB).
         unit_bytes: Text per unit, in bytes; the output is the same whatever it is.
         block_bytes: Text encoded at once, in bytes; the output is the same.
 
@@ -660,8 +660,8 @@ def tokenize_part(
         priority: CPU priority: low, or normal on a dedicated machine.
         executor: local, or ray: run on all nodes of a Ray cluster; each task writes its own shards.
         ray_address: Ray cluster to use (default: the one Ray finds, else one on this machine).
-        task_size: Divide the job into tasks of this much input, such as 1GiB, which decompress
-            their own files and write their own shards (default on a cluster: 64MiB, or more).
+        task_size: Divide the job into tasks of this much input, such as 1GiB; each decompresses its
+            own files and writes its own shards (default on a cluster: 64MiB, more above 1TiB).
         unit_bytes: Text per unit, in bytes; the output is the same whatever it is.
         block_bytes: Text encoded at once, in bytes; the output is the same.
         progress: True draws a line on standard error, or a bar in a notebook, that is updated in

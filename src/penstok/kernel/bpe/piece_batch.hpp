@@ -1,4 +1,4 @@
-// Encodes a few hundred pieces: looks all of them up, merges the misses, writes the ids in order.
+// Encodes some thousand pieces: looks all of them up, merges the misses, writes the ids in order.
 #pragma once
 
 #include <type_traits>
