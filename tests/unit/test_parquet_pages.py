@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 from pathlib import Path
@@ -135,6 +136,60 @@ def test_a_large_dictionary_is_left_to_pyarrow(tmp_path: Path) -> None:
         assert isinstance(rows, PageRows)
         assert isinstance(rows._decoded, ParquetRows)
     assert found == [text[:20].encode() for text in [*texts, *texts]]
+
+
+@pytest.mark.parametrize("head", [0x05, 0x1C, 0x2C, 0x3C])
+def test_a_footer_that_lists_too_few_row_groups_is_damaged(tmp_path: Path, head: int) -> None:
+    path = write(tmp_path, row_group_size=125, store_schema=False)
+    data = bytearray(path.read_bytes())
+    # The field of the row groups, and a list of four structures.
+    at = data.rindex(b"\x19\x4c") + 1
+    data[at] = head
+    path.write_bytes(data)
+    with RowFile(source_of(path)) as file, pytest.raises(InputError, match="damaged or cut short"):
+        open_parquet(file, "text")
+
+
+@pytest.mark.parametrize("is_schema", [True, False])
+def test_a_footer_that_lists_millions_is_left_to_pyarrow(is_schema: bool) -> None:
+    # Elements with a name, or empty row groups: a field 2 or 4, a list of a million, 3 bytes each.
+    number, item = (2, b"\x48\x00\x00") if is_schema else (4, b"\x26\x00\x00")
+    footer = bytes([number << 4 | 9, 0xFC]) + b"\xc0\x84\x3d" + item * 1_000_000 + b"\x00"
+    read = load_kernel().read_parquet_schema if is_schema else load_kernel().read_parquet_chunks
+    arguments = () if is_schema else (0,)
+    with pytest.raises(ValueError, match="very long"):
+        read(np.frombuffer(footer, np.uint8), *arguments)
+
+
+def test_rows_after_a_read_error_are_the_right_ones(tmp_path: Path) -> None:
+    path = write(tmp_path, **SMALL_PAGES, compression="none")
+    num_errors = 0
+    for number in range(2, 40):
+        stream = FlakyFile(path.read_bytes(), number)
+        with RowFile(source_of(path), stream) as file:
+            rows = open_parquet(file, "text")
+            try:
+                take_texts(rows, 0, 160)
+            except InputError:
+                num_errors += 1
+            stream.num_left = 0
+            for start in range(0, 160, 16):
+                assert take_texts(rows, start, start + 16) == BYTES[start : start + 16]
+    assert num_errors > 10
+
+
+class FlakyFile(io.BytesIO):
+    """A file that cannot be read once."""
+
+    def __init__(self, data: bytes, num_reads: int) -> None:
+        super().__init__(data)
+        self.num_left = num_reads
+
+    def readinto(self, buffer: Any, /) -> int:
+        self.num_left -= 1
+        if not self.num_left:
+            raise OSError("not this time")
+        return super().readinto(buffer)
 
 
 @pytest.mark.parametrize("encoding", ["DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY"])

@@ -6,6 +6,8 @@ namespace penstok::kernel {
 namespace {
 
 constexpr int32_t kByteArray = 6;
+// Elements of a schema, and row groups: a footer may claim millions in a few bytes each.
+constexpr size_t kMaxItems = 1 << 16;
 
 void require(bool condition, const char* otherwise) {
   if (!condition) throw std::invalid_argument(otherwise);
@@ -101,19 +103,25 @@ ParquetChunk read_group(ThriftReader& reader, size_t column) {
   return chunk;
 }
 
-// Calls on_item() for every structure in the list with this number.
+// Calls on_item() for every structure in the list with this number; returns the number of rows of
+// the file.
 template <class OnItem>
-void read_footer_list(ThriftReader& reader, int64_t number, const OnItem& on_item) {
+int64_t read_footer_list(ThriftReader& reader, int64_t number, const OnItem& on_item) {
   bool is_found = false;
+  int64_t num_rows = -1;
   reader.read_struct([&](int64_t id, ThriftType type) {
     require(id != 8, "the file is encrypted");
+    if (id == 3) return reader.read(type, num_rows);
     if (id != number || type != ThriftType::list) return false;
     const ThriftList list = reader.read_list();
     require(list.size == 0 || list.type == ThriftType::structure, "a list has the wrong type");
+    require(list.size <= kMaxItems, "a list is very long");
     for (size_t i = 0; i < list.size; ++i) on_item();
     return is_found = true;
   });
-  require(is_found, "the footer is not complete");
+  require(is_found && num_rows >= 0, "the footer is not complete");
+  require(reader.is_at_end(), "something follows the footer");
+  return num_rows;
 }
 
 }  // namespace
@@ -128,7 +136,11 @@ std::vector<ParquetElement> read_parquet_schema(const uint8_t* footer, size_t si
 std::vector<ParquetChunk> read_parquet_chunks(const uint8_t* footer, size_t size, size_t column) {
   ThriftReader reader(footer, size);
   std::vector<ParquetChunk> chunks;
-  read_footer_list(reader, 4, [&] { chunks.push_back(read_group(reader, column)); });
+  auto num_rows_left = static_cast<uint64_t>(read_footer_list(
+      reader, 4, [&] { chunks.push_back(read_group(reader, column)); }));
+  // A damaged list may be shorter than it was.
+  for (const ParquetChunk& chunk : chunks) num_rows_left -= static_cast<uint64_t>(chunk.num_rows);
+  require(num_rows_left == 0, "the row groups do not have as many rows as the file");
   return chunks;
 }
 

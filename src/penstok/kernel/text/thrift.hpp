@@ -26,6 +26,7 @@ class ThriftReader {
   ThriftReader(const uint8_t* begin, size_t size) : at_(begin), end_(begin + size) {}
 
   const uint8_t* position() const { return at_; }
+  bool is_at_end() const { return at_ == end_; }
 
   // Calls on_field(id, type) for every field of a structure. It returns whether it has read the
   // value; if not, the value is skipped.

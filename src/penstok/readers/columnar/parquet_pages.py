@@ -82,18 +82,19 @@ class PageRows:
 
     def _find_texts(self, group: int, start: int, stop: int) -> RowTexts | None:
         """Return one or more rows from `start` on; None if pyarrow has to read them."""
-        cursor = self._cursor
+        # It is kept only without an error, which may leave it at another row.
+        cursor, self._cursor = self._cursor, None
         with self._file.reading("these rows are damaged", f"rows {start} to {stop - 1}"):
             try:
                 if cursor is None or cursor.group != group or cursor.row > start:
-                    cursor = self._cursor = self._open_group(group)
-                return cursor.take(start, stop)
+                    cursor = self._open_group(group)
+                texts = cursor.take(start, stop)
             except DamagedError as error:
-                self._cursor = None
                 raise ValueError(str(error)) from error
             except (NotDecodedError, ValueError, EOFError):
-                self._cursor = None
                 return None
+        self._cursor = cursor
+        return texts
 
     def _open_group(self, group: int) -> _Cursor:
         chunk, first_row = self._layout.chunks[group], self._layout.row_starts[group]
