@@ -16,13 +16,14 @@ import psutil
 from warm import children_of
 
 # The program with units of 200 kB instead of 16 MiB, so that a few megabytes keep workers busy, and
-# checkpoints every 0.05 s instead of every second, so that there are several. With TEST_BY_TASK a
-# job in a folder is divided into tasks, as on a cluster, and this machine does them.
+# a checkpoint after every unit instead of every second, so that a machine of any speed reaches the
+# same fault points. With TEST_BY_TASK a job in a folder is divided into tasks, as on a cluster, and
+# this machine does them.
 SMALL_UNITS = """
-import os, sys, penstok.output.ledger.journal, penstok.jobs.settings as s
+import os, sys, penstok.output.ledger.journal as journal, penstok.jobs.settings as s
 import penstok.verification.ledger_repair as r
 from penstok.cli import main
-penstok.output.ledger.journal._SYNC_SECONDS = 0.05
+journal._SYNC_BYTES = journal._MAX_UNSYNCED_BYTES = 1
 defaults = s.JobSettings.__init__.__kwdefaults__
 defaults["unit_bytes"] = r.DEFAULT_UNIT_BYTES = int(os.environ.get("TEST_UNIT_BYTES", 200_000))
 defaults["block_bytes"] = 50_000

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import tarfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ import pyarrow as pa
 import pytest
 from compressed import compress
 from conftest import RunPenstok
-from processes import write_corpus
+from processes import wait_for, workers_of, write_corpus
 from remote_servers import web_server
 from row_cases import write_rows
 from support import EXAMPLES, ROOT, few, write_sample_corpus
@@ -370,12 +369,19 @@ def test_a_sample_says_how_far_off_it_may_be(penstok: RunPenstok, tmp_path: Path
 
 
 def test_interrupted_it_says_that_nothing_was_changed(tmp_path: Path) -> None:
-    text = write_corpus(tmp_path / "a.txt", 20_000)
-    command = [sys.executable, "-m", "penstok", "count", str(text), "--engine", "tiktoken", "-j2"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    time.sleep(1.0)
-    process.send_signal(signal.SIGINT)
-    out, said = process.communicate(timeout=60)
+    text = write_corpus(tmp_path / "a.txt", 3_000)
+    reading, writing = os.pipe()  # Never closed, so that no machine is done before the signal.
+    command = [sys.executable, "-m", "penstok", "count", "-", "--engine", "tiktoken", "-j2"]
+    process = subprocess.Popen(
+        command, stdin=reading, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    os.close(reading)
+    with open(writing, "wb") as pipe:
+        pipe.write(text.read_bytes())
+        pipe.flush()
+        wait_for(lambda: bool(workers_of(process)))
+        process.send_signal(signal.SIGINT)
+        out, said = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "nothing was changed" in said
     assert out == ""
