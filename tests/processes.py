@@ -17,16 +17,18 @@ from warm import children_of
 
 # The program with units of 200 kB instead of 16 MiB, so that a few megabytes keep workers busy, and
 # a checkpoint after every unit instead of every second, so that a machine of any speed reaches the
-# same fault points. With TEST_BY_TASK a job in a folder is divided into tasks, as on a cluster, and
-# this machine does them.
+# same fault points. With TEST_PAUSE it stops at its fault point until it gets SIGCONT. With
+# TEST_BY_TASK a job in a folder is divided into tasks, as on a cluster, and this machine does them.
 SMALL_UNITS = """
-import os, sys, penstok.output.ledger.journal as journal, penstok.jobs.settings as s
-import penstok.verification.ledger_repair as r
+import os, signal, sys, penstok.faults, penstok.jobs.settings as s
+import penstok.output.ledger.journal as journal, penstok.verification.ledger_repair as r
 from penstok.cli import main
 journal._SYNC_BYTES = journal._MAX_UNSYNCED_BYTES = 1
 defaults = s.JobSettings.__init__.__kwdefaults__
 defaults["unit_bytes"] = r.DEFAULT_UNIT_BYTES = int(os.environ.get("TEST_UNIT_BYTES", 200_000))
 defaults["block_bytes"] = 50_000
+if os.environ.get("TEST_PAUSE"):
+    penstok.faults._SIGNAL = signal.SIGSTOP
 if os.environ.get("TEST_BY_TASK"):
     s.JobSettings.is_by_task = property(lambda self: True)
 sys.argv[0] = "penstok"
@@ -47,9 +49,9 @@ def command_line(*arguments: str | Path) -> list[str]:
 
 
 def start(
-    *arguments: str | Path, fault: str = "", stdin: Path | None = None
+    *arguments: str | Path, fault: str = "", stdin: Path | None = None, pauses: bool = False
 ) -> subprocess.Popen[str]:
-    """Start it; `stdin` is piped in, as another program would."""
+    """Start it; `stdin` is piped in, as another program would. At the fault it dies or pauses."""
     reading, writing = os.pipe()
     try:
         process = subprocess.Popen(
@@ -57,7 +59,7 @@ def start(
             stdin=reading,
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, "PENSTOK_FAULT": fault},
+            env={**os.environ, "PENSTOK_FAULT": fault, "TEST_PAUSE": "1" if pauses else ""},
         )
     finally:
         os.close(reading)
@@ -78,6 +80,13 @@ def run(*arguments: str | Path, fault: str = "", stdin: Path | None = None) -> t
     _, said = process.communicate(timeout=120)
     assert "Traceback" not in said, said
     return process.returncode, said
+
+
+def start_paused(*arguments: str | Path, fault: str) -> subprocess.Popen[str]:
+    """Start it and wait until it has stopped at a fault point; `process.send_signal(SIGCONT)`."""
+    process = start(*arguments, fault=fault, pauses=True)
+    wait_for(lambda: psutil.Process(process.pid).status() == psutil.STATUS_STOPPED)
+    return process
 
 
 def wait_for(condition: Callable[[], bool], seconds: float = 60) -> None:

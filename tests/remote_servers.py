@@ -341,7 +341,7 @@ def s3_server(folder: Path) -> Iterator[int]:
         *(f"-{name}={port}" for name, port in ports.items()),
         *(f"-{part}.localSocket={folder / part}.sock" for part in ("filer", "s3")),
     ]
-    # Its own logs of errors go to the temporary folder, which a test may have set to one of its own.
+    # It writes logs of errors to the temporary folder, which a test may have changed to its own.
     environment = {**os.environ, "TMPDIR": str(folder)}
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder, env=environment)

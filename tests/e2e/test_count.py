@@ -376,7 +376,7 @@ def test_interrupted_it_says_that_nothing_was_changed(tmp_path: Path) -> None:
         command, stdin=reading, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     os.close(reading)
-    with open(writing, "wb") as pipe:
+    with os.fdopen(writing, "wb") as pipe:
         pipe.write(text.read_bytes())
         pipe.flush()
         wait_for(lambda: bool(workers_of(process)))

@@ -9,7 +9,6 @@ import shutil
 import signal
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from compressed import compress
-from processes import run, start, wait_for, workers_of, write_corpus
+from processes import run, start, start_paused, workers_of, write_corpus
 
 import penstok
 from penstok.errors import ConflictError, DamageError, InputError
@@ -32,7 +31,6 @@ from penstok.jobs.task import TaskRunner, TaskSpec, TaskWork
 from penstok.jobs.tasks import divide_tasks, plan_of_task
 from penstok.output.manifest import Manifest
 from penstok.output.store import open_store
-from penstok.types import replace
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -41,6 +39,8 @@ SMALL: dict[str, Any] = {"unit_bytes": 200_000, "block_bytes": 50_000, "engine":
 SHAPING: dict[str, Any] = {"val_fraction": 0.5, "on_error": "skip"}
 TASK_BYTES = 100_000
 NUM_TASKS = 10
+# A task of one unit appends to its journal three times: the first lines, the unit, the last line.
+IN_SECOND_TASK, IN_THIRD_TASK = "journal on disk:5", "journal on disk:8"
 
 
 @pytest.fixture(scope="module")
@@ -139,10 +139,8 @@ def test_tasks_on_one_machine_continue_after_a_kill(corpus: Path, tmp_path: Path
     output = tmp_path / "out"
     command = command_of(corpus, output, "1/1")
     local = tuple(word for word in command if word not in ("--part", "1/1"))
-    process = start(*local)
-    wait_for(lambda: num_done(output) >= 2)
-    process.kill()
-    process.communicate(timeout=120)
+    assert run(*local, fault=IN_THIRD_TASK)[0] == -signal.SIGKILL
+    assert num_done(output) == 2
     assert not (output / "manifest.json").exists()
     assert run(*local)[0] == 3
     check_finished(corpus, output, penstok.open(output).manifest)
@@ -150,34 +148,6 @@ def test_tasks_on_one_machine_continue_after_a_kill(corpus: Path, tmp_path: Path
     assert run(*local)[0] == 3
     with pytest.raises(ConflictError, match="--task-size"):
         penstok.tokenize(corpus / "in", output, **SHAPING, **SMALL)
-
-
-def test_a_hint_names_the_way_to_read_many_streams(corpus: Path, tmp_path: Path) -> None:
-    def settings_of(**given: Any) -> JobSettings:
-        inputs = (str(corpus / "in"),)
-        return JobSettings(inputs=inputs, output=tmp_path / "out", on_error="skip", **given)
-
-    with closing(prepare(settings_of())) as job:
-        plain, stream = job.plan.sources[0], job.plan.sources[2]
-        assert stream.is_stream
-        assert not plain.is_stream
-        large, small = (replace(stream, num_bytes=size << 20) for size in (100, 9))
-        plan = replace(job.plan, sources=[large] * 4)
-        busy = replace(job, plan=plan, workers=replace(job.workers, number=3))
-        assert [hint for hint in busy.hints if "`--task-size 64MiB`" in hint]
-        # More tasks than workers, also if there is little for each.
-        many = replace(busy, plan=replace(plan, sources=[small] * 20))
-        assert [hint for hint in many.hints if "`--task-size 30MiB`" in hint]
-        assert len(divide_tasks(many.plan, 30 << 20)) == 7
-        for other in (
-            replace(busy, plan=replace(plan, sources=[large, large])),
-            replace(busy, plan=replace(plan, sources=[replace(plain, num_bytes=1 << 30), stream])),
-            replace(busy, plan=replace(plan, limit_bytes=1 << 30)),
-            replace(busy, settings=settings_of(task_bytes=64 << 20)),
-            replace(busy, settings=settings_of(shard_tokens=1_000_000)),
-            replace(busy, workers=replace(job.workers, number=2)),
-        ):
-            assert not [hint for hint in other.hints if "--task-size" in hint]
 
 
 def test_a_file_without_rows_that_is_larger_than_a_task(tmp_path: Path) -> None:
@@ -210,7 +180,7 @@ def test_a_hint_names_a_size_that_gives_more_tasks(tmp_path: Path) -> None:
         )
         return " ".join(outcome.hints)
 
-    assert "1 task for 2 cores: `--task-size 3MiB` gives 3" in hints_of("a.txt")
+    assert "1 task for 2 workers: `--task-size 3MiB` gives 3" in hints_of("a.txt")
     assert "task-size" not in hints_of("a.txt.gz")
 
 
@@ -244,15 +214,15 @@ def test_workers_are_kept_from_task_to_task(
 
 def test_parts_at_once_some_of_them_killed(corpus: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
-    running = [start(*command_of(corpus, output, f"{part}/3")) for part in (1, 2, 3)]
-    wait_for(lambda: num_done(output) >= 2)
-    for process in running[:2]:
-        process.kill()
-    for process in running:
+    faults = {1: IN_SECOND_TASK, 2: IN_THIRD_TASK, 3: ""}
+    commands = {part: command_of(corpus, output, f"{part}/3") for part in faults}
+    running = {part: start(*commands[part], fault=fault) for part, fault in faults.items()}
+    for process in running.values():
         process.communicate(timeout=120)
-    assert running[2].returncode in (0, 3)
+    assert running[1].returncode == running[2].returncode == -signal.SIGKILL
+    assert running[3].returncode in (0, 3)
     for part in (1, 2):
-        assert run(*command_of(corpus, output, f"{part}/3"))[0] in (0, 3)
+        assert run(*commands[part])[0] in (0, 3)
     exit_code, said = run("finish", output)
     assert exit_code == 3
     assert "  10 tasks, " in said
@@ -264,10 +234,10 @@ def test_parts_at_once_some_of_them_killed(corpus: Path, tmp_path: Path) -> None
 
 def test_a_killed_worker_is_replaced(corpus: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
-    process = start(*command_of(corpus, output, "1/1"))
-    wait_for(lambda: num_done(output) >= 1)
-    for worker in workers_of(process):
-        worker.send_signal(signal.SIGKILL)
+    process = start_paused(*command_of(corpus, output, "1/1"), fault=IN_SECOND_TASK)
+    (worker,) = workers_of(process)
+    worker.send_signal(signal.SIGKILL)
+    process.send_signal(signal.SIGCONT)
     _, said = process.communicate(timeout=120)
     assert process.returncode in (0, 3), said
     check(corpus, output)
@@ -314,8 +284,7 @@ def test_a_task_twice_at_once_counts_once(corpus: Path, tmp_path: Path) -> None:
 def test_one_that_is_late_disturbs_nothing(corpus: Path, tmp_path: Path) -> None:
     """It is stopped in the middle of a task, and goes on when others have finished the job."""
     output = tmp_path / "out"
-    late = start(*command_of(corpus, output, "1/1"))
-    wait_for(lambda: num_done(output) >= 1)
+    late = start_paused(*command_of(corpus, output, "1/1"), fault=IN_SECOND_TASK)
     family = [late.pid, *(worker.pid for worker in workers_of(late))]
     for pid in family:
         os.kill(pid, signal.SIGSTOP)
@@ -373,9 +342,9 @@ def test_tasks_of_an_input_that_changes_are_forgotten(corpus: Path, tmp_path: Pa
     shutil.copytree(corpus / "in", tmp_path / "in")
     output, text = tmp_path / "out", tmp_path / "in" / "a.txt"
     before = text.stat()
-    process = start(*command_of(tmp_path, output, "1/1"))
-    wait_for(lambda: num_done(output) >= 1)
+    process = start_paused(*command_of(tmp_path, output, "1/1"), fault=IN_SECOND_TASK)
     os.utime(text)
+    process.send_signal(signal.SIGCONT)
     _, said = process.communicate(timeout=120)
     assert process.returncode == 4
     assert "the file changed while the job ran" in said
@@ -438,10 +407,7 @@ def test_jobs_of_both_kinds_keep_out_of_each_others_way(corpus: Path, tmp_path: 
     output = tmp_path / "out"
     whole = ("tokenize", corpus / "in", "-o", output, "--on-error", "skip", "--val-fraction", "0.5")
     # A part where a whole job is unfinished, then where it is finished.
-    process = start(*whole)
-    wait_for(lambda: b'{"unit"' in read(output / ".penstok" / "tasks" / "00000.jsonl"))
-    process.kill()
-    process.communicate()
+    assert run(*whole, fault="journal on disk:3")[0] == -signal.SIGKILL
     exit_code, said = run(*command_of(corpus, output, "1/1"))
     assert exit_code == 5
     assert "another job is unfinished here (one task there, many tasks" in said
@@ -468,15 +434,11 @@ def test_a_whole_job_where_parts_were_half_deleted(corpus: Path, tmp_path: Path)
     assert not (tmp_path / "out" / ".penstok").exists()
 
 
-def read(path: Path) -> bytes:
-    return path.read_bytes() if path.exists() else b""
-
-
 def test_an_interrupted_part_leaves_what_is_done(corpus: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
-    process = start(*command_of(corpus, output, "1/1"))
-    wait_for(lambda: num_done(output) >= 1)
+    process = start_paused(*command_of(corpus, output, "1/1"), fault=IN_SECOND_TASK)
     process.send_signal(signal.SIGTERM)
+    process.send_signal(signal.SIGCONT)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130, said
     do_part(corpus, output, 1, 1)
