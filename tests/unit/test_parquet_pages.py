@@ -161,6 +161,68 @@ def test_a_footer_that_lists_millions_is_left_to_pyarrow(is_schema: bool) -> Non
         read(np.frombuffer(footer, np.uint8), *arguments)
 
 
+@pytest.mark.parametrize(
+    ("damaged", "problem"),
+    [
+        # Before the list of row groups comes an empty one with the same number.
+        (b"\x16\xe8\x07\x19\x0c\x09\x08\x4c", "a list is repeated"),
+        (b"\x16\xe6\x07\x19\x4c", "more rows than the file"),
+        (b"\x16\xea\x07\x19\x4c", "fewer rows than the file"),
+    ],
+)
+def test_a_footer_whose_row_groups_are_not_those_of_the_file_is_refused(
+    tmp_path: Path, damaged: bytes, problem: str
+) -> None:
+    data = write(tmp_path, row_group_size=125, store_schema=False).read_bytes()
+    footer = data[-8 - int.from_bytes(data[-8:-4], "little") : -8]
+    usual = b"\x16\xe8\x07\x19\x4c"  # 500 rows, and a list of four structures
+    assert footer.count(usual) == 1
+    read = load_kernel().read_parquet_chunks
+    assert len(read(np.frombuffer(footer, np.uint8), 0)) == 4
+    with pytest.raises(ValueError, match=problem):
+        read(np.frombuffer(footer.replace(usual, damaged), np.uint8), 0)
+
+
+def test_a_column_that_ends_outside_of_the_file_is_left_to_pyarrow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path)
+    size = path.stat().st_size
+
+    def find(name: str) -> Any:
+        function = find_kernel_function(name)
+        if name != "read_parquet_chunks" or function is None:
+            return function
+        return lambda *arguments: [
+            (rows, values, start + size, *rest)
+            for rows, values, start, *rest in function(*arguments)
+        ]
+
+    monkeypatch.setattr("penstok.readers.columnar.parquet_layout.find_kernel_function", find)
+    with RowFile(source_of(path)) as file:
+        rows = open_parquet(file, "text")
+        assert isinstance(rows, ParquetRows)
+        assert take_texts(rows, 0, 500) == BYTES
+
+
+@pytest.mark.parametrize("names", [("text", "text"), ("d", "d")])
+def test_two_columns_of_one_name_are_refused(tmp_path: Path, names: tuple[str, str]) -> None:
+    """Also if only one of them can be meant, because the other has no column of that path."""
+    inner = [pa.StructArray.from_arrays([pa.array(["in"])], [name]) for name in ("x", "y")]
+    columns = [pa.array(["a"]), inner[0]] if names[0] == "text" else inner
+    path = write_rows(tmp_path / "a.parquet", pa.Table.from_arrays(columns, list(names)))
+    key = "text" if names[0] == "text" else "d.x"
+    with RowFile(source_of(path)) as file, pytest.raises(InputError, match="two columns are named"):
+        open_parquet(file, key)
+
+
+def test_a_footer_that_cannot_be_read_is_an_input_error(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    stream = FlakyFile(path.read_bytes(), 1)
+    with RowFile(source_of(path), stream) as file, pytest.raises(InputError, match="not this time"):
+        open_parquet(file, "text")
+
+
 def test_rows_after_a_read_error_are_the_right_ones(tmp_path: Path) -> None:
     path = write(tmp_path, **SMALL_PAGES, compression="none")
     num_errors = 0

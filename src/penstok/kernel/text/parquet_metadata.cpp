@@ -113,6 +113,8 @@ int64_t read_footer_list(ThriftReader& reader, int64_t number, const OnItem& on_
     require(id != 8, "the file is encrypted");
     if (id == 3) return reader.read(type, num_rows);
     if (id != number || type != ThriftType::list) return false;
+    // Repeated lists would evade the limit of each.
+    require(!is_found, "a list is repeated");
     const ThriftList list = reader.read_list();
     require(list.size == 0 || list.type == ThriftType::structure, "a list has the wrong type");
     require(list.size <= kMaxItems, "a list is very long");
@@ -136,11 +138,14 @@ std::vector<ParquetElement> read_parquet_schema(const uint8_t* footer, size_t si
 std::vector<ParquetChunk> read_parquet_chunks(const uint8_t* footer, size_t size, size_t column) {
   ThriftReader reader(footer, size);
   std::vector<ParquetChunk> chunks;
-  auto num_rows_left = static_cast<uint64_t>(read_footer_list(
-      reader, 4, [&] { chunks.push_back(read_group(reader, column)); }));
+  int64_t num_rows_left =
+      read_footer_list(reader, 4, [&] { chunks.push_back(read_group(reader, column)); });
   // A damaged list may be shorter than it was.
-  for (const ParquetChunk& chunk : chunks) num_rows_left -= static_cast<uint64_t>(chunk.num_rows);
-  require(num_rows_left == 0, "the row groups do not have as many rows as the file");
+  for (const ParquetChunk& chunk : chunks) {
+    require(chunk.num_rows <= num_rows_left, "the row groups have more rows than the file");
+    num_rows_left -= chunk.num_rows;
+  }
+  require(num_rows_left == 0, "the row groups have fewer rows than the file");
   return chunks;
 }
 

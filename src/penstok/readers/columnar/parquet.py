@@ -9,13 +9,14 @@ rows continue from there. `readers.formats` points here; most columns of text ar
 from __future__ import annotations
 
 from bisect import bisect_right
+from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from penstok.readers.columnar.columns import KeptColumn, find_kept_column, find_text_column
 from penstok.readers.columnar.file import limit_pyarrow, wrong_start
 from penstok.readers.columnar.parquet_layout import PARQUET_MAGIC, find_layout
-from penstok.readers.columnar.texts import LEAST_ROW_BYTES, RowTexts, divide_groups
+from penstok.readers.columnar.texts import RowTexts, divide_groups, estimate_text_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,7 +38,6 @@ _BATCH_BYTES = 1 << 18
 _SMALL_GROUP_BYTES = 1 << 24
 _SMALL_GROUP_BATCH_BYTES = 1 << 19
 _MAX_BATCH_ROWS = 1 << 10
-_SAMPLE_ROWS = 64
 
 
 def check_parquet(path: str, head: bytes) -> None:
@@ -60,7 +60,8 @@ def open_parquet(file: RowFile, text_key: str) -> Rows:
     def open_decoded() -> Rows:
         return ParquetRows(file, lambda schema: find_text_column(schema, text_key, path))
 
-    layout = find_layout(file, text_key)
+    with file.reading("this parquet file is damaged or cut short"):
+        layout = find_layout(file, text_key)
     if layout is None:
         return open_decoded()
     from penstok.readers.columnar.parquet_pages import PageRows
@@ -161,20 +162,19 @@ class ParquetRows:
         self._file.announce(start, start + column.total_compressed_size)
 
     def _text_bytes(self, group: int) -> int:
-        """Estimate how much text a row group has.
-
-        A dictionary hides repeated texts: if rows seem to be very short, the first ones are read.
-        """
         if group not in self._text_sizes:
             num_rows = self._starts[group + 1] - self._starts[group]
-            size = self._group_bytes(group)
-            if size < num_rows * LEAST_ROW_BYTES:
-                first = _Cursor(group, 0, self._iter_arrays(group, _SAMPLE_ROWS)).take(
-                    0, _SAMPLE_ROWS
-                )
-                size = max(size, num_rows * first.num_bytes // first.num_rows)
-            self._text_sizes[group] = size
+            self._text_sizes[group] = estimate_text_bytes(
+                self._group_bytes(group), num_rows, partial(self._count_first, group)
+            )
         return self._text_sizes[group]
+
+    def _count_first(self, group: int, num_rows: int) -> int:
+        """Return how much text the first rows of a row group have."""
+        cursor, num_bytes = _Cursor(group, 0, self._iter_arrays(group, num_rows)), 0
+        while cursor.row < num_rows:
+            num_bytes += cursor.take(cursor.row, num_rows).num_bytes
+        return num_bytes
 
     def _group_bytes(self, group: int) -> int:
         """Return the decompressed size of the column in a row group, in which texts may repeat."""

@@ -1,14 +1,13 @@
 """Where the pages of a column of text are in a parquet file, read from its footer by the kernel.
 
-It reads no rows and raises no errors. If the footer is damaged, or the column is not plain text or
-bytes, it returns None; pyarrow then reads the file, or reports what is wrong. `parquet_pages` uses
-the layout.
+It reads no rows. If the footer is damaged, or the column is not plain text or bytes, it returns
+None; pyarrow then reads the file, or reports what is wrong. `parquet_pages` uses the layout.
 """
 
 from __future__ import annotations
 
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -76,15 +75,21 @@ class _Element(NamedTuple):
 
 
 class _Leaf(NamedTuple):
-    """A column: its path, whether it is in structs only, and its level, as in `ColumnLayout`."""
+    """A column without children.
+
+    Attributes:
+        names: The path to it.
+        nodes: The numbers of the elements of that path: two columns may have the same name.
+        element: The column itself.
+        is_plain: Whether all around it are structs.
+        max_level: As in `ColumnLayout`.
+    """
 
     names: tuple[bytes, ...]
+    nodes: tuple[int, ...]
     element: _Element
     is_plain: bool
     max_level: int
-
-
-_Tree: TypeAlias = "Iterator[_Leaf]"
 
 
 def find_layout(file: RowFile, text_key: str) -> ColumnLayout | None:
@@ -106,8 +111,11 @@ def find_layout(file: RowFile, text_key: str) -> ColumnLayout | None:
     is_text = annotations[0] in (_ABSENT, _UTF8) and annotations[1] in (_ABSENT, _STRING)
     if not (leaf.is_plain and is_text and leaf.element.type == _BYTE_ARRAY):
         return None
-    if any(chunk.num_values != chunk.num_rows for chunk in chunks):
-        return None
+    size = file.source.num_bytes
+    for chunk in chunks:
+        is_inside = chunk.start + chunk.compressed_bytes <= size
+        if chunk.num_values != chunk.num_rows or not is_inside:
+            return None
     row_starts = [0, *accumulate(chunk.num_rows for chunk in chunks)]
     return ColumnLayout(chunks, row_starts, leaf.max_level, is_binary, len(footer))
 
@@ -134,6 +142,10 @@ def _find_leaf(leaves: Sequence[_Leaf], names: tuple[bytes, ...]) -> tuple[int, 
     """Find a column by its path; its number is that in row groups."""
     path = b".".join(names)
     found = [idx for idx, leaf in enumerate(leaves) if b".".join(leaf.names) == path]
+    for depth in range(1, len(names) + 1):
+        start = names[:depth]
+        if len({leaf.nodes[:depth] for leaf in leaves if leaf.names[:depth] == start}) > 1:
+            raise ValueError("two columns have the same name")
     if len(found) != 1 or leaves[found[0]].names != names:
         raise ValueError("the path leads to no column, or to two")
     return found[0], leaves[found[0]]
@@ -141,25 +153,32 @@ def _find_leaf(leaves: Sequence[_Leaf], names: tuple[bytes, ...]) -> tuple[int, 
 
 def _iter_leaves(elements: Sequence[_Element]) -> Iterator[_Leaf]:
     """Yield the columns of a schema, a tree that is listed depth first."""
-    left = iter(elements)
+    left = iter(enumerate(elements))
 
-    def walk(num_children: int, parents: tuple[bytes, ...], level: int, *, is_plain: bool) -> _Tree:
+    def walk(
+        num_children: int,
+        parents: tuple[bytes, ...],
+        parent_nodes: tuple[int, ...],
+        level: int,
+        *,
+        is_plain: bool,
+    ) -> Iterator[_Leaf]:
         for _ in range(num_children):
-            each = next(left, None)
+            node, each = next(left, (0, None))
             # A group has children and a column has a type.
             if each is None or (each.type == _ABSENT) != (each.num_children > 0):
                 raise ValueError("the schema is damaged")
             if len(parents) == _MAX_DEPTH:
                 raise ValueError("the schema is nested too deeply")
-            names = (*parents, each.name)
+            names, nodes = (*parents, each.name), (*parent_nodes, node)
             # Lists and maps are repeated or annotated; any other group is a struct.
             plain = is_plain and each.repetition in (_REQUIRED, _OPTIONAL)
             inner_level = level + (each.repetition == _OPTIONAL)
             if not each.num_children:
-                yield _Leaf(names, each, plain, inner_level)
+                yield _Leaf(names, nodes, each, plain, inner_level)
                 continue
             plain = plain and (each.converted_type, each.logical_type) == (_ABSENT, _ABSENT)
-            yield from walk(each.num_children, names, inner_level, is_plain=plain)
+            yield from walk(each.num_children, names, nodes, inner_level, is_plain=plain)
 
-    root = next(left, None)
-    yield from walk(0 if root is None else root.num_children, (), 0, is_plain=True)
+    _, root = next(left, (0, None))
+    yield from walk(0 if root is None else root.num_children, (), (), 0, is_plain=True)

@@ -8,6 +8,7 @@ pages are, `parquet_chunk` reads them.
 from __future__ import annotations
 
 from bisect import bisect_right
+from functools import partial
 from typing import TYPE_CHECKING
 
 from penstok.readers.columnar.parquet_chunk import ChunkPages
@@ -17,7 +18,7 @@ from penstok.readers.columnar.parquet_texts import (
     DamagedError,
     NotDecodedError,
 )
-from penstok.readers.columnar.texts import LEAST_ROW_BYTES, RowTexts, divide_groups
+from penstok.readers.columnar.texts import RowTexts, divide_groups, estimate_text_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from penstok.readers.columnar.parquet_layout import ColumnLayout
 
 __all__ = ["PageRows"]
-
-_SAMPLE_ROWS = 64
 
 
 class PageRows:
@@ -108,19 +107,24 @@ class PageRows:
         return self._decoded
 
     def _find_size(self, group: int) -> int | None:
-        """Estimate how much text a row group has, as `ParquetRows` does; None if it has to."""
-        chunk, row = self._layout.chunks[group], self._layout.row_starts[group]
-        if chunk.uncompressed_bytes >= chunk.num_rows * LEAST_ROW_BYTES:
-            return chunk.uncompressed_bytes
-        num_rows = min(chunk.num_rows, _SAMPLE_ROWS)
-        end, sampled = row + num_rows, 0
+        """Estimate how much text a row group has; None if pyarrow has to read it."""
+        chunk, first = self._layout.chunks[group], partial(self._count_first, group)
+        try:
+            return estimate_text_bytes(chunk.uncompressed_bytes, chunk.num_rows, first)
+        except NotDecodedError:
+            return None
+
+    def _count_first(self, group: int, num_rows: int) -> int:
+        """Return how much text the first rows of a row group have."""
+        row, num_bytes = self._layout.row_starts[group], 0
+        end = row + num_rows
         while row < end:
             texts = self._find_texts(group, row, end)
             if texts is None:
-                return None
+                raise NotDecodedError
             row += texts.num_rows
-            sampled += texts.num_bytes
-        return max(chunk.uncompressed_bytes, chunk.num_rows * sampled // num_rows)
+            num_bytes += texts.num_bytes
+        return num_bytes
 
 
 class _Cursor:

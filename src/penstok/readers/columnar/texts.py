@@ -13,7 +13,7 @@ from penstok.errors import InputError
 from penstok.types import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import pyarrow as pa
     from numpy.typing import NDArray
@@ -24,6 +24,7 @@ __all__ = [
     "RowTexts",
     "UnitDivision",
     "divide_groups",
+    "estimate_text_bytes",
     "unpack_bits",
 ]
 
@@ -31,6 +32,7 @@ __all__ = [
 MAX_TEXT_BYTES = 64 << 20
 # A row counts as at least this much text: a dictionary hides some, and ids take memory too.
 LEAST_ROW_BYTES = 128
+_SAMPLE_ROWS = 64
 # Row groups and batches larger than this many units are divided.
 _MAX_UNITS = 2
 
@@ -105,6 +107,22 @@ class RowTexts(Struct, frozen=True):
         valid = None if self.valid is None else self.valid[start:stop]
         offsets = self.offsets[start : stop + 1]
         return RowTexts(self.first_row + start, self.text, offsets, valid)
+
+
+def estimate_text_bytes(stored_bytes: int, num_rows: int, count_first: Callable[[int], int]) -> int:
+    """Estimate how much text a row group has.
+
+    A dictionary hides repeated texts: if rows seem to be very short, the first ones are read.
+
+    Args:
+        stored_bytes: The size of its pages, decompressed.
+        num_rows: How many rows it has.
+        count_first: Returns how much text the first rows have, so many of them.
+    """
+    if stored_bytes >= num_rows * LEAST_ROW_BYTES:
+        return stored_bytes
+    num_sampled = min(num_rows, _SAMPLE_ROWS)
+    return max(stored_bytes, num_rows * count_first(num_sampled) // num_sampled)
 
 
 class UnitDivision:
