@@ -14,6 +14,7 @@ __all__ = [
     "format_bytes",
     "format_count",
     "format_seconds",
+    "format_size",
     "parse_bytes",
     "parse_count",
     "parse_integer",
@@ -91,6 +92,14 @@ def plural(number: int, noun: str, *, is_short: bool = False) -> str:
 def format_bytes(number: float) -> str:
     """Write a size in short form, in powers of ten: 412 B, 1.5 GB."""
     return _scaled(number, 1000, (" B", " kB", " MB", " GB", " TB"))
+
+
+def format_size(num_bytes: int) -> str:
+    """Write a size exactly, as it would be typed: 16KiB, 1GiB, 1000."""
+    units = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+    fitting = (each for each in units if num_bytes and num_bytes % each[0] == 0)
+    size, unit = next(fitting, (1, ""))
+    return f"{num_bytes // size}{unit}"
 
 
 def format_seconds(seconds: float) -> str:

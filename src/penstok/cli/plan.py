@@ -120,8 +120,7 @@ def _free_disk(preview: Preview) -> str:
     free = "" if preview.free_bytes is None else f"; {format_bytes(preview.free_bytes)} free"
     if preview.num_tasks is None:
         return free
-    most = format_bytes(preview.settings["task_bytes"])
-    return f"{free}; {plural(preview.num_tasks, 'task')} of at most {most}, a shard each"
+    return f"{free}; {plural(preview.num_tasks, 'task')}, a shard each"
 
 
 def _kinds(preview: Preview) -> str:

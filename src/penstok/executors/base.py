@@ -77,13 +77,13 @@ class TaskExecutor(AbstractContextManager[Any], Protocol):
         nodes_alive: How many machines there are; None if only this one is used.
         num_running: How many tasks are running.
         num_retried: How many tasks were retried.
-        num_cores: How many worker processes it can keep busy.
+        num_workers: How many worker processes it can keep busy.
     """
 
     nodes_alive: int | None
     num_running: int
     num_retried: int
-    num_cores: int
+    num_workers: int
 
     def pids(self) -> list[int]:
         """Return the process ids of its workers on this machine."""

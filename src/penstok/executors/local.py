@@ -35,7 +35,7 @@ class LocalExecutor(Resource):
         self,
         spec: RunnerSpec,
         num_threads: int,
-        num_cores: int,
+        num_workers: int,
         on_unit: Callable[[int, FinishedUnit], None],
     ) -> None:
         """Create a runner per thread; no worker process is started yet.
@@ -43,10 +43,10 @@ class LocalExecutor(Resource):
         Args:
             spec: Creates runners.
             num_threads: How many tasks run at a time.
-            num_cores: How many worker processes they have in total.
+            num_workers: How many worker processes they have in total.
             on_unit: Called from any thread with a task's number and a finished unit of it.
         """
-        self.num_cores = num_cores
+        self.num_workers = num_workers
         self.num_running: int = 0
         self.num_retried = 0
         self.nodes_alive: int | None = None

@@ -47,7 +47,7 @@ class RayExecutor(Resource):
 
     Attributes:
         nodes_alive: How many nodes there are.
-        num_cores: How many tasks can run at a time on them.
+        num_workers: How many tasks can run at a time on them.
         num_running: How many tasks are running.
         num_retried: How many tasks were retried.
     """
@@ -70,7 +70,7 @@ class RayExecutor(Resource):
             max_running: How many tasks may run at a time; None for as many as fit.
         """
         self.nodes_alive: int | None = 0
-        self.num_cores: int = 0
+        self.num_workers: int = 0
         self.num_running: int = 0
         self.num_retried: int = 0
         self._spec = spec
@@ -160,7 +160,7 @@ class RayExecutor(Resource):
                 if work is None:
                     break
                 self._submit(work)
-            self.num_running = min(len(self._running), self.num_cores)
+            self.num_running = min(len(self._running), self.num_workers)
             if not self._running:
                 return
             done, rest = ray.wait(list(self._running), num_returns=1, timeout=_TICK_SECONDS)
@@ -212,7 +212,7 @@ class RayExecutor(Resource):
     def _limit(self) -> int:
         if self._max_running is not None:
             return self._max_running
-        return _AHEAD * max(self.num_cores, 1)
+        return _AHEAD * max(self.num_workers, 1)
 
     def _num_fitting(self, resources: dict[str, float]) -> int:
         """Return how many tasks fit on a node."""
@@ -228,8 +228,8 @@ class RayExecutor(Resource):
         self._next_count = now + _COUNT_SECONDS
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         self.nodes_alive = len(nodes)
-        self.num_cores = sum(map(self._num_fitting, nodes))
-        if not self.num_cores and not self._running:
+        self.num_workers = sum(map(self._num_fitting, nodes))
+        if not self.num_workers and not self._running:
             raise UsageError(
                 f"no node of the cluster has a core and {self._memory_bytes >> 20} MiB of memory: "
                 f"{plural(len(nodes), 'node')} with at most "

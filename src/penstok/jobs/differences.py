@@ -9,6 +9,8 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Any, Protocol
 
+from penstok.quantities import format_size
+
 if TYPE_CHECKING:
     from penstok.types import TokenizerRecord
 
@@ -18,7 +20,6 @@ __all__ = ["find_differences"]
 # those that are compared elsewhere, have none.
 _FLAGS = {"limit_bytes": "--limit", "task_bytes": "--task-size"}
 _OTHERS = ("tokenizer", "dtype", "text_rules", "docs_by", "doc_separator", "val_hash")
-_UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
 class _Recorded(Protocol):
@@ -95,6 +96,5 @@ def _value(settings: dict[str, Any], name: str) -> str:
     if isinstance(value, bool):
         return "given" if value else "not given"
     if name in _FLAGS:
-        found = next(((size, unit) for size, unit in _UNITS if value and value % size == 0), None)
-        return f"{value // found[0]}{found[1]}" if found else str(value)
+        return format_size(value)
     return shlex.quote(value) if isinstance(value, str) else str(value)

@@ -16,18 +16,15 @@ from penstok.inputs.feed import make_feed
 from penstok.jobs.conflicts import refuse_own_input
 from penstok.jobs.few_documents import find_val_hash
 from penstok.jobs.formats import refuse_formats
-from penstok.jobs.memory import divide_memory
-from penstok.jobs.plan import input_needs, make_plan
-from penstok.jobs.tasks import MIN_TASK_BYTES, choose_task_bytes, divide_tasks, fit_task_bytes
-from penstok.output.fields import SEALING_BYTES
+from penstok.jobs.memory import divide_memory, needs_beside
+from penstok.jobs.plan import make_plan
+from penstok.jobs.task_hints import find_task_hint
+from penstok.jobs.tasks import choose_task_bytes
 from penstok.output.layout import Layout
 from penstok.output.store import open_store
-from penstok.output.store.base import UPLOAD_BYTES
-from penstok.readers.columnar import COLUMN_BYTES, INDEX_FACTOR
 from penstok.readers.formats import FORMATS, open_scanner
-from penstok.storage import REMOTE_BYTES
 from penstok.tokenizers import load_tokenizer
-from penstok.types import JobRecord, MemoryNeeds, Struct, replace
+from penstok.types import JobRecord, Struct, replace
 from penstok.worker.memory import MemoryShare, total_bytes
 from penstok.worker.worker import WorkerSpec
 
@@ -40,7 +37,7 @@ if TYPE_CHECKING:
     from penstok.jobs.settings import JobSettings
     from penstok.output.segments import SinkKind
     from penstok.tokenizers import Tokenizer
-    from penstok.types import OnError, Priority, Source, TextRules
+    from penstok.types import MemoryNeeds, OnError, Priority, Source, TextRules
 
 __all__ = [
     "Job",
@@ -51,9 +48,6 @@ __all__ = [
     "make_record",
     "prepare",
 ]
-
-# So many are kept busy by one thread that decompresses gzip or zstd.
-_FED_WORKERS = 2
 
 
 class Workers(Struct, frozen=True):
@@ -131,27 +125,8 @@ class Job(Struct, frozen=True):
         why = self.workers.why_not_kernel
         slower = f"slower than it could be: {why}" if why else ""
         eot_note = self.tokenizer.eot_note if self.settings.eot != "none" else ""
-        found = (eot_note, self.workers.idle, slower, self._reading_hint, *self.plan.hints)
+        found = (eot_note, self.workers.idle, slower, find_task_hint(self), *self.plan.hints)
         return [hint for hint in found if hint]
-
-    @property
-    def _reading_hint(self) -> str:
-        """What would keep more workers busy if one thread reads for all of them."""
-        stream_bytes = sum(each.num_bytes for each in self.plan.sources if each.is_stream)
-        is_bound = stream_bytes > 2 * MIN_TASK_BYTES and self.num_workers > _FED_WORKERS
-        # Neither can be combined with tasks.
-        is_refused = self.plan.limit_bytes is not None or self.settings.shard_tokens is not None
-        if self.settings.is_by_task or self.plan.is_piped or is_refused or not is_bound:
-            return ""
-        # Two for each worker, so that none waits long for the last one.
-        size = min(fit_task_bytes(self.plan, 2 * self.num_workers), MIN_TASK_BYTES)
-        if not size or len(divide_tasks(self.plan, size)) <= _FED_WORKERS:
-            return ""
-        return (
-            "files that can only be read from the start are read by one thread for all workers; "
-            f"with `--task-size {size >> 20}MiB` every worker reads its own, and each task writes "
-            "a shard"
-        )
 
 
 def prepare(settings: JobSettings) -> Job:
@@ -184,7 +159,7 @@ def prepare(settings: JobSettings) -> Job:
         engine=settings.engine,
         num_sources=len(plan.sources),
         input_bytes=plan.input_bytes,
-        needs=_needs_beside(settings, plan),
+        needs=needs_beside(settings, plan),
         memory_bytes=settings.memory_bytes,
         # On a cluster the budget is that of one task, which takes one core.
         num_workers=1 if settings.executor == "ray" else settings.workers,
@@ -302,34 +277,6 @@ def _make_feed(
         open_scanner=open_scanner,
         keeps_head=keeps_head,
     )
-
-
-def _needs_beside(settings: JobSettings, plan: Plan) -> list[MemoryNeeds]:
-    """Return what inputs and output take beside the engine: in the parent, and for each worker."""
-    needs = input_needs(plan.sources, plan.unit_bytes)
-    if settings.provenance:
-        # Four bytes per document, and with its separator the shortest has two.
-        needs.append(MemoryNeeds(worker_bytes=2 * plan.unit_bytes))
-    if settings.keep:
-        needs.append(_fields_needs(settings, plan))
-    if not settings.is_by_task:
-        return needs
-    # Every task has its own feed and upload buffer.
-    needs = [MemoryNeeds(worker_bytes=each.parent_bytes + each.worker_bytes) for each in needs]
-    if isinstance(settings.output, str):
-        needs.append(MemoryNeeds(parent_bytes=REMOTE_BYTES, worker_bytes=UPLOAD_BYTES))
-    return needs
-
-
-def _fields_needs(settings: JobSettings, plan: Plan) -> MemoryNeeds:
-    """Return what kept fields take: in a worker those of a block, in the parent a row group."""
-    num_columns = settings.keep.count(",") + 1
-    # Values are extracted, gathered and written; a column of rows is decoded beside the text.
-    worker_bytes = (num_columns + 4) * settings.block_bytes
-    if any(source.is_rows for source in plan.sources):
-        index_bytes = max(source.index_bytes for source in plan.sources)
-        worker_bytes += num_columns * (COLUMN_BYTES + INDEX_FACTOR * index_bytes)
-    return MemoryNeeds(parent_bytes=SEALING_BYTES, worker_bytes=worker_bytes)
 
 
 def _refuse_text(settings: JobSettings, plan: Plan) -> None:

@@ -23,7 +23,7 @@ from penstok.inputs.streams import STANDARD_INPUT, read_head
 from penstok.output.layout import MANIFEST, WORK, is_own_name
 from penstok.output.ledger.reader import Start
 from penstok.output.manifest import is_manifest
-from penstok.quantities import format_bytes, plural
+from penstok.quantities import plural
 from penstok.readers.formats import FORMATS, format_needs
 from penstok.readers.probe import CsvOptions, find_sources
 from penstok.storage import REMOTE_BYTES, is_url
@@ -266,25 +266,9 @@ def make_plan(settings: JobSettings) -> Plan:
         ignored=found.ignored,
         hints=(
             *_listing_hints(sources, time.monotonic() - started),
-            *_task_hints(settings, sources),
             *_encoding_hints(settings, sources),
         ),
     )
-
-
-def _task_hints(settings: JobSettings, sources: Sequence[Source]) -> tuple[str, ...]:
-    """Say that tasks are larger than asked for, where units are."""
-    size, least = settings.task_bytes, settings.unit_bytes
-    if size is None or size >= least or not any(_is_divided(each, size) for each in sources):
-        return ()
-    return (
-        f"`--task-size {format_bytes(size)}` is too small to divide a file that far: a task takes "
-        f"at least {format_bytes(least)} of a file",
-    )
-
-
-def _is_divided(source: Source, task_bytes: int) -> bool:
-    return source.num_bytes > task_bytes and not source.is_stream and not source.is_rows
 
 
 def _encoding_hints(settings: JobSettings, sources: Sequence[Source]) -> tuple[str, ...]:

@@ -111,7 +111,7 @@ class Preview(Struct, frozen=True):
         engine: What would encode the text.
         num_workers: How many workers there would be.
         num_units: In how many units they would do the work; None if that is not known yet.
-        num_tasks: In how many tasks; None if the job is not distributed.
+        num_tasks: In how many tasks; None if the job is one task.
         memory_bytes: The memory for all of them.
         worker_bytes: The memory for each worker.
         warnings: What to check before the job runs.

@@ -43,14 +43,14 @@ from penstok.jobs.resume import (
     read_finished_units,
 )
 from penstok.jobs.task import Check, TaskSpec, TaskWork
-from penstok.jobs.tasks import divide_tasks, fit_task_bytes, plan_of_task, tasks_of_part
+from penstok.jobs.task_hints import suggest_more_tasks
+from penstok.jobs.tasks import divide_tasks, plan_of_task, tasks_of_part
 from penstok.output.layout import SEGMENTS
 from penstok.output.ledger.journal import FinishedJournal, choose_journals, list_journals
 from penstok.output.ledger.reader import LedgerReader
 from penstok.output.manifest import RunRecord, TaskFacts
 from penstok.output.store import open_store
 from penstok.output.store.base import REPAIRING, TASKS, LostShardError, journal_name
-from penstok.quantities import plural
 from penstok.types import Struct, field, replace
 
 if TYPE_CHECKING:
@@ -74,6 +74,8 @@ _LEFTOVERS = "the files of an interrupted run with `--overwrite` were deleted"
 _SECONDS_FOR_ADVICE = 5.0
 _BYTES_FOR_ADVICE = 256 << 20
 _ADVICE_TOKENS = 32 << 10
+# Of many shards, each may have another language.
+_MAX_ADVICE_FILES = 16
 # So many of them, spread evenly, are enough to count their bytes.
 _COUNTED_TOKENS = 4 << 10
 
@@ -329,9 +331,9 @@ def _run_tasks(
     else:
         resume = _find_resume_state(store, job, is_extended=extended is not None)
     watch = Watch(progress, plan, tasks, done, resume)
-    executor = _make_executor(job, job_file, lock, watch)
-    last: TaskRecord | None = None
     todo = [task for task in tasks if task.number not in done]
+    executor = _make_executor(job, job_file, lock, watch, len(todo))
+    last: TaskRecord | None = None
     if todo:
         works = (TaskWork(task, plan_of_task(plan, task), resume) for task in todo)
         with progress, executor:
@@ -347,7 +349,7 @@ def _run_tasks(
             store.check_room(
                 tokens * job.layout.token_bytes + copied + 2 * spooled,
                 reused,
-                scratch_bytes=spooled * min(executor.num_cores, len(tasks)) // len(tasks),
+                scratch_bytes=spooled * min(executor.num_workers, len(tasks)) // len(tasks),
             )
             job.layout.check_shards(tokens)
             if extended is not None:
@@ -408,7 +410,7 @@ def _find_resume_state(store: OutputStore, job: Job, *, is_extended: bool) -> Re
 
 
 def _make_executor(
-    job: Job, job_file: JobFile, lock: HeldLock | None, watch: Watch
+    job: Job, job_file: JobFile, lock: HeldLock | None, watch: Watch, num_tasks: int
 ) -> TaskExecutor:
     settings, is_by_task = job.settings, job_file.is_by_task
     is_fed = not is_by_task and job_file.job.unit_bytes == job.plan.unit_bytes
@@ -433,8 +435,9 @@ def _make_executor(
             memory_bytes=settings.memory_bytes,
             max_running=settings.workers,
         )
-    num_threads = job.num_workers if is_by_task else 1
-    return LocalExecutor(spec, num_threads, job.num_workers, watch.add_unit)
+    num_threads = min(job.num_workers, max(num_tasks, 1)) if is_by_task else 1
+    num_workers = num_threads if is_by_task else job.num_workers
+    return LocalExecutor(spec, num_threads, num_workers, watch.add_unit)
 
 
 def _journals(
@@ -499,7 +502,7 @@ def _describe_run(job: Job, run: _Run, started: float) -> RunRecord:
         seconds=time.monotonic() - started,
         work_seconds=watch.work_seconds,
         work=watch.done.counts,
-        workers=run.executor.num_cores,
+        workers=run.executor.num_workers,
         peak_bytes=watch.peak_bytes,
         units_kept=resume.num_units - len(resume.damaged),
         is_resumed=bool(run.done) or resume.num_units > 0,
@@ -528,9 +531,9 @@ def _advise(job: Job, store: OutputStore, manifest: Manifest) -> list[str]:
         and job.settings.memory_bytes >= _BYTES_FOR_ADVICE
     )
     try:
-        tokens = np.fromfile(
-            folder / files[0].path, f"<u{job.layout.token_bytes}", count=_ADVICE_TOKENS
-        )
+        chosen = files[:: -(-len(files) // _MAX_ADVICE_FILES)]
+        dtype, count = f"<u{job.layout.token_bytes}", _ADVICE_TOKENS // len(chosen)
+        tokens = np.concatenate([np.fromfile(folder / file.path, dtype, count) for file in chosen])
         if not measures:
             tokens = tokens[:: max(len(tokens) // _COUNTED_TOKENS, 1)]
         ends = {tokenizer.eot_id, tokenizer.bos_id}
@@ -545,15 +548,9 @@ def _advise(job: Job, store: OutputStore, manifest: Manifest) -> list[str]:
 def _hints(job: Job, run: _Run) -> list[str]:
     """Return what would make the next run faster, and what had to be repeated."""
     hints = [*job.hints, *(run.resume.hints() if run.resume is not None else [])]
-    slow, cores, num_tasks = run.watch.find_slow(), run.executor.num_cores, len(run.tasks)
+    slow = run.watch.find_slow()
     if slow is not None:
         hints.append(f"node {slow.name} was slow: check its disk and network")
-    if run.job.is_by_task and num_tasks < cores:
-        size = fit_task_bytes(job.plan, cores)
-        num_possible = len(divide_tasks(job.plan, size)) if size else 0
-        if num_possible > num_tasks:
-            hints.append(
-                f"{plural(num_tasks, 'task')} for {cores:,} cores: "
-                f"`--task-size {size >> 20}MiB` gives {num_possible:,}"
-            )
-    return hints
+    if job.settings.executor == "ray":
+        hints.append(suggest_more_tasks(job.plan, len(run.tasks), run.executor.num_workers))
+    return [hint for hint in hints if hint]

@@ -386,10 +386,11 @@ class JobSettings:
         in_python=False,
     )
     task_bytes: int | None = setting(
-        "Cluster",
+        "Run",
         "--task-size SIZE",
-        "Divide the job into tasks of this much input, such as 1GiB; each decompresses its own "
-        "files and writes its own shards (default on a cluster: 64MiB, more above 1TiB).",
+        "Divide the job into tasks of about this much input, such as 1GiB; each reads its own "
+        "files and writes its own shards (default: one task; with --executor ray, --part or S3 "
+        "64MiB, more above 1TiB).",
         kind=SIZE,
     )
     unit_bytes: int = python_only(

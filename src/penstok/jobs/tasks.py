@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from penstok.errors import UsageError
 from penstok.output.layout import MAX_SHARDS
-from penstok.quantities import format_bytes
+from penstok.quantities import format_size
 from penstok.types import UNKNOWN_END, Struct, replace
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def choose_task_bytes(plan: Plan) -> int:
 
 
 def fit_task_bytes(plan: Plan, num_tasks: int) -> int:
-    """Return a task size that gives that many tasks, or more, unless a stream is larger than it.
+    """Return a task size that gives at least that many tasks, unless a single stream is larger.
 
     It is in bytes, and a whole number of MiB; 0 if the inputs are too small.
     """
@@ -108,7 +108,7 @@ def divide_tasks(plan: Plan, task_bytes: int | None) -> list[Task]:
         needed = -(-plan.input_bytes // (MAX_SHARDS // 2) >> 20)
         raise UsageError(
             f"{len(tasks)} tasks are too many: each writes a shard, and the limit is {MAX_SHARDS}",
-            where=f"--task-size {format_bytes(task_bytes)}",
+            where=f"--task-size {format_size(task_bytes)}",
             next_step=f"pass `--task-size {needed}MiB` or more",
         )
     return tasks

@@ -6,7 +6,7 @@ reads compressed bytes.
 
 from __future__ import annotations
 
-from penstok.inputs.compression.decoders import find_window_bytes
+from penstok.inputs.compression.decoders import count_fed_workers, find_window_bytes
 from penstok.inputs.compression.detection import (
     check_compression,
     content_suffix,
@@ -30,6 +30,7 @@ __all__ = [
     "ZstdFrame",
     "check_compression",
     "content_suffix",
+    "count_fed_workers",
     "detect_compression",
     "find_frames",
     "find_window_bytes",
