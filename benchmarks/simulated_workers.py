@@ -317,7 +317,7 @@ class SimulatedCluster(Resource):
         self.nodes_alive: int | None = _NUM_NODES
         self.num_running = 0
         self.num_retried = 0
-        self.num_cores = _NUM_CORES
+        self.num_workers = _NUM_CORES
         self.created = time.monotonic()
         self._phases = phases
         self._kill_at = kill_at
