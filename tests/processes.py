@@ -85,8 +85,14 @@ def run(*arguments: str | Path, fault: str = "", stdin: Path | None = None) -> t
 def start_paused(*arguments: str | Path, fault: str) -> subprocess.Popen[str]:
     """Start it and wait until it has stopped at a fault point; `process.send_signal(SIGCONT)`."""
     process = start(*arguments, fault=fault, pauses=True)
-    wait_for(lambda: psutil.Process(process.pid).status() == psutil.STATUS_STOPPED)
+    wait_until_paused(process)
     return process
+
+
+def wait_until_paused(process: subprocess.Popen[str]) -> None:
+    """Wait until SIGSTOP has reached a process, or it has ended."""
+    stopped = psutil.STATUS_STOPPED
+    wait_for(lambda: process.poll() is not None or psutil.Process(process.pid).status() == stopped)
 
 
 def wait_for(condition: Callable[[], bool], seconds: float = 60) -> None:

@@ -12,7 +12,15 @@ from pathlib import Path
 
 import psutil
 import pytest
-from processes import command_line, run, start, wait_for, workers_of, write_corpus
+from processes import (
+    command_line,
+    run,
+    start,
+    wait_for,
+    wait_until_paused,
+    workers_of,
+    write_corpus,
+)
 
 import penstok as library
 from penstok.output.store.base import journal_name
@@ -103,6 +111,7 @@ def test_killed_workers_are_replaced(
     wait_for(lambda: process.poll() is not None or written_units(output) >= after_units)
     # At once: the second must not be given the unit of the first in between and then be killed.
     process.send_signal(signal.SIGSTOP)
+    wait_until_paused(process)
     for worker in workers_of(process)[:victims]:
         worker.send_signal(signal.SIGKILL)
     process.send_signal(signal.SIGCONT)

@@ -417,4 +417,4 @@ def test_a_line_break_in_a_name_does_not_break_an_error(penstok: RunPenstok) -> 
 def test_a_task_size_without_effect_gets_a_hint(penstok: RunPenstok) -> None:
     Path("a.txt").write_bytes(b"some text\n" * 100)
     done = penstok("tokenize", "a.txt", "--part", "1/1", "--task-size", "30", "-o", "parts")
-    assert "hint: `--task-size 30 B` is too small" in done.stderr
+    assert "hint: `--task-size 30` is less than a unit, 16MiB" in done.stderr

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstok.errors import UsageError
-from penstok.jobs.definition import SIZE, TEXTS, setting, settings_of
+from penstok.jobs.definition import SIZE, TEXTS, divide_fields, setting, settings_of
 from penstok.jobs.settings import JobSettings
 
 if TYPE_CHECKING:
@@ -90,8 +90,6 @@ class CountSettings:
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any]) -> CountSettings:
         """Make the record from its own fields and those of the input together."""
-        of_job = {each.field for each in TEXT_SETTINGS}
-        job = {name: value for name, value in fields.items() if name in of_job}
-        own = {name: value for name, value in fields.items() if name not in of_job}
+        job, own = divide_fields(fields, TEXT_SETTINGS)
         # Without an index, `--eot none` takes no extra pass to find where documents end.
         return cls(job=JobSettings(**job, document_index="none"), **own)

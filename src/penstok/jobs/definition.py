@@ -37,6 +37,7 @@ __all__ = [
     "argument",
     "convert_argument",
     "define",
+    "divide_fields",
     "make_fields",
     "python_only",
     "setting",
@@ -255,6 +256,17 @@ def python_only(default: int, text: str) -> Any:
 
 def _make_field(made: Setting) -> Any:
     return field(default=made.value, metadata={"setting": made})
+
+
+def divide_fields(
+    fields: Mapping[str, Any], settings: Iterable[Setting]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Divide fields into those of some settings and all others."""
+    names = {each.field for each in settings}
+    return (
+        {name: value for name, value in fields.items() if name in names},
+        {name: value for name, value in fields.items() if name not in names},
+    )
 
 
 def settings_of(record: type[Any]) -> tuple[Setting, ...]:

@@ -7,6 +7,7 @@ runs out of memory. It schedules nothing and commits nothing: `executors` run it
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 from penstok.jobs.job import make_processes
@@ -22,7 +23,7 @@ from penstok.output.spools import SpoolError
 from penstok.output.store import open_store
 from penstok.readers.formats import FORMATS
 from penstok.resources import Resource
-from penstok.types import SPLITS, Struct
+from penstok.types import SPLITS, Struct, replace
 from penstok.worker.memory import tree_bytes
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from penstok.jobs.plan import Plan
     from penstok.jobs.tasks import Task
     from penstok.output.documents import StagedIndex
+    from penstok.output.offsets import TaskTotals
     from penstok.output.store.base import TaskFiles
     from penstok.types import FinishedUnit, JobRecord, Priority, SampleTotals, Split, Unit
     from penstok.worker.worker import WorkerSpec
@@ -122,6 +124,7 @@ class TaskRunner(Resource):
         self._plan: Plan | None = None
         self._has_feed = False
         self._peak_bytes = 0
+        self._next_sample = 0.0
         self._num_replaced = 0
 
     def close(self) -> None:
@@ -159,19 +162,8 @@ class TaskRunner(Resource):
             executor = self._prepare(work.plan)
             executor.write_to(files.layout)
             state = work.resume or _start_of_task(executor, work)
-
-            next_sample = 0.0
-
-            def tick() -> None:
-                nonlocal next_sample
-                # Ticks come with every answer of a worker, and each sample asks about all workers.
-                if time.monotonic() >= next_sample:
-                    next_sample = time.monotonic() + _SAMPLE_SECONDS
-                    self._peak_bytes = max(self._peak_bytes, tree_bytes(executor.pids()))
-                if on_tick is not None:
-                    on_tick()
-
-            tick()
+            tick = partial(self._tick, on_tick)
+            tick(samples=True)
             _drop_unrecorded_fields(files, state)
             _redo_damaged(state, files, executor, tick)
             counter = _CarriedSpecial()
@@ -185,27 +177,14 @@ class TaskRunner(Resource):
                     if on_unit is not None:
                         on_unit(finished)
                 # A short task has no other sample with its workers in it.
-                next_sample = 0.0
-                tick()
-                indexes = self._seal_indexes(files, journal.tokens, state.offsets.documents)
-                shards = files.seal(journal.tokens)
-                is_split = self._spec.worker.layout.is_by_task
-                digests = {split: journal.digests.of(split, work.number) for split in SPLITS}
-                record = TaskRecord(
-                    done=1,
-                    job=self._spec.digest,
-                    task=work.number,
-                    totals=state.offsets.totals(carried_special=counter.has_special),
-                    num_units=journal.num_units,
-                    digests=digests if is_split else {},
-                    shards=shards,
-                    indexes=indexes,
-                    engine=self._spec.worker.engine,
-                    node=self._node,
+                tick(samples=True)
+                totals = state.offsets.totals(carried_special=counter.has_special)
+                record = replace(
+                    self._seal(work, files, journal, totals),
                     seconds=round(time.monotonic() - started, 3),
-                    peak_bytes=self._peak_bytes,
                     num_replaced=executor.num_replaced - self._num_replaced,
                 )
+                is_split = self._spec.worker.layout.is_by_task
                 journal.finish(record.to_line() if is_split else b"")
                 self._num_replaced = executor.num_replaced
         except BaseException:
@@ -214,6 +193,36 @@ class TaskRunner(Resource):
                 files.discard()
             raise
         return record
+
+    def _tick(self, on_tick: Callable[[], None] | None, *, samples: bool = False) -> None:
+        # Ticks come with every answer of a worker, and each sample asks about all workers.
+        if samples or time.monotonic() >= self._next_sample:
+            self._next_sample = time.monotonic() + _SAMPLE_SECONDS
+            self._peak_bytes = max(self._peak_bytes, tree_bytes(self.pids()))
+        if on_tick is not None:
+            on_tick()
+
+    def _seal(
+        self, work: TaskWork, files: TaskFiles, journal: Journal, totals: TaskTotals
+    ) -> TaskRecord:
+        """Make everything that the task wrote durable; return its record."""
+        indexes = self._seal_indexes(files, journal.tokens, totals.documents)
+        shards = files.seal(journal.tokens)
+        is_split = self._spec.worker.layout.is_by_task
+        digests = {split: journal.digests.of(split, work.number) for split in SPLITS}
+        return TaskRecord(
+            done=1,
+            job=self._spec.digest,
+            task=work.number,
+            totals=totals,
+            num_units=journal.num_units,
+            digests=digests if is_split else {},
+            shards=shards,
+            indexes=indexes,
+            engine=self._spec.worker.engine,
+            node=self._node,
+            peak_bytes=self._peak_bytes,
+        )
 
     def _seal_indexes(
         self, files: TaskFiles, tokens: dict[Split, int], documents: dict[Split, int]

@@ -29,11 +29,11 @@ def find_task_hint(job: Job) -> str:
     settings = job.settings
     if not settings.is_by_task:
         return _suggest_tasks(job)
-    if settings.executor == "ray" or settings.part is not None:
-        return ""
-    return _explain_least_size(job) or suggest_more_tasks(
-        job.plan, len(divide_tasks(job.plan, job.rules.task_bytes)), job.num_workers
-    )
+    too_small = _explain_least_size(job)
+    if too_small or settings.executor == "ray" or settings.part is not None:
+        return too_small
+    num_tasks = len(divide_tasks(job.plan, job.rules.task_bytes))
+    return suggest_more_tasks(job.plan, num_tasks, job.num_workers)
 
 
 def suggest_more_tasks(plan: Plan, num_tasks: int, num_workers: int) -> str:

@@ -19,6 +19,7 @@ from penstok.jobs.definition import (
     SWITCH,
     TEXTS,
     Kind,
+    divide_fields,
     setting,
     settings_of,
 )
@@ -136,7 +137,5 @@ class TrainingSettings:
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any]) -> TrainingSettings:
         """Make the record from its own fields and those of the input together."""
-        of_job = {each.field for each in INPUT_SETTINGS}
-        job = {name: value for name, value in fields.items() if name in of_job}
-        own = {name: value for name, value in fields.items() if name not in of_job}
+        job, own = divide_fields(fields, INPUT_SETTINGS)
         return cls(job=JobSettings(**job), **own)

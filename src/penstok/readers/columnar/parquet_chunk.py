@@ -174,13 +174,26 @@ class ChunkPages:
         self._is_loaded = True
 
     def _open(self, header: _Header, body: int) -> Page:
-        count, size = header.num_values, header.uncompressed_bytes
+        count = header.num_values
         if count > _MAX_PAGE_VALUES:
             raise NotDecodedError("a page with very many values")
-        levels = None
+        valid = self._decode_levels(self._start_texts(header, body), count)
+        texts = self._buffers.page
+        num_values = count if valid is None else int(np.count_nonzero(valid))
+        if header.encoding == _PLAIN:
+            return Page(count, valid, PlainValues(texts, num_values))
+        if header.encoding not in (_PLAIN_DICTIONARY, _RLE_DICTIONARY) or self._dictionary is None:
+            raise NotDecodedError(f"encoding {header.encoding}")
+        data, is_only = texts.take_rest(_MAX_WHOLE_BYTES), count == self._chunk.num_values
+        values = self._open_indexed(*self._dictionary, data, num_values, is_only=is_only)
+        return Page(count, valid, values)
+
+    def _start_texts(self, header: _Header, body: int) -> NDArray[np.uint8] | None:
+        """Start to read a page; return the levels that precede its values, if it has any."""
+        size, texts = header.uncompressed_bytes, self._buffers.page
         if header.type == _DATA_PAGE_V2:
             level_bytes = header.level_bytes
-            is_flat = header.num_rows == count and header.repetition_bytes == 0
+            is_flat = header.num_rows == header.num_values and header.repetition_bytes == 0
             if not (is_flat and 0 <= level_bytes <= min(header.compressed_bytes, size)):
                 raise NotDecodedError("a page with repeated rows")
             if level_bytes > _MAX_WHOLE_BYTES:
@@ -193,31 +206,17 @@ class ChunkPages:
                 header.compressed_bytes - level_bytes,
                 size - level_bytes,
             )
-        elif self._max_level and header.level_encoding != _RLE:
+            texts.start(BATCH_ROWS, content)
+            return levels
+        if self._max_level and header.level_encoding != _RLE:
             raise NotDecodedError("levels with another encoding")
-        else:
-            content = self._iter_content(header, body, header.compressed_bytes, size)
-        texts = self._buffers.page
-        texts.start(BATCH_ROWS, content)
-        if self._max_level and levels is None:
-            level_bytes = int(texts.take_raw(4).view(np.uint32)[0])
-            if level_bytes > min(size, _MAX_WHOLE_BYTES):
-                raise NotDecodedError("more levels than the page has bytes")
-            levels = texts.take_raw(level_bytes)
-        valid = self._decode_levels(levels, count)
-        num_values = count if valid is None else int(np.count_nonzero(valid))
-        values: Values
-        if header.encoding == _PLAIN:
-            values = PlainValues(texts, num_values)
-        elif (
-            header.encoding in (_PLAIN_DICTIONARY, _RLE_DICTIONARY) and self._dictionary is not None
-        ):
-            is_only = count == self._chunk.num_values
-            data = texts.take_rest(_MAX_WHOLE_BYTES)
-            values = self._open_indexed(*self._dictionary, data, num_values, is_only=is_only)
-        else:
-            raise NotDecodedError(f"encoding {header.encoding}")
-        return Page(count, valid, values)
+        texts.start(BATCH_ROWS, self._iter_content(header, body, header.compressed_bytes, size))
+        if not self._max_level:
+            return None
+        level_bytes = int(texts.take_raw(4).view(np.uint32)[0])
+        if level_bytes > min(size, _MAX_WHOLE_BYTES):
+            raise NotDecodedError("more levels than the page has bytes")
+        return texts.take_raw(level_bytes)
 
     def _open_indexed(
         self, dictionary: _Header, body: int, data: NDArray[np.uint8], count: int, *, is_only: bool
