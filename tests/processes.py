@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import psutil
 from warm import children_of
@@ -105,6 +107,30 @@ def wait_for(condition: Callable[[], bool], seconds: float = 60) -> None:
 def workers_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
     """Return the worker processes of a running job."""
     return children_of(process.pid)
+
+
+def watch_peak(process: subprocess.Popen[Any]) -> int:
+    """Watch a process and its children until it ends; return the largest sum of their peaks.
+
+    What a process has for some milliseconds only would be seen in some runs, and not in others.
+    """
+    peak = 0
+    root = psutil.Process(process.pid)
+    while process.poll() is None:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            peak = max(peak, sum(map(own_peak, [root, *root.children(recursive=True)])))
+        time.sleep(0.02)
+    return peak
+
+
+def own_peak(process: psutil.Process) -> int:
+    """Return the most memory that a process has had; what it has now where that is not known."""
+    try:
+        status = Path(f"/proc/{process.pid}/status").read_text()
+    except OSError:
+        return int(process.memory_info().rss)
+    found = re.search(r"VmHWM:\s*(\d+) kB", status)
+    return int(found[1]) << 10 if found is not None else 0
 
 
 def token_files(output: Path) -> dict[str, bytes]:

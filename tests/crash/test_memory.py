@@ -6,13 +6,12 @@ import random
 import string
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
-import psutil
 import pytest
+from processes import watch_peak
 from specs import worker_spec
 from support import few
 
@@ -29,26 +28,12 @@ from penstok.worker.memory import MemoryShare
 pytestmark = [pytest.mark.cold, pytest.mark.slow]
 
 
-def peak_bytes(process: subprocess.Popen[bytes]) -> int:
-    """Watch a process and its children until it ends; return their largest sum."""
-    peak = 0
-    root = psutil.Process(process.pid)
-    while process.poll() is None:
-        total = 0
-        try:
-            for one in [root, *root.children(recursive=True)]:
-                total += one.memory_info().rss
-        except psutil.NoSuchProcess:
-            continue
-        peak = max(peak, total)
-        time.sleep(0.02)
-    assert process.returncode == 0
-    return peak
-
-
 def run(path: Path, output: Path, *flags: str) -> int:
     command = [sys.executable, "-m", "penstok", "tokenize", str(path), "-o", str(output), "-q"]
-    return peak_bytes(subprocess.Popen([*command, *flags]))
+    process = subprocess.Popen([*command, *flags])
+    peak = watch_peak(process)
+    assert process.returncode == 0
+    return peak
 
 
 def unique_words(size: int) -> str:

@@ -9,15 +9,13 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 import pytest
-from processes import run
+from processes import run, watch_peak
 from remote_servers import faulty_proxy, make_bucket, s3_client, use_s3
 
 import penstok
@@ -411,14 +409,8 @@ def test_a_range_costs_one_request(
 
 def _peak_bytes(*arguments: str) -> int:
     command = [sys.executable, "-m", "penstok", *arguments]
-    process, peak = subprocess.Popen(command), 0
-    watched = psutil.Process(process.pid)
-    while process.poll() is None:
-        try:
-            peak = max(peak, watched.memory_info().rss)
-        except psutil.NoSuchProcess:
-            break
-        time.sleep(0.005)
+    process = subprocess.Popen(command)
+    peak = watch_peak(process)
     assert process.wait() == 0
     return peak
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import json
 import os
@@ -11,15 +10,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from processes import run, start, token_files, wait_for, workers_of
+from processes import run, start, token_files, wait_for, watch_peak, workers_of
 from row_cases import write_rows
 
 import penstok
@@ -446,14 +443,7 @@ def run_and_watch(*arguments: str | Path) -> tuple[int, str, int]:
     """Run the real program with its real units; return what it said, and its peak memory."""
     command = [sys.executable, "-m", "penstok", *map(str, arguments)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    watched, peak = psutil.Process(process.pid), 0
-    while process.poll() is None:
-        tree = 0
-        for each in [watched, *watched.children()]:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                tree += each.memory_info().rss
-        peak = max(peak, tree)
-        time.sleep(0.02)
+    peak = watch_peak(process)
     return process.returncode, process.communicate()[1], peak
 
 
