@@ -161,6 +161,23 @@ def test_a_file_without_rows_that_is_larger_than_a_task(tmp_path: Path) -> None:
     assert manifest.splits["train"].documents == 1
 
 
+def test_advice_about_the_tokenizer_looks_at_every_shard(tmp_path: Path) -> None:
+    """The first shard is English, which says nothing about the Chinese text after it."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.txt").write_text("some words in English, " * 4_000)
+    (tmp_path / "in" / "b.txt").write_text("我们把很多文字变成数字。" * 20_000)
+    settings = JobSettings(
+        inputs=(str(tmp_path / "in"),),
+        output=tmp_path / "out",
+        val_fraction=0.0,
+        task_bytes=100_000,
+    )
+    outcome = run_job(settings, SilentProgress())
+    assert all(file.tokens for file in outcome.manifest.splits["train"].files)
+    assert len(outcome.manifest.splits["train"].files) == 2
+    assert "bytes of text per token is low" in " ".join(outcome.hints)
+
+
 def test_a_hint_names_a_size_that_gives_more_tasks(tmp_path: Path) -> None:
     """Not for a stream, which is one task whatever the size."""
     text = random.Random(1).randbytes(3_000_000).hex("\n", 4).encode()

@@ -532,8 +532,11 @@ def _advise(job: Job, store: OutputStore, manifest: Manifest) -> list[str]:
     )
     try:
         chosen = files[:: -(-len(files) // _MAX_ADVICE_FILES)]
-        dtype, count = f"<u{job.layout.token_bytes}", _ADVICE_TOKENS // len(chosen)
-        tokens = np.concatenate([np.fromfile(folder / file.path, dtype, count) for file in chosen])
+        dtype, total = f"<u{job.layout.token_bytes}", sum(file.tokens for file in chosen)
+        counts_of = [(file.path, _ADVICE_TOKENS * file.tokens // total) for file in chosen]
+        tokens = np.concatenate(
+            [np.fromfile(folder / path, dtype, count) for path, count in counts_of]
+        )
         if not measures:
             tokens = tokens[:: max(len(tokens) // _COUNTED_TOKENS, 1)]
         ends = {tokenizer.eot_id, tokenizer.bos_id}
