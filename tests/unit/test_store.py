@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Event, Thread
 from types import SimpleNamespace
 from unittest import mock
 
@@ -102,6 +106,61 @@ def test_what_is_not_a_regular_file_is_never_overwritten(tmp_path: Path) -> None
     (tmp_path / "val_shard_00000.bin").symlink_to(tmp_path / "train.bin")
     with pytest.raises(ConflictError, match="val_shard_00000"):
         store.refuse_irregular()
+
+
+@contextmanager
+def changing(change: Callable[[], None]) -> Iterator[None]:
+    """Call a function over and over while the block runs."""
+    is_done = Event()
+
+    def repeat() -> None:
+        while not is_done.is_set():
+            change()
+
+    thread = Thread(target=repeat)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_done.set()
+        thread.join()
+
+
+def test_a_folder_that_another_part_creates_meanwhile_is_not_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+
+    def appear_and_go() -> None:
+        folder.mkdir()
+        folder.rmdir()
+
+    with changing(appear_and_go):
+        for _ in range(5_000):
+            FolderStore(str(folder)).refuse_not_a_folder()
+
+
+def test_a_file_that_another_run_deletes_meanwhile_is_not_refused(tmp_path: Path) -> None:
+    path = tmp_path / "train.bin"
+
+    def appear_and_go() -> None:
+        path.touch()
+        path.unlink()
+
+    with changing(appear_and_go):
+        for _ in range(5_000):
+            FolderStore(str(tmp_path)).refuse_irregular()
+
+
+def test_an_attempt_that_another_part_deletes_meanwhile_needs_no_room(tmp_path: Path) -> None:
+    attempt = tmp_path / ".penstok" / "tasks" / "00000-1"
+
+    def appear_and_go() -> None:
+        attempt.mkdir(parents=True)
+        (attempt / "train.bin.partial").touch()
+        shutil.rmtree(attempt)
+
+    with changing(appear_and_go):
+        for _ in range(1_000):
+            FolderStore(str(tmp_path)).check_room(1)
 
 
 def test_files_are_published_once_and_a_lost_one_is_noticed(tmp_path: Path) -> None:

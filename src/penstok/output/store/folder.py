@@ -20,6 +20,7 @@ import errno
 import os
 import platform
 import shutil
+import stat
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -487,26 +488,35 @@ class FolderStore:
                 path.rmdir()
 
     def refuse_not_a_folder(self) -> None:
-        """Refuse a file, a device or a dangling link under the name of the output."""
+        """Refuse a file, a device or a dangling link under the name of the output.
+
+        Another part of the job may create the folder between two questions, so one must be enough.
+        """
+        path, what, is_special = self.folder, f"`{self.name}` is not a folder", False
         try:
-            if self.folder.is_dir() or not (self.folder.is_symlink() or self.folder.exists()):
+            mode = path.stat().st_mode
+            if stat.S_ISDIR(mode):
                 return
+            is_special = not stat.S_ISREG(mode)
         except OSError:
-            # Its first use says why.
-            return
-        what, next_step = f"`{self.name}` is not a folder", "choose another `-o`"
-        is_special = self.folder.exists() and not self.folder.is_file()
+            if not os.path.islink(path):  # noqa: PTH114 it raises no OSError
+                # It is missing, or its first use says why it cannot be used.
+                return
+            what = f"`{self.name}` is a link to `{path.readlink()}`, which does not exist"
+        next_step = "choose another `-o`"
         if not is_special:
-            path = self.folder
             next_step += f", or move it away: `mv {quoted(path)} {quoted(f'{path}.old')}`"
-        if self.folder.is_symlink() and not self.folder.exists():
-            what = f"`{self.name}` is a link to `{self.folder.readlink()}`, which does not exist"
         raise ConflictError(what, where="OUT", next_step=next_step)
 
     def refuse_irregular(self) -> None:
         """Refuse links, folders and devices under the names of an output."""
         for path in self._list(""):
-            if is_final_name(path.name) and (path.is_symlink() or not path.is_file()):
+            if not is_final_name(path.name):
+                continue
+            # Another run may delete it meanwhile.
+            with contextlib.suppress(FileNotFoundError):
+                if stat.S_ISREG(path.lstat().st_mode):
+                    continue
                 raise ConflictError(
                     f"`{path.name}` is not a regular file",
                     where=str(path),
@@ -518,8 +528,9 @@ class FolderStore:
         self, num_bytes: int, reused: Iterable[str] = (), *, scratch_bytes: int = 0
     ) -> None:
         """Compare with the free disk space; nothing is written elsewhere."""
-        paths = [*(self.folder / TASKS).rglob("*"), *(self.folder / name for name in reused)]
-        paths += (self.folder / _STAGED["folder"]).rglob("*.partial")
+        paths = [self.folder / name for name in reused]
+        paths += _iter_files(self.folder / TASKS)
+        paths += _iter_files(self.folder / _STAGED["folder"])
         written = 0
         for path in paths:
             # Another part may delete an attempt of its own meanwhile.
@@ -595,7 +606,7 @@ def describe_leftovers(folder: OutputPath) -> list[str]:
     with contextlib.suppress(OSError):
         if not (work / JOB).exists():
             return []
-        for path in work.rglob("*"):
+        for path in _iter_files(work):
             with contextlib.suppress(OSError):
                 num_bytes += path.lstat().st_blocks * 512
     if not num_bytes:
@@ -648,6 +659,12 @@ def _link(path: Path, to: Path) -> bool:
             return False
         raise
     return True
+
+
+def _iter_files(folder: Path) -> Iterator[Path]:
+    """Yield the files in a folder and below; another process may delete any of them meanwhile."""
+    for each, _, names in os.walk(folder):
+        yield from (Path(each, name) for name in names)
 
 
 def iter_pieces_of(path: Path) -> Iterator[bytes]:
