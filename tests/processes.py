@@ -21,8 +21,10 @@ from warm import children_of
 # a checkpoint after every unit instead of every second, so that a machine of any speed reaches the
 # same fault points. With TEST_PAUSE it stops at its fault point until it gets SIGCONT. With
 # TEST_BY_TASK a job in a folder is divided into tasks, as on a cluster, and this machine does them.
+# With TEST_SLOW_FOLDER every other call about a file in that folder waits up to 20 ms before, as if
+# the folder were far away: what runs at once then meets between any two calls.
 SMALL_UNITS = """
-import os, signal, sys, penstok.faults, penstok.jobs.settings as s
+import io, os, random, signal, sys, time, penstok.faults, penstok.jobs.settings as s
 import penstok.output.ledger.journal as journal, penstok.verification.ledger_repair as r
 from penstok.cli import main
 journal._SYNC_BYTES = journal._MAX_UNSYNCED_BYTES = 1
@@ -33,6 +35,18 @@ if os.environ.get("TEST_PAUSE"):
     penstok.faults._SIGNAL = signal.SIGSTOP
 if os.environ.get("TEST_BY_TASK"):
     s.JobSettings.is_by_task = property(lambda self: True)
+def slowed(call):
+    def wait_and_call(*given, **named):
+        names = [each for each in given if isinstance(each, (str, os.PathLike))]
+        if any(slow in os.fspath(name) for name in names) and random.random() < 0.5:
+            time.sleep(random.random() * 0.02)
+        return call(*given, **named)
+    return wait_and_call
+if slow := os.environ.get("TEST_SLOW_FOLDER"):
+    calls = "stat lstat mkdir open rename replace link unlink rmdir listdir scandir"
+    for name in calls.split():
+        setattr(os, name, slowed(getattr(os, name)))
+    io.open = slowed(io.open)
 sys.argv[0] = "penstok"
 main()
 """
@@ -51,9 +65,15 @@ def command_line(*arguments: str | Path) -> list[str]:
 
 
 def start(
-    *arguments: str | Path, fault: str = "", stdin: Path | None = None, pauses: bool = False
+    *arguments: str | Path,
+    fault: str = "",
+    stdin: Path | None = None,
+    pauses: bool = False,
+    slow_folder: Path | None = None,
 ) -> subprocess.Popen[str]:
     """Start it; `stdin` is piped in, as another program would. At the fault it dies or pauses."""
+    faults = {"PENSTOK_FAULT": fault, "TEST_PAUSE": "1" if pauses else ""}
+    faults["TEST_SLOW_FOLDER"] = str(slow_folder or "")
     reading, writing = os.pipe()
     try:
         process = subprocess.Popen(
@@ -61,7 +81,7 @@ def start(
             stdin=reading,
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, "PENSTOK_FAULT": fault, "TEST_PAUSE": "1" if pauses else ""},
+            env={**os.environ, **faults},
         )
     finally:
         os.close(reading)

@@ -249,6 +249,22 @@ def test_parts_at_once_some_of_them_killed(corpus: Path, tmp_path: Path) -> None
     check(corpus, output)
 
 
+@pytest.mark.thorough
+@pytest.mark.parametrize("turn", range(5))
+def test_parts_at_once_in_a_folder_that_is_far_away(
+    corpus: Path, tmp_path: Path, turn: int
+) -> None:
+    """Every part twice, so that each call about a file meets any other; then `finish` twice."""
+    output = tmp_path / "out"
+    parts = [command_of(corpus, output, f"{part}/3") for part in (1, 2, 3)]
+    for commands, exit_codes in ((parts * 2, (0, 3)), ([("finish", output)] * 2, (3, 7))):
+        running = [start(*command, slow_folder=output) for command in commands]
+        for process in running:
+            _, said = process.communicate(timeout=120)
+            assert process.returncode in exit_codes, said
+    check(corpus, output)
+
+
 def test_a_killed_worker_is_replaced(corpus: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
     process = start_paused(*command_of(corpus, output, "1/1"), fault=IN_SECOND_TASK)
