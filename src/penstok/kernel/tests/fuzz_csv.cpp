@@ -7,12 +7,9 @@
 // records of the extractor, however the CSV is divided; and that both agree with a reader of one
 // byte at a time. The Python tests check which records are refused, and why.
 #include <algorithm>
-#include <cstdio>
-#include <memory>
-#include <random>
-#include <stdexcept>
 #include <string>
 
+#include "tests/fuzz_formats.hpp"
 #include "tests/fuzz_main.hpp"
 #include "text/csv_records.hpp"
 #include "text/csv_scan.hpp"
@@ -22,11 +19,9 @@ namespace {
 
 constexpr size_t kNumColumns = 3;
 
-class Tables {
+class Tables : public Chance {
  public:
-  explicit Tables(uint64_t seed) : random_(seed) {}
-
-  size_t below(size_t limit) { return random_() % limit; }
+  using Chance::Chance;
 
   std::string text() {
     std::string text;
@@ -46,40 +41,7 @@ class Tables {
   }
 
   const char* line_end() { return pick({"\n", "\n", "\r\n", "\n\n", "\r\n\r\n"}); }
-
-  std::string damaged(std::string csv) {
-    for (size_t i = 1 + below(4); i > 0 && !csv.empty(); --i) {
-      const size_t at = below(csv.size());
-      const char byte = below(3) == 0 ? static_cast<char>(below(256)) : "\",\n\r\ta"[below(6)];
-      switch (below(4)) {
-        case 0:
-          csv[at] = byte;
-          break;
-        case 1:
-          csv.insert(at, 1, byte);
-          break;
-        case 2:
-          csv.erase(at, 1 + below(4));
-          break;
-        default:
-          csv.resize(at);
-      }
-    }
-    return csv;
-  }
-
- private:
-  const char* pick(std::initializer_list<const char*> of) { return of.begin()[below(of.size())]; }
-
-  std::mt19937_64 random_;
 };
-
-// An allocation of exactly the promised size, so that a sanitizer sees any step outside.
-std::unique_ptr<uint8_t[]> exactly(const std::string& bytes) {
-  std::unique_ptr<uint8_t[]> exact(new uint8_t[bytes.size()]);
-  if (!bytes.empty()) std::memcpy(exact.get(), bytes.data(), bytes.size());
-  return exact;
-}
 
 struct Extract {
   CsvRecords records;
@@ -87,12 +49,10 @@ struct Extract {
 };
 
 Extract extract(const std::string& csv, size_t stop, uint8_t delimiter) {
-  const auto exact = exactly(csv);
-  const std::unique_ptr<uint8_t[]> out(new uint8_t[csv.size()]);
+  const Exact exact(csv), out(csv.size());
   const CsvTable table{delimiter, 1, kNumColumns};
-  Extract extract{extract_csv_records(exact.get(), csv.size(), stop, table, out.get()), ""};
-  const size_t size = extract.records.ends.empty() ? 0 : extract.records.ends.back();
-  extract.text.assign(reinterpret_cast<const char*>(out.get()), size);
+  Extract extract{extract_csv_records(exact.data(), csv.size(), stop, table, out.data()), ""};
+  extract.text = out.text(extract.records.ends.empty() ? 0 : extract.records.ends.back());
   return extract;
 }
 
@@ -122,11 +82,11 @@ size_t scan_to(const std::string& csv, size_t wanted, uint8_t delimiter, Tables&
   CsvState state = CsvState::field_start;
   for (size_t at = 0; at < csv.size();) {
     const std::string piece = csv.substr(at, 1 + random.below(random.below(2) == 0 ? 4 : 60));
-    const auto exact = exactly(piece);
+    const Exact exact(piece);
     const size_t stop = wanted < at ? 0 : std::min(wanted - at, piece.size());
     const uint8_t* const found =
-        scan_csv(exact.get(), exact.get() + stop, exact.get() + piece.size(), delimiter, state);
-    if (found != nullptr) return at + static_cast<size_t>(found - exact.get());
+        scan_csv(exact.data(), exact.data() + stop, exact.data() + piece.size(), delimiter, state);
+    if (found != nullptr) return at + static_cast<size_t>(found - exact.data());
     at += piece.size();
   }
   return csv.size();
@@ -174,33 +134,12 @@ bool round(uint64_t seed) {
   const Extract all = extract(csv, csv.size(), delimiter);
   if (all.text != texts || all.records.codes != std::vector<uint8_t>(num_records, 0)) return false;
   return agree_on_records(csv, delimiter, tables) &&
-         agree_on_records(tables.damaged(csv), delimiter, tables);
-}
-
-int run(const std::vector<std::string>& arguments) {
-  size_t rounds = 50000;
-  uint64_t seed = 1;
-  for (size_t i = 0; i + 1 < arguments.size(); i += 2) {
-    if (arguments[i] == "--rounds") {
-      rounds = std::stoull(arguments[i + 1]);
-    } else if (arguments[i] == "--seed") {
-      seed = std::stoull(arguments[i + 1]);
-    } else {
-      throw std::runtime_error("unknown option " + arguments[i]);
-    }
-  }
-  for (size_t i = 0; i < rounds; ++i) {
-    if (round(seed + i)) continue;
-    std::printf("DIFFERS: seed %llu\n", static_cast<unsigned long long>(seed + i));
-    return 1;
-  }
-  std::printf("%zu buffers: all as expected\n", rounds);
-  return 0;
+         agree_on_records(tables.damaged(csv, "\",\n\r\ta"), delimiter, tables);
 }
 
 }  // namespace
 }  // namespace penstok::kernel
 
 int main(int argc, char** argv) {
-  return penstok::kernel::fuzz_main(argc, argv, penstok::kernel::run);
+  return penstok::kernel::fuzz_rounds(argc, argv, 50000, penstok::kernel::round);
 }

@@ -5,22 +5,19 @@
 //
 // It checks that the text of a valid line is the one it was made from, and that a buffer of many
 // lines gives the same as each line alone. The Python tests check which lines are refused.
+#include <algorithm>
 #include <cstdio>
-#include <memory>
-#include <random>
-#include <stdexcept>
 
+#include "tests/fuzz_formats.hpp"
 #include "tests/fuzz_main.hpp"
 #include "text/json_lines.hpp"
 
 namespace penstok::kernel {
 namespace {
 
-class Lines {
+class Lines : public Chance {
  public:
-  explicit Lines(uint64_t seed) : random_(seed) {}
-
-  size_t below(size_t limit) { return random_() % limit; }
+  using Chance::Chance;
 
   // An object whose field `meta.text` is `text`.
   std::string with_text(const std::string& text) {
@@ -39,26 +36,10 @@ class Lines {
     return text;
   }
 
-  std::string damaged(std::string line) {
-    for (size_t i = 1 + below(3); i > 0 && !line.empty(); --i) {
-      const size_t at = below(line.size());
-      const char byte = below(2) == 0 ? "\"\\{}[],:un0-.eE\r\x01\xFF"[below(19)]
-                                      : static_cast<char>(11 + below(245));
-      switch (below(4)) {
-        case 0:
-          line[at] = byte;
-          break;
-        case 1:
-          line.insert(at, 1, byte);
-          break;
-        case 2:
-          line.erase(at, 1 + below(4));
-          break;
-        default:
-          line.resize(at);
-      }
-    }
-    return line;
+  std::string damaged_line(const std::string& line) {
+    std::string found = damaged(line, "\"\\{}[],:un0-.eE\r\x01\xFF");
+    std::replace(found.begin(), found.end(), '\n', ' ');
+    return found;
   }
 
   std::string deep() {
@@ -67,7 +48,6 @@ class Lines {
   }
 
  private:
-  const char* pick(std::initializer_list<const char*> of) { return of.begin()[below(of.size())]; }
   std::string blank() { return pick({"", "", " ", "\t", "\r", "  "}); }
   std::string word() { return pick({"id", "url", "text", "", "m\u00e9ta"}); }
 
@@ -123,8 +103,6 @@ class Lines {
     std::snprintf(spelled, sizeof spelled, below(2) == 0 ? "\\u%04x" : "\\u%04X", value & 0xFFFF);
     return spelled;
   }
-
-  std::mt19937_64 random_;
 };
 
 struct Extract {
@@ -132,15 +110,11 @@ struct Extract {
   std::string text;
 };
 
-// Allocations of exactly the promised size, so that a sanitizer sees any step outside.
 Extract extract(const std::string& json, size_t stop) {
   static const JsonPath path("meta.text");
-  const std::unique_ptr<uint8_t[]> exact(new uint8_t[json.size()]);
-  const std::unique_ptr<uint8_t[]> out(new uint8_t[json.size()]);
-  if (!json.empty()) std::memcpy(exact.get(), json.data(), json.size());
-  Extract extract{extract_json_lines(exact.get(), json.size(), stop, path, out.get()), ""};
-  const size_t size = extract.records.ends.empty() ? 0 : extract.records.ends.back();
-  extract.text.assign(reinterpret_cast<const char*>(out.get()), size);
+  const Exact exact(json), out(json.size());
+  Extract extract{extract_json_lines(exact.data(), json.size(), stop, path, out.data()), ""};
+  extract.text = out.text(extract.records.ends.empty() ? 0 : extract.records.ends.back());
   return extract;
 }
 
@@ -153,7 +127,7 @@ bool round(uint64_t seed) {
     const std::string text = lines.text();
     std::string line = lines.with_text(text);
     const bool good = lines.below(2) == 0;
-    if (!good) line = lines.below(20) == 0 ? lines.deep() : lines.damaged(line);
+    if (!good) line = lines.below(20) == 0 ? lines.deep() : lines.damaged_line(line);
     const Extract alone = extract(line, line.size());
     if (good && (alone.text != text || alone.records.codes != std::vector<uint8_t>{0}))
       return false;
@@ -169,30 +143,9 @@ bool round(uint64_t seed) {
          all.records.consumed == json.size();
 }
 
-int run(const std::vector<std::string>& arguments) {
-  size_t rounds = 20000;
-  uint64_t seed = 1;
-  for (size_t i = 0; i + 1 < arguments.size(); i += 2) {
-    if (arguments[i] == "--rounds") {
-      rounds = std::stoull(arguments[i + 1]);
-    } else if (arguments[i] == "--seed") {
-      seed = std::stoull(arguments[i + 1]);
-    } else {
-      throw std::runtime_error("unknown option " + arguments[i]);
-    }
-  }
-  for (size_t i = 0; i < rounds; ++i) {
-    if (round(seed + i)) continue;
-    std::printf("DIFFERS: seed %llu\n", static_cast<unsigned long long>(seed + i));
-    return 1;
-  }
-  std::printf("%zu buffers: all as expected\n", rounds);
-  return 0;
-}
-
 }  // namespace
 }  // namespace penstok::kernel
 
 int main(int argc, char** argv) {
-  return penstok::kernel::fuzz_main(argc, argv, penstok::kernel::run);
+  return penstok::kernel::fuzz_rounds(argc, argv, 20000, penstok::kernel::round);
 }
