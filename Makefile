@@ -86,6 +86,7 @@ soak: $(VENV)/.installed-dev $(VENV)/.installed-bench
 	build/sanitized/src/penstok/kernel/tests/fuzz_characters --rounds 2000
 	build/sanitized/src/penstok/kernel/tests/fuzz_json --rounds 2000000
 	build/sanitized/src/penstok/kernel/tests/fuzz_csv --rounds 2000000
+	build/sanitized/src/penstok/kernel/tests/fuzz_parquet --rounds 1000000
 	PENSTOK_TEST_KILLS=2000 $(BIN)/python -m pytest tests/crash -k kills_at_random
 	PENSTOK_TEST_THOROUGH=1 $(BIN)/python -m pytest tests/crash tests/parity/test_kernel_sanitized.py
 	$(BIN)/python benchmarks/run.py --section memory --gb 8

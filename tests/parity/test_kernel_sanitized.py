@@ -53,6 +53,7 @@ def test_no_read_or_write_outside_a_buffer(tmp_path: Path) -> None:
     run(fuzzers / "fuzz_characters", "--rounds", "60", "--seed", "1")
     run(fuzzers / "fuzz_json", "--rounds", "20000", "--seed", "1")
     run(fuzzers / "fuzz_csv", "--rounds", "50000", "--seed", "1")
+    run(fuzzers / "fuzz_parquet", "--rounds", "10000", "--seed", "1")
 
 
 @needs_compiler
@@ -77,3 +78,4 @@ def test_neon_gives_the_ids_of_the_reference(tmp_path: Path) -> None:
     run(ARM_EMULATOR, fuzzers / "fuzz_characters", "--rounds", "20", "--seed", "1")
     run(ARM_EMULATOR, fuzzers / "fuzz_json", "--rounds", "5000", "--seed", "1")
     run(ARM_EMULATOR, fuzzers / "fuzz_csv", "--rounds", "5000", "--seed", "1")
+    run(ARM_EMULATOR, fuzzers / "fuzz_parquet", "--rounds", "2000", "--seed", "1")
