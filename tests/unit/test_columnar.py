@@ -275,7 +275,7 @@ def test_a_text_that_is_too_long_is_refused(path: Path, monkeypatch: pytest.Monk
 def test_a_group_of_rows_that_are_too_long_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstok.readers.columnar.texts.MAX_TEXT_BYTES", 1 << 10)
+    monkeypatch.setattr("penstok.readers.columnar.division.MAX_TEXT_BYTES", 1 << 10)
     path = write_rows(tmp_path / "a.parquet", table_of(["x" * 9999, "y"] * 3), row_group_size=2)
     with pytest.raises(InputError, match="on average") as raised:
         divide(path)

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstok.readers.columnar.arrow_layout import DAMAGED_ROWS, Batches, is_file
-from penstok.readers.columnar.texts import RowTexts, UnitDivision
+from penstok.readers.columnar.division import UnitDivision
+from penstok.readers.columnar.texts import RowTexts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -21,7 +21,8 @@ from penstok.readers.columnar.arrow_layout import (
     iter_messages,
     parse_batch,
 )
-from penstok.readers.columnar.texts import MAX_TEXT_BYTES, RowTexts, UnitDivision, unpack_bits
+from penstok.readers.columnar.division import UnitDivision
+from penstok.readers.columnar.texts import MAX_TEXT_BYTES, RowTexts, unpack_bits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

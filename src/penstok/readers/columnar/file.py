@@ -1,6 +1,6 @@
 """One open parquet or Arrow file, local or remote, and the errors when it cannot be read.
 
-It decodes nothing. `parquet` and `arrow` read from its stream; `inputs` and `storage` open it.
+It decodes nothing. The modules of both formats read through it; `inputs` and `storage` open it.
 """
 
 from __future__ import annotations

@@ -14,9 +14,10 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from penstok.readers.columnar.columns import KeptColumn, find_kept_column, find_text_column
+from penstok.readers.columnar.division import divide_groups, estimate_text_bytes
 from penstok.readers.columnar.file import limit_pyarrow, wrong_start
 from penstok.readers.columnar.parquet_layout import PARQUET_MAGIC, find_layout
-from penstok.readers.columnar.texts import RowTexts, divide_groups, estimate_text_bytes
+from penstok.readers.columnar.texts import RowTexts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -18,9 +18,9 @@ from penstok.kernel import load_kernel
 from penstok.readers.columnar.parquet_texts import (
     BATCH_ROWS,
     READ_BYTES,
-    DamagedError,
     IndexedValues,
     NotDecodedError,
+    PageClaimError,
     PlainValues,
 )
 
@@ -51,7 +51,7 @@ _MAX_BACK_BYTES = 8 << 20
 # Old writers did not count the header of a dictionary (PARQUET-816).
 _MAX_MISSING_BYTES = 128
 # Numbers of parquet.thrift.
-_DATA_PAGE, _DICTIONARY_PAGE, _DATA_PAGE_V2 = 0, 2, 3
+_DICTIONARY_PAGE, _DATA_PAGE_V2 = 2, 3
 _PLAIN, _PLAIN_DICTIONARY, _RLE, _RLE_DICTIONARY = 0, 2, 3, 8
 _UNCOMPRESSED, _SNAPPY = 0, 1
 _STREAM_CODECS: dict[int, Compression] = {2: "gzip", 6: "zstd"}
@@ -144,7 +144,7 @@ class ChunkPages:
         """Refuse a header that claims more than there is."""
         if body_end > self._end + _MAX_MISSING_BYTES:
             # pyarrow would reserve that much memory, up to 2 GB.
-            raise DamagedError("a page claims more bytes than its column has")
+            raise PageClaimError("a page claims more bytes than its column has")
         if header.type != _DICTIONARY_PAGE and header.num_values > self._chunk.num_values:
             raise NotDecodedError("a page with more rows than its row group")
         if body_end > self._end or header.uncompressed_bytes > self._chunk.uncompressed_bytes:

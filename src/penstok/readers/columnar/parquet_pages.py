@@ -11,14 +11,15 @@ from bisect import bisect_right
 from functools import partial
 from typing import TYPE_CHECKING
 
+from penstok.readers.columnar.division import divide_groups, estimate_text_bytes
 from penstok.readers.columnar.parquet_chunk import ChunkPages
 from penstok.readers.columnar.parquet_texts import (
     BATCH_ROWS,
     Buffers,
-    DamagedError,
     NotDecodedError,
+    PageClaimError,
 )
-from penstok.readers.columnar.texts import RowTexts, divide_groups, estimate_text_bytes
+from penstok.readers.columnar.texts import RowTexts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -88,7 +89,7 @@ class PageRows:
                 if cursor is None or cursor.group != group or cursor.row > start:
                     cursor = self._open_group(group)
                 texts = cursor.take(start, stop)
-            except DamagedError as error:
+            except PageClaimError as error:
                 raise ValueError(str(error)) from error
             except (NotDecodedError, ValueError, EOFError):
                 return None

@@ -23,9 +23,9 @@ __all__ = [
     "BATCH_ROWS",
     "READ_BYTES",
     "Buffers",
-    "DamagedError",
     "IndexedValues",
     "NotDecodedError",
+    "PageClaimError",
     "PlainValues",
     "TextBuffer",
     "Values",
@@ -41,8 +41,8 @@ class NotDecodedError(Exception):
     """Something that only pyarrow decodes, or damage that it describes."""
 
 
-class DamagedError(Exception):
-    """Damage that pyarrow is not asked about."""
+class PageClaimError(Exception):
+    """A page claims too much memory; pyarrow, which would reserve it, is not asked."""
 
 
 class Values(Protocol):

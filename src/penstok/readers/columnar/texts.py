@@ -1,6 +1,6 @@
 """The texts of a few rows in Arrow's layout: bytes and offsets, no Python object per text.
 
-It reads no file. `parquet` and `arrow` make them; `reader` turns them into blocks.
+It reads no file. The modules of parquet and Arrow make them; `reader` turns them into blocks.
 """
 
 from __future__ import annotations
@@ -9,32 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstok.errors import InputError
 from penstok.types import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterator
 
     import pyarrow as pa
     from numpy.typing import NDArray
 
-__all__ = [
-    "LEAST_ROW_BYTES",
-    "MAX_TEXT_BYTES",
-    "RowTexts",
-    "UnitDivision",
-    "divide_groups",
-    "estimate_text_bytes",
-    "unpack_bits",
-]
+__all__ = ["MAX_TEXT_BYTES", "RowTexts", "unpack_bits"]
 
 # A longer text is refused by name: it would not fit the memory of a worker.
 MAX_TEXT_BYTES = 64 << 20
-# A row counts as at least this much text: a dictionary hides some, and ids take memory too.
-LEAST_ROW_BYTES = 128
-_SAMPLE_ROWS = 64
-# Row groups and batches larger than this many units are divided.
-_MAX_UNITS = 2
 
 
 class RowTexts(Struct, frozen=True):
@@ -107,77 +93,6 @@ class RowTexts(Struct, frozen=True):
         valid = None if self.valid is None else self.valid[start:stop]
         offsets = self.offsets[start : stop + 1]
         return RowTexts(self.first_row + start, self.text, offsets, valid)
-
-
-def estimate_text_bytes(stored_bytes: int, num_rows: int, count_first: Callable[[int], int]) -> int:
-    """Estimate how much text a row group has.
-
-    A dictionary hides repeated texts: if rows seem to be very short, the first ones are read.
-
-    Args:
-        stored_bytes: The size of its pages, decompressed.
-        num_rows: How many rows it has.
-        count_first: Returns how much text the first rows have, so many of them.
-    """
-    if stored_bytes >= num_rows * LEAST_ROW_BYTES:
-        return stored_bytes
-    num_sampled = min(num_rows, _SAMPLE_ROWS)
-    return max(stored_bytes, num_rows * count_first(num_sampled) // num_sampled)
-
-
-class UnitDivision:
-    """Joins small runs of rows to units, and divides large ones."""
-
-    def __init__(self, unit_bytes: int) -> None:
-        self._unit_bytes = unit_bytes
-        self._start = self._end = self._size = 0
-
-    def add(self, num_rows: int, num_bytes: int) -> Iterator[tuple[int, int]]:
-        """Add the next run of rows; yield the units that are full."""
-        size = max(num_bytes, num_rows * LEAST_ROW_BYTES)
-        if not num_rows:
-            return
-        if size > _MAX_UNITS * self._unit_bytes:
-            yield from self.finish()
-            step = -(-num_rows // (size // self._unit_bytes))
-            end = self._end + num_rows
-            for start in range(self._end, end, step):
-                yield start, min(start + step, end)
-            self._start = self._end = end
-            return
-        self._end += num_rows
-        self._size += size
-        if self._size >= self._unit_bytes:
-            yield from self.finish()
-
-    def finish(self) -> Iterator[tuple[int, int]]:
-        """Yield what is left."""
-        if self._start < self._end:
-            yield self._start, self._end
-        self._start, self._size = self._end, 0
-
-
-def divide_groups(
-    path: str, row_starts: Sequence[int], sizes: Iterable[int], unit_bytes: int
-) -> Iterator[tuple[int, int]]:
-    """Yield ranges of rows: small row groups joined, large ones divided evenly.
-
-    Args:
-        path: The file.
-        row_starts: The first row of each row group, and the number of rows.
-        sizes: How much text each row group has.
-        unit_bytes: How much text a range should have.
-    """
-    division = UnitDivision(unit_bytes)
-    for start, end, size in zip(row_starts, row_starts[1:], sizes, strict=False):
-        if end > start and size > (end - start) * MAX_TEXT_BYTES:
-            raise InputError(
-                f"a row group with rows of more than {MAX_TEXT_BYTES >> 20} MiB on average",
-                where=f"{path}, rows {start} to {end - 1}",
-                next_step="write the file again with shorter texts, or leave it out",
-            )
-        yield from division.add(end - start, size)
-    yield from division.finish()
 
 
 def unpack_bits(bits: NDArray[np.uint8], start: int, stop: int) -> NDArray[np.bool_]:
