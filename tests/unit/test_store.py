@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -106,6 +107,28 @@ def test_what_is_not_a_regular_file_is_never_overwritten(tmp_path: Path) -> None
     (tmp_path / "val_shard_00000.bin").symlink_to(tmp_path / "train.bin")
     with pytest.raises(ConflictError, match="val_shard_00000"):
         store.refuse_irregular()
+
+
+def test_a_link_is_refused_if_it_leads_nowhere(tmp_path: Path) -> None:
+    for name, target in (("dangling", "nothing"), ("loop", "loop")):
+        link = tmp_path / name
+        link.symlink_to(target)
+        with pytest.raises(ConflictError, match=f"is a link to `{target}`, which does not exist"):
+            FolderStore(str(link)).refuse_not_a_folder()
+
+
+def test_a_link_is_not_refused_if_its_target_cannot_be_reached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path)
+
+    def refuse(path: Path) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    # What root may do cannot be refused by the file system.
+    monkeypatch.setattr(Path, "stat", refuse)
+    FolderStore(str(link)).refuse_not_a_folder()
 
 
 @contextmanager

@@ -498,11 +498,13 @@ class FolderStore:
             if stat.S_ISDIR(mode):
                 return
             is_special = not stat.S_ISREG(mode)
-        except OSError:
-            if not os.path.islink(path):  # noqa: PTH114 it raises no OSError
-                # It is missing, or its first use says why it cannot be used.
-                return
-            what = f"`{self.name}` is a link to `{path.readlink()}`, which does not exist"
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ELOOP):
+                return  # its first use says why it cannot be used
+            try:
+                what = f"`{self.name}` is a link to `{path.readlink()}`, which does not exist"
+            except OSError:
+                return  # there is nothing under this name
         next_step = "choose another `-o`"
         if not is_special:
             next_step += f", or move it away: `mv {quoted(path)} {quoted(f'{path}.old')}`"
