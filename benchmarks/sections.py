@@ -362,9 +362,11 @@ def run_formats(bench: Bench) -> None:
     samples = bench.take("formats", contenders, max_seconds=100, are_watched=True)
     for start, whole in ((head.name, text.name), *pairs.values()):
         _take_apart(bench, "formats", samples, STEADY, (ONE, whole), (ONE, start))
-    for kind, (_, whole) in pairs.items():
-        ratio = speed_ratio(samples[STEADY, whole], samples[STEADY, text.name], "CPU")
-        bench.add(f"CPU: {kind} against text", text.name, ratio, _FORMAT_MARKS[kind])
+    format_marks: dict[Quantity, dict[str, float]] = {"CPU": _FORMAT_MARKS, "wall": {}}
+    for quantity, marks in format_marks.items():
+        for kind, (_, whole) in pairs.items():
+            ratio = speed_ratio(samples[STEADY, whole], samples[STEADY, text.name], quantity)
+            bench.add(f"{quantity}: {kind} against text", text.name, ratio, marks.get(kind))
     for kind, each in streams.items():
         parts = samples[STEADY, pairs[JSONL][1]], samples[DECOMPRESSION, each.name]
         share = share_of_parts(samples[STEADY, each.name], *parts)

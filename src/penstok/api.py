@@ -172,8 +172,8 @@ def tokenize(
         executor: local, or ray: run on all nodes of a Ray cluster; each task writes its own shards.
         ray_address: Ray cluster to use (default: the one Ray finds, else one on this machine).
         task_size: Divide the job into tasks of about this much input, such as 1GiB; each reads its
-            own files and writes its own shards (default: one task; with `executor` ray, `part` or
-            S3 64MiB, more above 1TiB).
+            own part of the input and writes its own shards (default: one task; with `executor` ray,
+            `part` or S3 64MiB, more above 1TiB).
         unit_bytes: Text per unit, in bytes; the output is the same whatever it is.
         block_bytes: Text encoded at once, in bytes; the output is the same.
         progress: True draws a line on standard error, or a bar in a notebook, that is updated in
@@ -349,8 +349,8 @@ def plan(
         executor: local, or ray: run on all nodes of a Ray cluster; each task writes its own shards.
         ray_address: Ray cluster to use (default: the one Ray finds, else one on this machine).
         task_size: Divide the job into tasks of about this much input, such as 1GiB; each reads its
-            own files and writes its own shards (default: one task; with `executor` ray, `part` or
-            S3 64MiB, more above 1TiB).
+            own part of the input and writes its own shards (default: one task; with `executor` ray,
+            `part` or S3 64MiB, more above 1TiB).
         unit_bytes: Text per unit, in bytes; the output is the same whatever it is.
         block_bytes: Text encoded at once, in bytes; the output is the same.
 
@@ -663,8 +663,8 @@ def tokenize_part(
         executor: local, or ray: run on all nodes of a Ray cluster; each task writes its own shards.
         ray_address: Ray cluster to use (default: the one Ray finds, else one on this machine).
         task_size: Divide the job into tasks of about this much input, such as 1GiB; each reads its
-            own files and writes its own shards (default: one task; with `executor` ray, `part` or
-            S3 64MiB, more above 1TiB).
+            own part of the input and writes its own shards (default: one task; with `executor` ray,
+            `part` or S3 64MiB, more above 1TiB).
         unit_bytes: Text per unit, in bytes; the output is the same whatever it is.
         block_bytes: Text encoded at once, in bytes; the output is the same.
         progress: True draws a line on standard error, or a bar in a notebook, that is updated in

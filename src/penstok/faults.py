@@ -15,7 +15,7 @@ __all__ = ["fault_point"]
 # `NAME` or `NAME:COUNT`: die the first time it is reached, or the COUNTth time.
 _wanted, _colon, _times = os.environ.get("PENSTOK_FAULT", "").partition(":")
 _reached: Counter[str] = Counter()
-# A test that acts on a run in the middle of its work stops it instead.
+# Tests that act on a paused run replace this with SIGSTOP.
 _SIGNAL = signal.SIGKILL
 
 

@@ -80,7 +80,7 @@ def needs_beside(settings: JobSettings, plan: Plan) -> list[MemoryNeeds]:
         needs.append(_fields_needs(settings, plan))
     if not settings.is_by_task:
         return needs
-    # Every task has its own feed and upload buffer.
+    # Every worker has its own feed and upload buffer.
     needs = [MemoryNeeds(worker_bytes=each.parent_bytes + each.worker_bytes) for each in needs]
     if isinstance(settings.output, str):
         needs.append(MemoryNeeds(parent_bytes=REMOTE_BYTES, worker_bytes=UPLOAD_BYTES))

@@ -192,7 +192,7 @@ def run_part(settings: JobSettings, progress: Progress) -> PartOutcome:
     """Run the tasks of one part of a job; other parts may run at the same time."""
     started = time.monotonic()
     with contextlib.closing(prepare(settings)) as prepared:
-        # Every task makes its own feed.
+        # Workers make their own feeds.
         job, store = _open(prepared)
     part = settings.part or (1, 1)
     tasks = divide_tasks(job.plan, job.rules.task_bytes)
@@ -293,7 +293,7 @@ def _open(job: Job) -> tuple[Job, OutputStore]:
         raise UsageError(
             "jobs of many tasks cannot read standard input",
             where=f"INPUT `{STANDARD_INPUT}`",
-            next_step="write it to a file first",
+            next_step="write it to a file first; or, on one machine, leave out `--task-size`",
         )
     store, older = open_store(str(job.settings.output)), job.with_val(None)
     if older is job or job.settings.overwrite:

@@ -389,8 +389,8 @@ class JobSettings:
         "Run",
         "--task-size SIZE",
         "Divide the job into tasks of about this much input, such as 1GiB; each reads its own "
-        "files and writes its own shards (default: one task; with --executor ray, --part or S3 "
-        "64MiB, more above 1TiB).",
+        "part of the input and writes its own shards (default: one task; with --executor ray, "
+        "--part or S3 64MiB, more above 1TiB).",
         kind=SIZE,
     )
     unit_bytes: int = python_only(
@@ -476,7 +476,7 @@ class JobSettings:
             raise UsageError(
                 "jobs of many tasks write one shard per task",
                 where="--shard-tokens",
-                next_step="leave it out; `--task-size` sets the size of shards",
+                next_step="leave out `--shard-tokens`; `--task-size` sets the size of shards",
             )
         if self.ray_address is not None and self.executor != "ray":
             raise UsageError(

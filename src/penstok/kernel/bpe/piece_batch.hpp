@@ -1,4 +1,4 @@
-// Encodes some thousand pieces: looks all of them up, merges the misses, writes the ids in order.
+// Encodes a few thousand pieces: looks all of them up, merges the misses, writes the ids in order.
 #pragma once
 
 #include <type_traits>

@@ -53,7 +53,7 @@ PENSTOK_INLINE void store_ids(uint32_t* to, __m256i ids) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), ids);
 }
 
-// As list_cold_one_by_one.
+// Like list_cold_one_by_one.
 template <class Id>
 PENSTOK_INLINE uint32_t* list_cold(const HotPieces<Id>& pieces, size_t from, size_t to,
                                    uint32_t* cold) {

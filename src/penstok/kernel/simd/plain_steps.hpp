@@ -1,5 +1,5 @@
-// Steps without vectors (positions, hot pieces, keys, hashes), for the instruction sets that have nothing
-// faster.
+// Steps without vectors (positions, hot pieces, keys, hashes), for the instruction sets that have
+// nothing faster.
 #pragma once
 
 #include "bpe/piece_table.hpp"

@@ -16,7 +16,7 @@ uint64_t load_up_to_8(const uint8_t* from, size_t size) {
   return value;
 }
 
-// Reads a number of seven bits a byte.
+// Reads a number of seven bits per byte.
 uint32_t read_run_header(const uint8_t*& at, const uint8_t* end) {
   uint32_t value = 0;
   for (unsigned shift = 0; shift < 35; shift += 7) {

@@ -19,7 +19,7 @@ struct ThriftList {
   size_t size;
 };
 
-// A position in a serialized structure. Nothing is read behind the end; what is damaged or ends too
+// A position in a serialized structure. Nothing is read past the end; what is damaged or ends too
 // early throws std::invalid_argument.
 class ThriftReader {
  public:
