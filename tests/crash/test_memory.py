@@ -10,6 +10,8 @@ from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from processes import watch_peak
 from specs import worker_spec
@@ -74,6 +76,15 @@ def test_memory_holds(
     path.write_text(make_text(size), encoding="utf-8")
     limit = parse_bytes(dict(pairwise(flags)).get("--memory", "1GiB"), "--memory")
     assert run(path, tmp_path / "out", *flags) < limit
+
+
+def test_memory_holds_if_long_texts_repeat(tmp_path: Path) -> None:
+    """A dictionary stores each text once: a unit can be far longer than anybody could foresee."""
+    texts = [unique_words(120_000) + str(number) for number in range(30)] * 100
+    path = tmp_path / "text.parquet"
+    options = {"compression": "zstd", "dictionary_pagesize_limit": 1 << 24}
+    pq.write_table(pa.table({"text": texts}), path, **options)
+    assert run(path, tmp_path / "out", "-j", "1", "--memory", "440MiB") < 440 << 20
 
 
 @pytest.mark.thorough

@@ -35,6 +35,7 @@ from penstok.inputs.feed import make_feed
 from penstok.jobs.plan import make_plan
 from penstok.jobs.settings import JobSettings
 from penstok.output.offsets import Offsets
+from penstok.output.token_runs import TokenRun, TokenSpool
 from penstok.readers import borders, spans, text
 from penstok.readers.formats import open_scanner
 from penstok.types import SPLITS, Segment, Split, replace
@@ -68,10 +69,14 @@ class RecordingSink:
             (split, kind): [] for split in SPLITS for kind in ("documents", "origins")
         }
 
-    def write(self, split: Split, offset: int, tokens: Any) -> list[Segment]:
+    def write(self, split: Split, offset: int, tokens: TokenRun) -> list[Segment]:
         assert offset == len(self.tokens[split])
-        self.tokens[split] += tokens.tolist()
+        for piece in tokens.iter_pieces():
+            self.tokens[split] += piece.tolist()
         return []
+
+    def open_spool(self, dtype: str) -> TokenSpool:
+        return TokenSpool(None, dtype)
 
     def write_entries(self, split: Split, kind: str, num_before: int, entries: Any) -> None:
         assert num_before == len(self.entries[split, kind])

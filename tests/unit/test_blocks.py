@@ -18,6 +18,7 @@ from penstok.kernel import find_kernel_function
 from penstok.output import segments as segments_module
 from penstok.output.layout import Layout
 from penstok.output.segments import SegmentWriter
+from penstok.output.token_runs import TokenRun
 from penstok.readers import borders as borders_module
 from penstok.readers.base import CutRule, ReaderOptions
 from penstok.readers.borders import Borders
@@ -168,7 +169,7 @@ def test_long_runs_of_tokens_are_hashed_and_written_in_pieces(
     layout.partial_path("train", 0).parent.mkdir(parents=True, exist_ok=True)
     tokens = np.random.default_rng(5).integers(0, 50_000, 700_001).astype(np.uint16)
     writer = SegmentWriter(layout)
-    segments = writer.write("train", 10, tokens)
+    segments = writer.write("train", 10, TokenRun(tokens))
     writer.close()
     assert sum(segment.num_tokens for segment in segments) == len(tokens)
     at = 0
@@ -210,8 +211,8 @@ def test_a_run_is_written_where_no_space_can_be_reserved(
     layout.partial_path("train", 0).parent.mkdir(parents=True, exist_ok=True)
     writer = SegmentWriter(layout)
     tokens = np.arange(600_000, dtype=np.uint16)
-    writer.write("train", 0, tokens)
-    writer.write("train", 600_000, tokens[:1000])
+    writer.write("train", 0, TokenRun(tokens))
+    writer.write("train", 600_000, TokenRun(tokens[:1000]))
     writer.close()
     assert asked == [(0, 1_200_000)]
     written = layout.partial_path("train", 0).read_bytes()

@@ -25,9 +25,12 @@ from row_cases import (
 )
 
 from penstok.errors import InputError
+from penstok.jobs.plan import make_plan
+from penstok.jobs.settings import JobSettings
 from penstok.readers.columnar import RowFile
 from penstok.readers.columnar.columns import find_kept_column
 from penstok.readers.columnar.file import SourceStream
+from penstok.readers.columnar.parquet import open_parquet
 from penstok.readers.columnar.texts import MAX_TEXT_BYTES
 from penstok.readers.formats import check_start, find_format
 from penstok.readers.probe import probe_source
@@ -98,6 +101,41 @@ def test_a_large_group_is_decoded_once(tmp_path: Path, monkeypatch: pytest.Monke
     for start in range(0, 500, 20):
         read_unit(reader, path, start, start + 10)
     assert opened == [[0], [1]]
+
+
+def test_long_texts_that_repeat_are_decoded_a_few_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is stored says little about their length: a dictionary has each of them once."""
+    monkeypatch.setattr("penstok.readers.columnar.parquet.find_layout", lambda file, key: None)
+    texts = [f"{number} " * 12_000 for number in range(40)] * 50
+    options = {"compression": "lz4", "dictionary_pagesize_limit": 1 << 24}
+    path = write_rows(tmp_path / "a.parquet", table_of(texts), **options)
+    source = Source(str(path), path.stat().st_size, 0, "", "parquet")
+    with RowFile(source) as file:
+        sizes = [each.num_bytes for each in open_parquet(file, "text").iter_texts(0, len(texts))]
+    assert sum(sizes) == sum(map(len, texts))
+    assert max(sizes) < 1 << 20
+
+
+def test_a_summary_of_a_folder_is_left_out_of_it(tmp_path: Path) -> None:
+    """Dask, fastparquet and Spark write `_metadata`, which has row groups of other files."""
+    collected: list[Any] = []
+    for number in range(2):
+        name = f"part-{number}.parquet"
+        with pq.ParquetWriter(tmp_path / name, table_of(TEXTS).schema) as writer:
+            writer.write_table(table_of(TEXTS))
+        collected.append(pq.read_metadata(tmp_path / name))
+        collected[-1].set_file_path(name)
+    pq.write_metadata(table_of(TEXTS).schema, tmp_path / "_metadata", collected)
+    pq.write_metadata(table_of(TEXTS).schema, tmp_path / "_common_metadata")
+    plan = make_plan(JobSettings(inputs=(str(tmp_path),), output=tmp_path / "out"))
+    rows = {Path(each.path).name: each.num_rows for each in plan.sources}
+    assert rows == {"_common_metadata": 0, "part-0.parquet": 500, "part-1.parquet": 500}
+    assert list(plan.ignored) == [str(tmp_path / "_metadata")]
+    with pytest.raises(InputError, match="only describes other parquet files") as raised:
+        make_plan(JobSettings(inputs=(str(tmp_path / "_metadata"),), output=tmp_path / "out"))
+    assert "`part-0.parquet`" in raised.value.next_step
 
 
 KINDS = [

@@ -114,7 +114,7 @@ def test_documents_are_hashed_as_xxhash_does(is_compiled: bool) -> None:
 @pytest.mark.parametrize("is_rows", [False, True])
 def test_the_tokens_of_a_unit_stay_where_they_are(is_rows: bool) -> None:
     """An array that grows block by block is cleared and copied again and again."""
-    tokens = UnitTokens("uint16", None, has_origins=False)
+    tokens = UnitTokens("uint16", None, lambda _: None, has_origins=False)
     unit = replace(UNIT, end=80_000, source_end=80_000)
     if is_rows:
         source = replace(UNIT.source, format="parquet", num_rows=9)
@@ -126,13 +126,13 @@ def test_the_tokens_of_a_unit_stay_where_they_are(is_rows: bool) -> None:
         room = tokens.room(TRAIN, most_tokens(block))
         room[:5000] = number
         tokens.append(TRAIN, SplitIds(room[:5000], 1, 10_000), None)
-        addresses.add(tokens.of(TRAIN).ctypes.data)
+        addresses.add(tokens.of(TRAIN).held.ctypes.data)
     assert len(addresses) == 1
-    assert tokens.of(TRAIN).tolist() == [number for number in range(8) for _ in range(5000)]
+    assert tokens.of(TRAIN).held.tolist() == [number for number in range(8) for _ in range(5000)]
     # More tokens than there was room for: it grows after all.
     for _ in range(8):
         tokens.append(TRAIN, SplitIds(np.full(9000, 9, np.uint16), 1, 10_000), None)
-    assert tokens.of(TRAIN)[::5000].tolist() == [*range(8), *[9] * 15]
+    assert tokens.of(TRAIN).held[::5000].tolist() == [*range(8), *[9] * 15]
 
 
 def test_what_began_in_another_unit_is_carried() -> None:

@@ -19,6 +19,7 @@ from penstok.output.segments import SegmentReader, SegmentWriter
 from penstok.output.store.base import LostShardError
 from penstok.output.store.folder import FolderStore
 from penstok.output.store.objects import ObjectStore
+from penstok.output.token_runs import TokenRun
 
 
 def open_layout(folder: Path, shard_tokens: int | None = None) -> Layout:
@@ -46,7 +47,7 @@ def test_segments_carry_the_checksum_of_their_bytes(tmp_path: Path) -> None:
     layout = open_layout(tmp_path, 4)
     writer = SegmentWriter(layout)
     tokens = np.arange(6, dtype=np.uint16)
-    segments = writer.write("train", 2, tokens)
+    segments = writer.write("train", 2, TokenRun(tokens))
     writer.close()
     assert [(s.shard, s.offset_tokens, s.num_tokens) for s in segments] == [(0, 2, 2), (1, 0, 4)]
     assert segments[1].digest == xxhash.xxh3_128_hexdigest(tokens[2:].tobytes())
@@ -65,13 +66,13 @@ def test_a_planted_link_leads_no_write_out_of_the_folder(tmp_path: Path) -> None
     victim.write_text("mine")
     layout.partial_path("train", 0).symlink_to(victim)
     with pytest.raises(WriteError):
-        SegmentWriter(layout).write("train", 0, np.arange(3, dtype=np.uint16))
+        SegmentWriter(layout).write("train", 0, TokenRun(np.arange(3, dtype=np.uint16)))
     assert victim.read_text() == "mine"
 
 
 def test_many_shards_do_not_need_many_open_files(tmp_path: Path) -> None:
     writer = SegmentWriter(open_layout(tmp_path, 1))
-    assert len(writer.write("val", 0, np.arange(3000, dtype=np.uint16))) == 3000
+    assert len(writer.write("val", 0, TokenRun(np.arange(3000, dtype=np.uint16)))) == 3000
     writer.close()
 
 

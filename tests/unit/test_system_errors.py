@@ -31,8 +31,8 @@ from penstok.errors import (
 )
 from penstok.jobs import reopening, run
 from penstok.jobs.settings import parse_output
-from penstok.output.segments import write_error
 from penstok.output.store import open_store
+from penstok.output.write_errors import write_error
 from penstok.storage.object_paths import output_path
 from penstok.worker import memory
 

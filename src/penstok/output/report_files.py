@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from penstok.errors import ConflictError, UsageError, WriteError, quoted
 from penstok.output.layout import MANIFEST, WORK
-from penstok.output.segments import write_errors
 from penstok.output.store.folder import write_file
+from penstok.output.write_errors import write_errors
 
 if TYPE_CHECKING:
     from penstok.storage.object_paths import OutputPath

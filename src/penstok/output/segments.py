@@ -6,38 +6,31 @@ it; `jobs.resume` and `verification` read through it. Files are partial until th
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 import xxhash
 
-from penstok.errors import (
-    DamageError,
-    PenstokError,
-    WriteError,
-    is_refused,
-    limit_error,
-    quoted,
-    read_error,
-)
+from penstok.errors import DamageError, is_refused, read_error
 from penstok.faults import fault_point
 from penstok.kernel import find_kernel_function
 from penstok.output.fields import UnitFields
 from penstok.output.spools import ENTRY_TYPES
+from penstok.output.token_runs import TokenSpool
+from penstok.output.write_errors import write_errors
 from penstok.storage.object_paths import ObjectPath, OpenObjects, repair_step
 from penstok.types import Segment, Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
     from penstok.output.layout import Layout
     from penstok.output.spools import IndexKind
+    from penstok.output.token_runs import TokenRun
     from penstok.storage.object_paths import OutputPath
     from penstok.types import Split
 
@@ -50,8 +43,6 @@ __all__ = [
     "SegmentWriter",
     "SinkKind",
     "make_sink",
-    "write_error",
-    "write_errors",
 ]
 
 SinkKind = Literal["write", "compare", "digest", "fields", "count"]
@@ -94,10 +85,12 @@ class OpenFiles:
 class SegmentSink(Protocol):
     """Takes the tokens of units, each run at its offset."""
 
-    def write(
-        self, split: Split, offset: int, tokens: NDArray[np.unsignedinteger[Any]]
-    ) -> list[Segment]:
+    def write(self, split: Split, offset: int, tokens: TokenRun) -> list[Segment]:
         """Take tokens at an offset of their split."""
+        ...
+
+    def open_spool(self, dtype: str) -> TokenSpool | None:
+        """Make room on disk for tokens that wait; None if they will not be read."""
         ...
 
     def write_entries(
@@ -137,25 +130,28 @@ class SegmentWriter:
         self._files = OpenFiles(os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW)
         self._reserve_disk_space = find_kernel_function("reserve_disk_space")
 
-    def write(
-        self, split: Split, offset: int, tokens: NDArray[np.unsignedinteger[Any]]
-    ) -> list[Segment]:
+    def write(self, split: Split, offset: int, tokens: TokenRun) -> list[Segment]:
         """Write tokens at an offset of their split; a run across shards is several segments."""
-        segments = []
+        segments, first = list[Segment](), 0
         for shard, inside, count in self._layout.iter_shard_ranges(split, offset, len(tokens)):
-            data = tokens[:count].view(np.uint8).data
-            path = self._layout.partial_path(split, shard)
-            position = inside * self._layout.token_bytes
+            path, token_bytes = self._layout.partial_path(split, shard), self._layout.token_bytes
+            position = inside * token_bytes
             running = xxhash.xxh3_128()
             with write_errors(path):
-                self._reserve(path, position, len(data))
-                for at in range(0, len(data), _WRITE_BYTES):
-                    piece = data[at : at + _WRITE_BYTES]
-                    running.update(piece)
-                    self._write_at(path, piece, position + at)
+                self._reserve(path, position, count * token_bytes)
+                for data in _iter_bytes(tokens, first, count):
+                    for at in range(0, len(data), _WRITE_BYTES):
+                        piece = data[at : at + _WRITE_BYTES]
+                        running.update(piece)
+                        self._write_at(path, piece, position)
+                        position += len(piece)
             segments.append(Segment(split, shard, inside, count, running.hexdigest()))
-            tokens = tokens[count:]
+            first += count
         return segments
+
+    def open_spool(self, dtype: str) -> TokenSpool:
+        """Use the disk that the tokens will be written to."""
+        return TokenSpool(Path(self._layout.folder, self._layout.work), dtype)
 
     def write_entries(
         self, split: Split, kind: IndexKind, num_before: int, entries: Iterable[NDArray[Any]]
@@ -236,11 +232,13 @@ class SegmentDropper:
         """Take none."""
         return None
 
-    def write(
-        self, split: Split, offset: int, tokens: NDArray[np.unsignedinteger[Any]]
-    ) -> list[Segment]:
+    def write(self, split: Split, offset: int, tokens: TokenRun) -> list[Segment]:
         """Return no segment."""
         return []
+
+    def open_spool(self, dtype: str) -> TokenSpool | None:
+        """Hold none."""
+        return None
 
 
 class SegmentDigester(SegmentDropper):
@@ -249,16 +247,20 @@ class SegmentDigester(SegmentDropper):
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
 
-    def write(
-        self, split: Split, offset: int, tokens: NDArray[np.unsignedinteger[Any]]
-    ) -> list[Segment]:
+    def write(self, split: Split, offset: int, tokens: TokenRun) -> list[Segment]:
         """Return the segments that writing would return."""
-        segments = []
+        segments, first = list[Segment](), 0
         for shard, inside, count in self._layout.iter_shard_ranges(split, offset, len(tokens)):
-            digest = xxhash.xxh3_128_hexdigest(tokens[:count].view(np.uint8).data)
-            segments.append(Segment(split, shard, inside, count, digest))
-            tokens = tokens[count:]
+            running = xxhash.xxh3_128()
+            for data in _iter_bytes(tokens, first, count):
+                running.update(data)
+            segments.append(Segment(split, shard, inside, count, running.hexdigest()))
+            first += count
         return segments
+
+    def open_spool(self, dtype: str) -> TokenSpool:
+        """Use the system's folder for temporary files: the output may be read-only."""
+        return TokenSpool(None, dtype)
 
 
 class FieldsWriter(SegmentDigester):
@@ -283,35 +285,43 @@ class SegmentComparer(SegmentDropper):
         """Close the files."""
         self._reader.close()
 
-    def write(
-        self, split: Split, offset: int, tokens: NDArray[np.unsignedinteger[Any]]
-    ) -> list[Segment]:
+    def write(self, split: Split, offset: int, tokens: TokenRun) -> list[Segment]:
         """Return the ranges that differ, each from its first differing token to its last."""
-        differing = []
+        differing, start = list[Segment](), 0
         for shard, inside, count in self._layout.iter_shard_ranges(split, offset, len(tokens)):
             segment = Segment(split, shard, inside, count, "")
-            found = self._compare(segment, tokens[:count])
+            found = self._compare(segment, tokens, start)
             if found is not None:
                 first, last = found
                 differing.append(Segment(split, shard, inside + first, last - first + 1, ""))
-            tokens = tokens[count:]
+            start += count
         return differing
 
-    def _compare(
-        self, segment: Segment, tokens: NDArray[np.unsignedinteger[Any]]
-    ) -> tuple[int, int] | None:
-        """Return the first and last token that differ; None if none does."""
+    def open_spool(self, dtype: str) -> TokenSpool:
+        """Use the system's folder for temporary files: the output may be read-only."""
+        return TokenSpool(None, dtype)
+
+    def _compare(self, segment: Segment, tokens: TokenRun, start: int) -> tuple[int, int] | None:
+        """Return the first and last token that differ from those at `start`; None if none does."""
         found: list[int] = []
         at = 0
         try:
             for piece in self._reader.iter_tokens(segment):
-                differing = np.flatnonzero(piece != tokens[at : at + len(piece)])
-                if len(differing):
-                    found += [at + int(differing[0]), at + int(differing[-1])]
+                inside = 0
+                for expected in tokens.iter_pieces(start + at, len(piece)):
+                    differs = piece[inside : inside + len(expected)] != expected
+                    differing = at + inside + np.flatnonzero(differs)
+                    if len(differing):
+                        found += [int(differing[0]), int(differing[-1])]
+                    inside += len(expected)
                 at += len(piece)
         except DamageError:
-            found += [at, len(tokens) - 1]
+            found += [at, segment.num_tokens - 1]
         return (found[0], found[-1]) if found else None
+
+
+def _iter_bytes(tokens: TokenRun, first: int, count: int) -> Iterator[memoryview]:
+    return (piece.view(np.uint8).data for piece in tokens.iter_pieces(first, count))
 
 
 class SegmentSummary(Struct, frozen=True):
@@ -445,40 +455,3 @@ class SegmentReader:
 
 def _unreadable(what: str, path: OutputPath, position: int) -> DamageError:
     return DamageError(what, where=f"{path}, byte {position}", next_step=repair_step(path.parent))
-
-
-@contextlib.contextmanager
-def write_errors(path: OutputPath) -> Iterator[None]:
-    """Turn an operating system error during a write into a `WriteError` with a next step."""
-    try:
-        yield
-    except OSError as error:
-        raise write_error(error, path) from error
-
-
-def write_error(error: OSError, path: OutputPath) -> PenstokError:
-    """Return the error for a failed write; finished units are not lost."""
-    if (limit := limit_error(error, str(path))) is not None:
-        return limit
-    what, next_step = f"cannot be written: {error.strerror}", ""
-    if error.errno == errno.ENOSPC:
-        what, next_step = "the disk is full", "free some space"
-    elif error.errno == errno.EDQUOT:
-        what, next_step = "the disk quota is used up", "free some space, or ask for a larger quota"
-    elif error.errno == errno.EFBIG:
-        what = "the file would be larger than the shell or the file system allows"
-        next_step = "raise the limit with `ulimit -f unlimited`, or choose another `-o`"
-    elif error.errno == errno.EROFS:
-        what, next_step = (
-            "the file system is read-only",
-            "choose another `-o`, or mount it writable",
-        )
-    if next_step:
-        next_step += ", then run the same command again: it continues"
-    else:
-        quoted_folder = quoted(path.parent)
-        next_step = (
-            f"check `ls -ld {quoted_folder} {quoted(path)}` and `df {quoted_folder}`, then run "
-            "the same command again"
-        )
-    return WriteError(what, where=str(path), next_step=next_step)

@@ -1,6 +1,7 @@
-"""The tokens of one unit in memory, per split, until its offsets are known.
+"""The tokens of one unit, per split, until its offsets are known.
 
-It encodes nothing and chooses no offsets. `worker` fills it block by block and writes it.
+They are in memory unless there are far more than a unit should have. It encodes nothing and
+chooses no offsets. `worker` fills it block by block and writes it.
 """
 
 from __future__ import annotations
@@ -11,17 +12,19 @@ import numpy as np
 
 from penstok.errors import EngineError
 from penstok.output.spools import ENTRY_TYPES
+from penstok.output.token_runs import TokenRun
 from penstok.types import SPLITS
 from penstok.worker.splits import CARRIED, TRAIN, VAL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
     from penstok.engines.base import SplitIds
     from penstok.output.documents import DocumentFinder
     from penstok.output.fields import UnitFields
+    from penstok.output.token_runs import TokenSpool
     from penstok.types import Block, RecordFields, Unit, UnitOffsets
 
 __all__ = ["CODES", "SPLIT_OF", "UnitTokens"]
@@ -32,6 +35,9 @@ SPLIT_OF = dict(zip((TRAIN, VAL), SPLITS, strict=True))
 # text, which is not known of rows.
 _MAX_UNIT_TOKENS = 32 << 20
 _ROWS_UNIT_TOKENS = 16 << 20
+# More are moved to disk. How much text a range of rows has is only estimated: texts that repeat are
+# stored once, and in a row group the long texts may come first.
+_MAX_HELD_TOKENS = 16 << 20
 
 
 class UnitTokens:
@@ -42,8 +48,17 @@ class UnitTokens:
     the job keeps are passed on at once: they may be longer than the text.
     """
 
-    def __init__(self, dtype: str, dropped_id: int | None, *, has_origins: bool) -> None:
+    def __init__(
+        self,
+        dtype: str,
+        dropped_id: int | None,
+        open_spool: Callable[[str], TokenSpool | None],
+        *,
+        has_origins: bool,
+    ) -> None:
         self._arrays = {code: np.empty(1 << 12, dtype) for code in CODES}
+        self._open_spool = open_spool
+        self._spools: dict[int, TokenSpool | None] = {}
         self._dropped_id = dropped_id
         self._has_origins = has_origins
         self._source_idx = self._unit_start = self._unit_tokens = 0
@@ -110,7 +125,19 @@ class UnitTokens:
                     next_step="pass `--dtype uint32`, and report this with the tokenizer",
                 )
             room[:] = ids
+        self._held[code] += len(ids)
         self._counts[code] += len(ids)
+        if self._held[code] > _MAX_HELD_TOKENS:
+            self._move_to_disk(code)
+
+    def _move_to_disk(self, code: int) -> None:
+        array = self._arrays[code]
+        if code not in self._spools:
+            self._spools[code] = self._open_spool(array.dtype.name)
+        spool = self._spools[code]
+        if spool is not None:
+            spool.append(array[: self._held[code]])
+        self._held[code] = 0
 
     def _drop(
         self, code: int, ids: NDArray[np.unsignedinteger[Any]]
@@ -127,7 +154,7 @@ class UnitTokens:
         """Yield where the documents of a split start; `offset` tokens come before this unit's."""
         if self._dropped_id is None:
             yield from finder.iter_first_starts(
-                [self.of(code)],
+                self.of(code).iter_pieces(),
                 offset,
                 self._num_documents[code],
                 continues=code == self._continued,
@@ -152,7 +179,7 @@ class UnitTokens:
 
         Most of it is never written to, and pages that are not written take no memory.
         """
-        count, array = self._counts[code], self._arrays[code]
+        count, array = self._held[code], self._arrays[code]
         if count + num_tokens > len(array):
             size = max(2 * len(array), count + num_tokens)
             if count or code == TRAIN:
@@ -164,9 +191,9 @@ class UnitTokens:
             self._arrays[code] = array = grown
         return array[count:]
 
-    def of(self, code: int) -> NDArray[np.unsignedinteger[Any]]:
+    def of(self, code: int) -> TokenRun:
         """Return the ids of a split."""
-        return self._arrays[code][: self._counts[code]]
+        return TokenRun(self._arrays[code][: self._held[code]], self._spools.get(code))
 
     def count(self, code: int) -> int:
         """Return how many ids a split has."""
@@ -175,7 +202,12 @@ class UnitTokens:
     def clear(self) -> None:
         """Forget the unit; the memory is used for the next."""
         self._unit_fields = None
+        for spool in self._spools.values():
+            if spool is not None:
+                spool.close()
+        self._spools.clear()
         self._counts = dict.fromkeys(CODES, 0)
+        self._held = dict.fromkeys(CODES, 0)
         self._num_documents = dict.fromkeys(CODES, 0)
         self._is_empty, self._continued = True, None
         self._starts: dict[int, list[NDArray[np.uint32]]] = {code: [] for code in CODES}

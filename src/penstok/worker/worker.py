@@ -6,6 +6,7 @@ It knows nothing about processes, queues or the order of units. `executors.worke
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from penstok.inputs.ring import RingFile
     from penstok.output.layout import Layout
     from penstok.output.segments import SinkKind
+    from penstok.output.token_runs import TokenSpool
     from penstok.readers.base import Reader
     from penstok.tokenizers import Tokenizer
     from penstok.types import (
@@ -208,15 +210,20 @@ class Worker:
         tokens.start_unit(unit, self._sink.begin_fields(unit.index))
         tally = _Tally()
         self._splitter.start_unit()
-        for read in reader.iter_blocks(unit):
-            block, splits = self._splitter.assign(read)
-            tokens.note_continued(block, splits)
-            for code, part, positions in self._encode_splits(block, splits, unit, tally, tokens):
-                tokens.append(code, part, positions, block.fields)
-                tally.add(code, part)
-            tally.end_block(block, splits)
-            if self._spec.share.is_reached():
-                raise ShareReachedError
+        with ExitStack() as on_error:
+            on_error.callback(tokens.clear)
+            for read in reader.iter_blocks(unit):
+                block, splits = self._splitter.assign(read)
+                tokens.note_continued(block, splits)
+                for code, part, positions in self._encode_splits(
+                    block, splits, unit, tally, tokens
+                ):
+                    tokens.append(code, part, positions, block.fields)
+                    tally.add(code, part)
+                tally.end_block(block, splits)
+                if self._spec.share.is_reached():
+                    raise ShareReachedError
+            on_error.pop_all()
         if unit.window is not None and unit.window.problem:
             tally.skipped.append(SkippedRecord(unit.end, unit.window.problem))
         self._waiting[unit.index] = tokens
@@ -331,7 +338,10 @@ class Worker:
     def _make_tokens(self) -> UnitTokens:
         dropped = self._tokenizer.eot_id if self._drops_eot else None
         rules = self._spec.rules
-        return UnitTokens(rules.dtype, dropped, has_origins=rules.provenance)
+        return UnitTokens(rules.dtype, dropped, self._open_spool, has_origins=rules.provenance)
+
+    def _open_spool(self, dtype: str) -> TokenSpool | None:
+        return self._sink.open_spool(dtype)
 
     def _encode_splits(
         self,

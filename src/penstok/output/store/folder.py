@@ -40,7 +40,6 @@ from penstok.errors import (
 from penstok.faults import fault_point
 from penstok.output.documents import StagedIndex, hash_file, iter_indexes
 from penstok.output.layout import JOB, WORK, is_final_name
-from penstok.output.segments import write_errors
 from penstok.output.store.base import (
     FINISHED,
     INTENT,
@@ -51,6 +50,7 @@ from penstok.output.store.base import (
     journal_name,
 )
 from penstok.output.store.lock import is_current, take_lock
+from penstok.output.write_errors import write_errors
 from penstok.quantities import format_bytes
 from penstok.types import SPLITS, Struct, replace
 

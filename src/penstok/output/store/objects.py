@@ -23,8 +23,8 @@ from penstok.errors import WriteError
 from penstok.faults import fault_point
 from penstok.output.documents import StagedIndex, iter_indexes
 from penstok.output.layout import JOB, WORK, is_final_name
-from penstok.output.segments import write_errors
 from penstok.output.store.base import INTENT, PIECE_BYTES, LostShardError, journal_name
+from penstok.output.write_errors import write_errors
 from penstok.quantities import format_bytes
 from penstok.storage.object_paths import output_path
 from penstok.storage.s3_folder import LostUploadError, S3Folder, join_etags

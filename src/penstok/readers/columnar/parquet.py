@@ -13,6 +13,7 @@ from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+from penstok.errors import NotTextError
 from penstok.readers.columnar.columns import KeptColumn, find_kept_column, find_text_column
 from penstok.readers.columnar.division import divide_groups, estimate_text_bytes
 from penstok.readers.columnar.file import limit_pyarrow, wrong_start
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
     from penstok.readers.columnar.base import Rows
     from penstok.readers.columnar.columns import TextColumn
@@ -39,6 +41,10 @@ _BATCH_BYTES = 1 << 18
 _SMALL_GROUP_BYTES = 1 << 24
 _SMALL_GROUP_BATCH_BYTES = 1 << 19
 _MAX_BATCH_ROWS = 1 << 10
+# Batches of few rows, and those that cannot be longer than this, are taken without a sample.
+_SHORT_BATCH_ROWS = 1 << 6
+_MAX_BATCH_BYTES = 1 << 26
+_SAMPLE_ROWS = 16
 
 
 def check_parquet(path: str, head: bytes) -> None:
@@ -97,6 +103,7 @@ class ParquetRows:
             groups = [metadata.row_group(idx).num_rows for idx in range(metadata.num_row_groups)]
             self._column = find_column(schema)
             leaves = [self._parquet.schema.column(idx).path for idx in range(metadata.num_columns)]
+        _refuse_summary(metadata, file.source.path)
         # Two if a column has the name of a path into another; both are read, and one is used.
         path = ".".join(self._column.names)
         # A column that is not text may have several leaves.
@@ -141,9 +148,10 @@ class ParquetRows:
 
     def _open_group(self, group: int) -> _Cursor:
         start, end = self._starts[group : group + 2]
-        size = self._text_bytes(group)
-        batch_bytes = _SMALL_GROUP_BATCH_BYTES if size <= _SMALL_GROUP_BYTES else _BATCH_BYTES
-        batch_rows = min(max(batch_bytes * (end - start) // (size + 1), 1), _MAX_BATCH_ROWS)
+        batch_rows = _batch_rows(end - start, self._text_bytes(group))
+        if self._may_be_long(group, batch_rows):
+            sampled = self._count_first(group, _SAMPLE_ROWS)
+            batch_rows = min(batch_rows, _batch_rows(_SAMPLE_ROWS, sampled))
         return _Cursor(group, start, self._iter_arrays(group, batch_rows))
 
     def _iter_arrays(self, group: int, batch_rows: int) -> Iterator[pa.Array]:
@@ -177,6 +185,14 @@ class ParquetRows:
             num_bytes += cursor.take(cursor.row, num_rows).num_bytes
         return num_bytes
 
+    def _may_be_long(self, group: int, batch_rows: int) -> bool:
+        """Tell whether a batch of rows may be long because a dictionary has each text only once."""
+        record = self._parquet.metadata.row_group(group)
+        num_rows = min(batch_rows, record.num_rows)
+        if num_rows <= _SHORT_BATCH_ROWS or num_rows * self._group_bytes(group) <= _MAX_BATCH_BYTES:
+            return False
+        return any(record.column(idx).has_dictionary_page for idx in self._leaves)
+
     def _group_bytes(self, group: int) -> int:
         """Return the decompressed size of the column in a row group, in which texts may repeat."""
         record = self._parquet.metadata.row_group(group)
@@ -185,6 +201,24 @@ class ParquetRows:
         if not columns or not is_whole:
             raise ValueError(f"its columns do not have {record.num_rows} rows")
         return sum(column.total_uncompressed_size for column in columns)
+
+
+def _refuse_summary(metadata: pq.FileMetaData, path: str) -> None:
+    """Refuse a `_metadata` file, which says where the rows of other files are."""
+    is_empty = not (metadata.num_row_groups and metadata.num_columns)
+    other = "" if is_empty else metadata.row_group(0).column(0).file_path
+    if other:
+        raise NotTextError(
+            "this file only describes other parquet files, which have the rows",
+            where=path,
+            next_step=f"pass those files, such as `{other}`, or their folder",
+        )
+
+
+def _batch_rows(num_rows: int, num_bytes: int) -> int:
+    """Return how many of some rows make a batch."""
+    batch_bytes = _SMALL_GROUP_BATCH_BYTES if num_bytes <= _SMALL_GROUP_BYTES else _BATCH_BYTES
+    return min(max(batch_bytes * num_rows // (num_bytes + 1), 1), _MAX_BATCH_ROWS)
 
 
 class _Cursor:
