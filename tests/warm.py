@@ -308,6 +308,10 @@ def _run_program(program: dict[str, Any], files: list[int], *, is_command: bool)
         # As the interpreter does in the end.
         threading._shutdown()  # type: ignore[attr-defined]
         atexit._run_exitfuncs()
+    except KeyboardInterrupt:
+        # So does the interpreter, also if a second one comes while the first is handled.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
     except BaseException:  # noqa: BLE001 the border of the process
         traceback.print_exc()
     finally:
@@ -399,10 +403,6 @@ def _run_main(arguments: list[str]) -> int:
         code: object = 0
     except SystemExit as ending:
         code = ending.code
-    except KeyboardInterrupt:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        os.kill(os.getpid(), signal.SIGINT)
-        raise
     if code is None or isinstance(code, int):
         return (code or 0) & 0xFF
     sys.stderr.write(f"{code}\n")
