@@ -87,6 +87,16 @@ def test_memory_holds_if_long_texts_repeat(tmp_path: Path) -> None:
     assert run(path, tmp_path / "out", "-j", "1", "--memory", "440MiB") < 440 << 20
 
 
+@pytest.mark.parametrize("use_dictionary", [True, False])
+def test_memory_holds_if_pages_are_large(tmp_path: Path, use_dictionary: bool) -> None:
+    """pyarrow ends a page after 1,024 rows at the earliest, and compresses it with snappy."""
+    text = unique_words(120_000)
+    texts = [f"{number} {text}" for number in range(1000)]
+    path = tmp_path / "text.parquet"
+    pq.write_table(pa.table({"text": texts}), path, use_dictionary=use_dictionary)
+    assert run(path, tmp_path / "out", "-j", "1", "--memory", "440MiB") < 200 << 20
+
+
 @pytest.mark.thorough
 def test_memory_does_not_grow_with_the_input(tmp_path: Path) -> None:
     text = unique_words(48_000_000)

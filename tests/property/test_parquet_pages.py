@@ -271,23 +271,59 @@ def test_runs_of_every_width_are_decoded(
             decode_runs(data[:-1], bit_width, 2**32 - 1, np.empty(len(numbers) + 16, np.uint32))
 
 
-@given(st.binary(max_size=300), st.integers(0, 400))
-@settings(max_examples=rounds(300))
-def test_snappy_is_decompressed_and_damage_refused(data: bytes, at: int) -> None:
-    decompress = find_kernel_function("decompress_snappy")
-    data = b"x" + data * 3 + b"again and again " * (at % 50)
+def unpack_snappy(stored: bytes | bytearray, size: int, piece_bytes: int) -> bytes:
+    from penstok.readers.columnar.parquet_snappy import ROOM_BYTES, iter_snappy
+
+    pieces = (
+        memoryview(stored)[at : at + piece_bytes] for at in range(0, len(stored), piece_bytes)
+    )
+    return b"".join(map(bytes, iter_snappy(pieces, size, np.empty(ROOM_BYTES, np.uint8))))
+
+
+@given(
+    st.binary(max_size=300), st.integers(0, 40_000), st.integers(1, 300), st.integers(0, 1 << 20)
+)
+@settings(max_examples=rounds(200))
+def test_snappy_is_decompressed_in_pieces_and_damage_refused(
+    some: bytes, num_repeats: int, piece_bytes: int, at: int
+) -> None:
+    # Text that repeats, and text that hardly does, longer than the window or not.
+    random_bytes = random.Random(num_repeats).randbytes(at % 400_000 if at % 3 == 0 else 9)
+    data = b"x" + some * 3 + random_bytes + b"again and again " * num_repeats + random_bytes
     stored = bytearray(pa.compress(data, codec="snappy", asbytes=True))
-    out = np.zeros(len(data), np.uint8)
-    decompress(np.frombuffer(stored, np.uint8), out)
-    assert out.tobytes() == data
-    with pytest.raises(ValueError, match="damaged"):
-        decompress(np.frombuffer(stored, np.uint8), np.zeros(len(data) + 1, np.uint8))
+    for size in (piece_bytes, 1 << 18):
+        assert unpack_snappy(stored, len(data), size) == data
+    for size in (len(data) - 1, len(data) + 1):
+        with pytest.raises(ValueError, match="another size"):
+            unpack_snappy(stored, size, 1 << 18)
+    with suppress(ValueError):
+        start = unpack_snappy(stored[: at % len(stored)], len(data), piece_bytes)
+        # `ChunkPages` compares the sizes.
+        assert len(start) < len(data)
+        assert data.startswith(start)
     stored[at % len(stored)] ^= 1 << at % 8
     try:
-        decompress(np.frombuffer(stored, np.uint8), out)
+        found = unpack_snappy(stored, len(data), 1 << 18)
     except ValueError:
         return
-    assert out.tobytes() == pa.decompress(bytes(stored), len(data), codec="snappy", asbytes=True)
+    if len(found) == len(data):
+        assert found == pa.decompress(bytes(stored), len(data), codec="snappy", asbytes=True)
+
+
+@pytest.mark.parametrize("offset", [1, 15, 16, 65535, 65536, 250_000])
+def test_snappy_that_goes_back_further_than_is_kept_is_refused(offset: int) -> None:
+    literal = random.Random(0).randbytes(300_000)
+    elements = b"\xf8" + (len(literal) - 1).to_bytes(3, "little") + literal
+    copy = b"\xff" + offset.to_bytes(4, "little")
+    data = literal + (literal[-offset:] * 64)[:64]
+    size = bytes([len(data) & 127 | 128, len(data) >> 7 & 127 | 128, len(data) >> 14])
+    stored = size + elements + copy
+    assert pa.decompress(stored, len(data), codec="snappy", asbytes=True) == data
+    if offset <= 65536:
+        assert unpack_snappy(stored, len(data), 1 << 18) == data
+    else:
+        with pytest.raises(ValueError, match="damaged"):
+            unpack_snappy(stored, len(data), 1 << 18)
 
 
 @given(st.lists(st.binary(max_size=50), max_size=30), st.integers(1, 40), st.integers(1, 9))

@@ -113,29 +113,64 @@ def test_a_row_group_is_opened_once_for_many_units(
     assert opened == [(0,), (1,)]
 
 
+@pytest.mark.parametrize("codec", ["none", "zstd", "snappy", "gzip"])
 @pytest.mark.parametrize("use_dictionary", [True, False])
-def test_a_large_page_is_not_held(tmp_path: Path, use_dictionary: bool) -> None:
-    texts = [f"{idx} " + "some words " * 6000 for idx in range(500)]
-    path = write(tmp_path, texts, compression="zstd", use_dictionary=use_dictionary)
+@pytest.mark.parametrize("with_checksum", [True, False])
+def test_a_large_page_is_not_held(
+    tmp_path: Path, codec: str, use_dictionary: bool, with_checksum: bool
+) -> None:
+    # A dictionary for the first 1,024 rows, or a page; the writer gives the dictionary up then.
+    texts = [f"{idx} " + f"some words {idx}" * 2000 for idx in range(1100)]
+    path = write(
+        tmp_path,
+        texts,
+        compression=codec,
+        use_dictionary=use_dictionary,
+        write_page_checksum=with_checksum,
+    )
+    column = pq.ParquetFile(path).metadata.row_group(0).column(0)
+    assert column.has_dictionary_page == use_dictionary
     with RowFile(source_of(path)) as file:
         rows = open_parquet(file, "text")
         assert isinstance(rows, PageRows)
-        assert take_texts(rows, 0, 500) == [text.encode() for text in texts]
+        assert take_texts(rows, 0, 1100) == [text.encode() for text in texts]
         buffers = rows._buffers
         assert rows._decoded is None
-    held = [buffers.page.data, buffers.dictionary.data, buffers._stored, buffers._unpacked]
-    assert sum(map(len, held)) < 4 << 20
+    held = [buffers.page.data, buffers.dictionary.data, buffers._stored, buffers._snappy_room]
+    # Stored pages with a checksum are held up to 16 MiB.
+    stored_bytes = 16 << 20 if with_checksum else 0
+    assert sum(map(len, held)) < stored_bytes + (4 << 20)
 
 
-def test_a_large_dictionary_is_left_to_pyarrow(tmp_path: Path) -> None:
+@pytest.mark.parametrize("codec", ["none", "snappy"])
+def test_a_dictionary_is_held_if_its_texts_are_not_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: str
+) -> None:
     texts = [f"{idx} " + "some words " * 6000 for idx in range(400)]
-    path = write(tmp_path, [*texts, *texts], compression="zstd")
+    texts = [*texts, *texts[::-1]]
+    path = write(tmp_path, texts, compression=codec)
+    for max_bytes, is_held in ((1 << 27, True), (1 << 24, False)):
+        monkeypatch.setattr(parquet_chunk, "_MAX_DICTIONARY_BYTES", max_bytes)
+        with RowFile(source_of(path)) as file:
+            rows = open_parquet(file, "text")
+            assert isinstance(rows, PageRows)
+            found = [text[:20] for text in take_texts(rows, 0, 800) if text]
+            assert (rows._decoded is None) == is_held
+        assert found == [text[:20].encode() for text in texts]
+
+
+def test_bytes_after_the_last_text_of_a_page_do_not_count(tmp_path: Path) -> None:
+    """fastparquet leaves some."""
+    path = write(tmp_path, ["abc", "defgh", ""], compression="none", use_dictionary=False)
+    data = path.read_bytes()
+    # The second text becomes shorter: what is left of it follows the third, which is empty.
+    at = data.index(b"\x05\0\0\0defgh")
+    path.write_bytes(data[:at] + b"\x01\0\0\0d\0\0\0\0rest" + data[at + 13 :])
     with RowFile(source_of(path)) as file:
         rows = open_parquet(file, "text")
-        found = [text[:20] for text in take_texts(rows, 0, 800) if text]
+        assert take_texts(rows, 0, 3) == [b"abc", b"d", b""]
         assert isinstance(rows, PageRows)
-        assert isinstance(rows._decoded, ParquetRows)
-    assert found == [text[:20].encode() for text in [*texts, *texts]]
+        assert rows._decoded is None
 
 
 @pytest.mark.parametrize("head", [0x05, 0x1C, 0x2C, 0x3C])
@@ -276,7 +311,13 @@ def test_without_the_kernel_pyarrow_reads_all(
 
 
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
-def test_a_wrong_checksum_is_an_input_error(tmp_path: Path, version: str) -> None:
+@pytest.mark.parametrize("is_held", [True, False])
+def test_a_wrong_checksum_is_an_input_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, is_held: bool
+) -> None:
+    if not is_held:
+        monkeypatch.setattr(parquet_chunk, "_MAX_WHOLE_BYTES", 10)
+        monkeypatch.setattr(parquet_chunk, "READ_BYTES", 1000)
     path = write(
         tmp_path, compression="none", write_page_checksum=True, data_page_version=version,
         **SMALL_PAGES,
@@ -284,7 +325,9 @@ def test_a_wrong_checksum_is_an_input_error(tmp_path: Path, version: str) -> Non
     content = path.read_bytes()
     path.write_bytes(content.replace(b"document 300 ", b"document 3OO "))
     reader = make_readers()
-    assert read_unit(reader, path, 0, 288) == BYTES[:288]
+    with monkeypatch.context() as patched:
+        patched.setattr(PageRows, "_pyarrow_rows", None)
+        assert read_unit(reader, path, 0, 288) == BYTES[:288]
     with pytest.raises(InputError, match="CRC") as raised:
         read_unit(reader, path, 288, 310)
     assert "these rows are damaged" in raised.value.what

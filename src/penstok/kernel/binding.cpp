@@ -420,9 +420,14 @@ void gather_texts_of(const Text& data, const Positions& offsets, const Numbers& 
   gather_texts(texts, indexes.data(), indexes.size(), out.data(), out.size(), ends.data());
 }
 
-void decompress_snappy_of(const Text& data, const BytesOut& out) {
-  const nb::gil_scoped_release released;
-  decompress_snappy(data.data(), data.size(), out.data(), out.size());
+nb::tuple decompress_snappy_of(const Text& data, size_t start, const BytesOut& out, size_t to,
+                               size_t num_open) {
+  SnappyPosition position{start, to, num_open};
+  {
+    const nb::gil_scoped_release released;
+    position = decompress_snappy(data.data(), data.size(), out.data(), out.size(), position);
+  }
+  return nb::make_tuple(position.from, position.to, position.num_open);
 }
 
 void check_documents(const Text& text, const Positions& starts, const Positions& ends) {
@@ -561,8 +566,10 @@ NB_MODULE(_kernel, module) {
   module.def("gather_texts", gather_texts_of, "data"_a, "offsets"_a, "indexes"_a, "out"_a,
              "ends"_a,
              "Write data[offsets[i]:offsets[i + 1]] to `out` for each index i, and where it ends.");
-  module.def("decompress_snappy", decompress_snappy_of, "data"_a, "out"_a,
-             "Fill `out` with raw Snappy data, which must have exactly that size.");
+  module.def("decompress_snappy", decompress_snappy_of, "data"_a, "start"_a, "out"_a, "to"_a,
+             "num_open"_a,
+             "Decompress Snappy's elements in data[start:] to out[to:], as far as data and room go; "
+             "return where both are then, and how many bytes of a literal are missing.");
   module.def("count_characters", count_characters_of, "text"_a, "starts"_a, "ends"_a,
              "Return how many characters of UTF-8 the documents text[starts[i]:ends[i]] have.");
   module.def("surely_nfc", surely_nfc_of, "text"_a, "starts"_a, "ends"_a, "out"_a,

@@ -15,6 +15,7 @@ import numpy as np
 from penstok.inputs.compression import MAX_WINDOW_BYTES
 from penstok.inputs.compression.decoders import load_codec
 from penstok.kernel import load_kernel
+from penstok.readers.columnar.parquet_snappy import iter_snappy
 from penstok.readers.columnar.parquet_texts import (
     BATCH_ROWS,
     READ_BYTES,
@@ -41,12 +42,14 @@ __all__ = ["ChunkPages", "Page"]
 _PIECE_BYTES = 1 << 17
 # A header has some tens of bytes, or kilobytes with statistics.
 _HEADER_BYTES, _MAX_HEADER_BYTES = 1 << 11, 1 << 18
-# What is held whole: dictionaries, pages of indexes, and pages with a checksum or snappy. Larger
-# ones are left to pyarrow.
+# What is held whole: levels and pages of indexes, and stored pages with a checksum. If they are
+# larger, the first are left to pyarrow, and the others are read twice.
 _MAX_WHOLE_BYTES = 16 << 20
+# A dictionary is held if a page does not have its texts in order. pyarrow takes more for the same.
+_MAX_DICTIONARY_BYTES = 128 << 20
 _MAX_PAGE_VALUES = 1 << 20
-# In a column of up to this size, the dictionary may be read after the page behind it: a remote file
-# has all of it in memory then.
+# A dictionary is read after the page behind it if it is large, to see whether it has to be held, or
+# if the column is at most this long: a remote file has all of it in memory then.
 _MAX_BACK_BYTES = 8 << 20
 # Old writers did not count the header of a dictionary (PARQUET-816).
 _MAX_MISSING_BYTES = 128
@@ -133,7 +136,8 @@ class ChunkPages:
                 if not is_first or header.encoding not in (_PLAIN, _PLAIN_DICTIONARY):
                     raise NotDecodedError("a dictionary with another place or encoding")
                 self._dictionary = header, body
-                if self._chunk.compressed_bytes > _MAX_BACK_BYTES:
+                is_small = header.uncompressed_bytes <= _MAX_WHOLE_BYTES
+                if is_small and self._chunk.compressed_bytes > _MAX_BACK_BYTES:
                     self._load_dictionary(header, body)
             elif header.num_values <= left:
                 left -= header.num_values
@@ -166,7 +170,7 @@ class ChunkPages:
 
     def _load_dictionary(self, header: _Header, body: int) -> None:
         count, size = header.num_values, header.uncompressed_bytes
-        if size > _MAX_WHOLE_BYTES or count * 4 > size:
+        if size > _MAX_DICTIONARY_BYTES or count * 4 > size:
             raise NotDecodedError("a dictionary that is too large")
         content = self._iter_content(header, body, header.compressed_bytes, size)
         self._buffers.dictionary.start(count, content)
@@ -184,9 +188,8 @@ class ChunkPages:
             return Page(count, valid, PlainValues(texts, num_values))
         if header.encoding not in (_PLAIN_DICTIONARY, _RLE_DICTIONARY) or self._dictionary is None:
             raise NotDecodedError(f"encoding {header.encoding}")
-        data, is_only = texts.take_rest(_MAX_WHOLE_BYTES), count == self._chunk.num_values
-        values = self._open_indexed(*self._dictionary, data, num_values, is_only=is_only)
-        return Page(count, valid, values)
+        data = texts.take_rest(_MAX_WHOLE_BYTES)
+        return Page(count, valid, self._open_indexed(*self._dictionary, data, num_values))
 
     def _start_texts(self, header: _Header, body: int) -> NDArray[np.uint8] | None:
         """Start to read a page; return the levels that precede its values, if it has any."""
@@ -219,7 +222,7 @@ class ChunkPages:
         return texts.take_raw(level_bytes)
 
     def _open_indexed(
-        self, dictionary: _Header, body: int, data: NDArray[np.uint8], count: int, *, is_only: bool
+        self, dictionary: _Header, body: int, data: NDArray[np.uint8], count: int
     ) -> Values:
         """Decode the indexes of a page, and prepare to read the texts of its dictionary."""
         indexes = np.empty(count, np.uint32)
@@ -228,12 +231,9 @@ class ChunkPages:
         if len(data):
             load_kernel().decode_runs(data[1:], int(data[0]), dictionary.num_values, indexes)
         if not self._is_loaded:
-            in_order = count == dictionary.num_values and bool(
-                (indexes == np.arange(count, dtype=np.uint32)).all()
-            )
-            # All texts differ, as they do in most row groups of 1,000 documents: the dictionary is
-            # read like a plain page, and not held.
-            if is_only and in_order:
+            # All texts differ, as they do in most row groups of 1,000 documents, and before writers
+            # give up a dictionary: it is read like a plain page, and not held.
+            if count == dictionary.num_values and (indexes == np.arange(count)).all():
                 size, stored_bytes = dictionary.uncompressed_bytes, dictionary.compressed_bytes
                 content = self._iter_content(dictionary, body, stored_bytes, size)
                 self._buffers.page.start(BATCH_ROWS, content)
@@ -254,36 +254,32 @@ class ChunkPages:
         return None if valid.all() else valid
 
     def _check(self, header: _Header, body: int) -> NDArray[np.uint8] | None:
-        """Compare a page's checksum, if it has one; return its bytes then."""
+        """Compare a page's checksum, if it has one; return its bytes if they were held for that."""
         if header.crc is None:
             return None
         from isal import isal_zlib
 
-        if header.compressed_bytes > _MAX_WHOLE_BYTES:
-            raise NotDecodedError("a checksum of a large page")
-        data = self._buffers.read(self._file, body, header.compressed_bytes)
-        if isal_zlib.crc32(data) != header.crc:
+        size, whole, found = header.compressed_bytes, None, 0
+        if size <= _MAX_WHOLE_BYTES:
+            whole = self._buffers.read(self._file, body, size)
+        for piece in self._iter_stored(body, size, whole):
+            found = isal_zlib.crc32(piece, found)
+        if found != header.crc:
             raise NotDecodedError("a checksum mismatch")
-        return data
+        return whole
 
     def _iter_content(
         self, header: _Header, start: int, stored_bytes: int, size: int
     ) -> Iterator[bytes | memoryview]:
         """Yield what is stored from `start` on, decompressed, and check its size."""
         whole = self._check(header, start)
-        pieces: Iterator[bytes | memoryview]
-        if not (header.is_compressed and stored_bytes) or self._chunk.codec == _UNCOMPRESSED:
-            pieces = self._iter_stored(start, stored_bytes, whole)
-        elif self._codec is not None:
-            pieces = _iter_decompressed(self._iter_stored(start, stored_bytes, whole), self._codec)
-        else:
-            if max(stored_bytes, size) > _MAX_WHOLE_BYTES:
-                raise NotDecodedError("a large page that cannot be decompressed in pieces")
-            if whole is None:
-                whole = self._buffers.read(self._file, start, stored_bytes)
-            unpacked = self._buffers.unpacked(size)
-            load_kernel().decompress_snappy(whole, unpacked)
-            pieces = self._iter_stored(start, size, unpacked)
+        stored = self._iter_stored(start, stored_bytes, whole)
+        pieces: Iterator[bytes | memoryview] = stored
+        if header.is_compressed and stored_bytes:
+            if self._codec is not None:
+                pieces = _iter_decompressed(stored, self._codec)
+            elif self._chunk.codec == _SNAPPY:
+                pieces = iter_snappy(stored, size, self._buffers.snappy_room)
         done = 0
         for piece in pieces:
             done += len(piece)

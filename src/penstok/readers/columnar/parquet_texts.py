@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from penstok.kernel import load_kernel
+from penstok.readers.columnar.parquet_snappy import ROOM_BYTES
 from penstok.readers.columnar.texts import MAX_TEXT_BYTES
 
 if TYPE_CHECKING:
@@ -107,13 +108,14 @@ class Buffers:
         self.dictionary: TextBuffer = TextBuffer()
         self._room = np.empty(0, np.uint8)
         self._stored = np.empty(0, np.uint8)
-        self._unpacked = np.empty(0, np.uint8)
+        self._snappy_room = np.empty(0, np.uint8)
 
-    def unpacked(self, size: int) -> NDArray[np.uint8]:
-        """Return room for a page that is decompressed at once."""
-        if size > len(self._unpacked):
-            self._unpacked = np.empty(size + size // 4, np.uint8)
-        return self._unpacked[:size]
+    @property
+    def snappy_room(self) -> NDArray[np.uint8]:
+        """Room to decompress Snappy."""
+        if not len(self._snappy_room):
+            self._snappy_room = np.empty(ROOM_BYTES, np.uint8)
+        return self._snappy_room
 
     def room(self, size: int) -> NDArray[np.uint8]:
         """Return room for gathered texts."""
@@ -198,9 +200,12 @@ class TextBuffer:
             self._decode(count)
 
     def finish(self) -> None:
-        """Check that there is nothing after the texts."""
-        if self._at < len(self._piece) or any(map(len, self._pieces)):
-            raise NotDecodedError("bytes after the last text of a page")
+        """Read to the end, to find damage; bytes after the last text do not count.
+
+        fastparquet leaves some, and pyarrow ignores them too.
+        """
+        for _ in self._pieces:
+            pass
 
     def _decode(self, count: int) -> None:
         """Decode what is left of a piece, up to `count` texts in all."""
