@@ -7,7 +7,6 @@ processes, and each runs `worker_process`.
 
 from __future__ import annotations
 
-import contextlib
 import signal
 from collections import deque
 from multiprocessing.connection import wait
@@ -46,6 +45,9 @@ class _Process(Struct, eq=False):
     """
 
     child: Child
+    last_request: str = ""
+    # Whether a request could not be sent, because the worker is gone.
+    is_gone: bool = False
     comparing: Comparison | None = None
     encoding: Batch | None = None
     waiting: list[Batch] = field(default_factory=list)
@@ -55,6 +57,18 @@ class _Process(Struct, eq=False):
     def batches(self) -> list[Batch]:
         encoding = [] if self.encoding is None else [self.encoding]
         return [*self.writing, *self.waiting, *encoding]
+
+    def find_suspect(self, *, is_reset: bool) -> Batch | None:
+        """Return the batch that may have ended the process, if it ended by itself.
+
+        Workers can be killed at the same time. One that has encoded before, and is given a batch of
+        another one before it is known to be gone, has not read that request: then the connection is
+        reset, or could not be written to.
+        """
+        is_unread = self.last_request == "encode" and (self.is_gone or is_reset)
+        if self.encoding is not None and not (is_unread and self.num_encoded):
+            return self.encoding
+        return next(iter([*self.writing, *self.waiting]), None)
 
     def has_room(self) -> bool:
         is_idle = self.encoding is None and self.comparing is None
@@ -305,13 +319,15 @@ class ProcessExecutor(Resource):
     def _receive(self, process: _Process, queue: BatchQueue) -> None:
         try:
             kind, answer = process.child.pipe.recv()
-        except (EOFError, OSError):
-            self._replace(process, queue, _cause_of_death(process))
+        except (EOFError, OSError) as error:
+            suspect = process.find_suspect(is_reset=isinstance(error, ConnectionResetError))
+            self._replace(process, queue, suspect, _cause_of_death(process))
             return
         if kind == "error":
             raise answer
         if kind == "full":
-            self._replace(process, queue, "" if process.num_encoded else "it needs too much memory")
+            suspect = None if process.num_encoded else process.find_suspect(is_reset=False)
+            self._replace(process, queue, suspect, "it needs too much memory")
         elif kind == "encode" and process.encoding is not None:
             if process.encoding.offsets and answer != process.encoding.encoded:
                 raise _differs(process.encoding)
@@ -333,14 +349,15 @@ class ProcessExecutor(Resource):
                 process.writing.append(batch)
                 self._send(process, "write", batch.offsets)
 
-    def _replace(self, process: _Process, queue: BatchQueue, failure: str) -> None:
+    def _replace(
+        self, process: _Process, queue: BatchQueue, suspect: Batch | None, failure: str
+    ) -> None:
         """Replace a worker that is gone; its batches are repeated."""
-        batches = process.batches()
-        if failure and (batch := process.encoding or next(iter(batches), None)):
-            batch.num_failures += 1
-            if batch.num_failures >= _MAX_FAILURES:
-                raise _failed_twice(batch, failure, self._advice)
-        queue.take_back(batches)
+        if suspect is not None:
+            suspect.num_failures += 1
+            if suspect.num_failures >= _MAX_FAILURES:
+                raise _failed_twice(suspect, failure, self._advice)
+        queue.take_back(process.batches())
         self._restart(process)
 
     def _restart(self, process: _Process) -> _Process:
@@ -357,8 +374,11 @@ class ProcessExecutor(Resource):
 
     def _send(self, process: _Process, kind: str, payload: Any) -> None:
         """Send a request; if the worker has died, the next receive reports it."""
-        with contextlib.suppress(ConnectionError):
+        process.last_request = kind
+        try:
             process.child.pipe.send((kind, payload))
+        except ConnectionError:
+            process.is_gone = True
 
 
 def _other_ways(spec: WorkerSpec) -> str:
