@@ -22,7 +22,7 @@ from support import HOSTILE_CHARACTERS, rounds
 
 from penstok.errors import InputError
 from penstok.kernel import find_kernel_function
-from penstok.readers.columnar import RowFile, open_parquet
+from penstok.readers.columnar import RowFile, open_parquet, parquet_snappy
 from penstok.readers.columnar.base import Rows
 from penstok.readers.columnar.parquet import ParquetRows
 from penstok.readers.columnar.parquet_pages import PageRows
@@ -271,13 +271,16 @@ def test_runs_of_every_width_are_decoded(
             decode_runs(data[:-1], bit_width, 2**32 - 1, np.empty(len(numbers) + 16, np.uint32))
 
 
-def unpack_snappy(stored: bytes | bytearray, size: int, piece_bytes: int) -> bytes:
-    from penstok.readers.columnar.parquet_snappy import ROOM_BYTES, iter_snappy
-
+def unpack_snappy(
+    stored: bytes | bytearray, size: int, piece_bytes: int, *, is_held: bool = True
+) -> bytes:
     pieces = (
         memoryview(stored)[at : at + piece_bytes] for at in range(0, len(stored), piece_bytes)
     )
-    return b"".join(map(bytes, iter_snappy(pieces, size, np.empty(ROOM_BYTES, np.uint8))))
+    max_bytes = parquet_snappy._MAX_WHOLE_BYTES if is_held else -1
+    with mock.patch.object(parquet_snappy, "_MAX_WHOLE_BYTES", max_bytes):
+        room = np.empty(parquet_snappy.room_bytes(size), np.uint8)
+    return b"".join(map(bytes, parquet_snappy.iter_snappy(pieces, size, room)))
 
 
 @given(
@@ -292,38 +295,61 @@ def test_snappy_is_decompressed_in_pieces_and_damage_refused(
     data = b"x" + some * 3 + random_bytes + b"again and again " * num_repeats + random_bytes
     stored = bytearray(pa.compress(data, codec="snappy", asbytes=True))
     for size in (piece_bytes, 1 << 18):
-        assert unpack_snappy(stored, len(data), size) == data
+        for is_held in (True, False):
+            assert unpack_snappy(stored, len(data), size, is_held=is_held) == data
     for size in (len(data) - 1, len(data) + 1):
         with pytest.raises(ValueError, match="another size"):
             unpack_snappy(stored, size, 1 << 18)
-    with suppress(ValueError):
-        start = unpack_snappy(stored[: at % len(stored)], len(data), piece_bytes)
-        # `ChunkPages` compares the sizes.
-        assert len(start) < len(data)
-        assert data.startswith(start)
+    with pytest.raises(ValueError, match="cut short"):
+        unpack_snappy(stored[: at % len(stored)], len(data), piece_bytes)
     stored[at % len(stored)] ^= 1 << at % 8
-    try:
-        found = unpack_snappy(stored, len(data), 1 << 18)
-    except ValueError:
-        return
-    if len(found) == len(data):
-        assert found == pa.decompress(bytes(stored), len(data), codec="snappy", asbytes=True)
+    for is_held in (True, False):
+        try:
+            found = unpack_snappy(stored, len(data), 1 << 18, is_held=is_held)
+        except ValueError:
+            continue
+        assert found == pa.decompress(stored, len(data), codec="snappy", asbytes=True)
 
 
-@pytest.mark.parametrize("offset", [1, 15, 16, 65535, 65536, 250_000])
-def test_snappy_that_goes_back_further_than_is_kept_is_refused(offset: int) -> None:
+def go_back(offset: int) -> tuple[bytes, bytes]:
+    """Return text, and the same compressed, with an element that copies text from far back."""
     literal = random.Random(0).randbytes(300_000)
-    elements = b"\xf8" + (len(literal) - 1).to_bytes(3, "little") + literal
-    copy = b"\xff" + offset.to_bytes(4, "little")
     data = literal + (literal[-offset:] * 64)[:64]
     size = bytes([len(data) & 127 | 128, len(data) >> 7 & 127 | 128, len(data) >> 14])
-    stored = size + elements + copy
-    assert pa.decompress(stored, len(data), codec="snappy", asbytes=True) == data
-    if offset <= 65536:
-        assert unpack_snappy(stored, len(data), 1 << 18) == data
+    elements = b"\xf8" + (len(literal) - 1).to_bytes(3, "little") + literal
+    return data, size + elements + b"\xff" + offset.to_bytes(4, "little")
+
+
+@pytest.mark.parametrize("offset", [1, 15, 16, 65535, 65536, 250_000, 300_000, 300_001])
+def test_snappy_goes_back_as_far_as_text_is_kept(offset: int) -> None:
+    data, stored = go_back(offset)
+    for is_held in (True, False):
+        if offset <= (300_000 if is_held else 65536):
+            assert pa.decompress(stored, len(data), codec="snappy", asbytes=True) == data
+            assert unpack_snappy(stored, len(data), 1 << 18, is_held=is_held) == data
+        else:
+            with pytest.raises(ValueError, match="damaged"):
+                unpack_snappy(stored, len(data), 1 << 18, is_held=is_held)
+
+
+@pytest.mark.parametrize(
+    ("start", "problem"),
+    [
+        (b"\x83\x80\x80\x80\x00", None),
+        (b"\x83\x80\x80\x80\x80", "the size"),
+        (b"\x83\x80\x80\x80\x80\x00", "the size"),
+        (b"\x04", "another size"),
+        (b"", "another size"),
+    ],
+)
+@pytest.mark.parametrize("piece_bytes", [1, 100])
+def test_the_size_of_snappy_is_checked(start: bytes, problem: str | None, piece_bytes: int) -> None:
+    stored = start + b"\x08abc"
+    if problem is None:
+        assert unpack_snappy(stored, 3, piece_bytes) == b"abc"
     else:
-        with pytest.raises(ValueError, match="damaged"):
-            unpack_snappy(stored, len(data), 1 << 18)
+        with pytest.raises(ValueError, match=problem):
+            unpack_snappy(stored, 3, piece_bytes)
 
 
 @given(st.lists(st.binary(max_size=50), max_size=30), st.integers(1, 40), st.integers(1, 9))

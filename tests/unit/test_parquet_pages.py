@@ -137,9 +137,9 @@ def test_a_large_page_is_not_held(
         buffers = rows._buffers
         assert rows._decoded is None
     held = [buffers.page.data, buffers.dictionary.data, buffers._stored, buffers._snappy_room]
-    # Stored pages with a checksum are held up to 16 MiB.
+    # Pages of up to 16 MiB may be held, such as the second one, and stored ones with a checksum.
     stored_bytes = 16 << 20 if with_checksum else 0
-    assert sum(map(len, held)) < stored_bytes + (4 << 20)
+    assert sum(map(len, held)) < stored_bytes + (6 << 20)
 
 
 @pytest.mark.parametrize("codec", ["none", "snappy"])
@@ -157,6 +157,47 @@ def test_a_dictionary_is_held_if_its_texts_are_not_in_order(
             found = [text[:20] for text in take_texts(rows, 0, 800) if text]
             assert (rows._decoded is None) == is_held
         assert found == [text[:20].encode() for text in texts]
+
+
+@pytest.mark.parametrize("codec", ["none", "snappy"])
+def test_a_dictionary_in_order_may_be_used_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: str
+) -> None:
+    """It is read like a plain page once, and held if another page needs it."""
+    monkeypatch.setattr(PageRows, "_pyarrow_rows", None)
+    texts = [f"{idx} text" for idx in range(64)]
+    again = [*texts, *texts, *texts[::-1], *texts]
+    path = write(
+        tmp_path,
+        again,
+        compression=codec,
+        write_batch_size=64,
+        data_page_size=1,
+        row_group_size=256,
+    )
+    expected = [text.encode() for text in again]
+    loaded = count_calls(monkeypatch, ChunkPages, "_load_dictionary")
+    for start in (0, 1, 63, 64, 100, 128, 190, 192, 255):
+        with RowFile(source_of(path)) as file:
+            rows = open_parquet(file, "text")
+            assert take_texts(rows, start, 256) == expected[start:]
+    # In the last page only, it is needed once, and in order.
+    assert len(loaded) == 7
+
+
+def test_pages_of_millions_of_rows_are_not_left_to_pyarrow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PageRows, "_pyarrow_rows", None)
+    num_rows = (1 << 20) + 5
+    texts = ["a", None, "bcd"] * (num_rows // 3) + ["end"] * (num_rows % 3)
+    one_page = {"data_page_size": 1 << 30, "write_batch_size": num_rows, "use_dictionary": False}
+    path = write_rows(
+        tmp_path / "a.parquet", pa.table({"text": texts}), row_group_size=num_rows, **one_page
+    )
+    with RowFile(source_of(path)) as file:
+        found = take_texts(open_parquet(file, "text"), num_rows - 4, num_rows)
+    assert found == [None if text is None else text.encode() for text in texts[-4:]]
 
 
 def test_bytes_after_the_last_text_of_a_page_do_not_count(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ namespace penstok::kernel {
 namespace {
 
 // Copies, and the literals whose length is in their tag, have up to 64 bytes. That many are always
-// written, which takes less than to find out how many are needed; the next ones overwrite the rest.
+// written, which is faster than finding out how many are needed; the next ones overwrite the rest.
 constexpr size_t kRoom = 64;
 constexpr size_t kStep = 16;
 // The largest length of a literal in its tag; above it, the tag has the number of bytes that follow.
@@ -71,7 +71,7 @@ PENSTOK_INLINE Element read_element(const uint8_t* at, size_t left) {
   return {false, 1 + extra, length, read_number(at + 1, extra)};
 }
 
-// Decompresses short elements, up to one of another kind or near the end of the data or the room.
+// Decompresses short elements until the next is of another kind, or the data or the room nearly end.
 // Which elements are literals can't be predicted, so there is no branch for that.
 PENSTOK_INLINE void copy_short(const uint8_t* data, size_t data_bytes, uint8_t* out,
                                size_t out_bytes, SnappyPosition& position) {

@@ -6,7 +6,7 @@
 
 namespace penstok::kernel {
 
-// Where a decompressor stands: the next byte to read and to write, and how many bytes of a literal
+// The position of a decompressor: the next byte to read and to write, and how many bytes of a literal
 // that has begun are missing.
 struct SnappyPosition {
   size_t from = 0;

@@ -2,8 +2,8 @@
 
 It reads what most files have: texts that follow their lengths or are in a dictionary, in pages
 without compression, or with zstd, snappy or gzip. Anything else, and any damage, is a
-`NotDecodedError`. Pages before the rows that are wanted are not decompressed. `parquet_pages` moves
-through the rows, `parquet_texts` decodes them.
+`NotDecodedError` or a `ValueError`. Pages before the rows that are wanted are not decompressed.
+`parquet_pages` moves through the rows, `parquet_texts` decodes them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ _HEADER_BYTES, _MAX_HEADER_BYTES = 1 << 11, 1 << 18
 _MAX_WHOLE_BYTES = 16 << 20
 # A dictionary is held if a page does not have its texts in order. pyarrow takes more for the same.
 _MAX_DICTIONARY_BYTES = 128 << 20
-_MAX_PAGE_VALUES = 1 << 20
+# Levels and indexes take four bytes per value, indexes some more while texts are gathered.
+_MAX_PAGE_VALUES, _MAX_PAGE_INDEXES = 1 << 24, 1 << 20
 # A dictionary is read after the page behind it if it is large, to see whether it has to be held, or
 # if the column is at most this long: a remote file has all of it in memory then.
 _MAX_BACK_BYTES = 8 << 20
@@ -119,7 +120,7 @@ class ChunkPages:
         self._at = chunk.start
         self._end = chunk.start + chunk.compressed_bytes
         self._dictionary: tuple[_Header, int] | None = None
-        self._is_loaded = False
+        self._is_loaded = self._was_in_order = False
 
     def open_next(self, num_skipped: int) -> tuple[Page, int]:
         """Open the page that the row after the next `num_skipped` rows is in.
@@ -179,12 +180,13 @@ class ChunkPages:
 
     def _open(self, header: _Header, body: int) -> Page:
         count = header.num_values
-        if count > _MAX_PAGE_VALUES:
+        is_plain = header.encoding == _PLAIN
+        if count > (_MAX_PAGE_VALUES if is_plain else _MAX_PAGE_INDEXES):
             raise NotDecodedError("a page with very many values")
         valid = self._decode_levels(self._start_texts(header, body), count)
         texts = self._buffers.page
         num_values = count if valid is None else int(np.count_nonzero(valid))
-        if header.encoding == _PLAIN:
+        if is_plain:
             return Page(count, valid, PlainValues(texts, num_values))
         if header.encoding not in (_PLAIN_DICTIONARY, _RLE_DICTIONARY) or self._dictionary is None:
             raise NotDecodedError(f"encoding {header.encoding}")
@@ -232,8 +234,11 @@ class ChunkPages:
             load_kernel().decode_runs(data[1:], int(data[0]), dictionary.num_values, indexes)
         if not self._is_loaded:
             # All texts differ, as they do in most row groups of 1,000 documents, and before writers
-            # give up a dictionary: it is read like a plain page, and not held.
-            if count == dictionary.num_values and (indexes == np.arange(count)).all():
+            # give up a dictionary: it is read like a plain page, and not held. If another page has
+            # indexes, it is loaded after all: it must not be decompressed for every page.
+            in_order = count == dictionary.num_values and (indexes == np.arange(count)).all()
+            if in_order and not self._was_in_order:
+                self._was_in_order = True
                 size, stored_bytes = dictionary.uncompressed_bytes, dictionary.compressed_bytes
                 content = self._iter_content(dictionary, body, stored_bytes, size)
                 self._buffers.page.start(BATCH_ROWS, content)
@@ -279,7 +284,7 @@ class ChunkPages:
             if self._codec is not None:
                 pieces = _iter_decompressed(stored, self._codec)
             elif self._chunk.codec == _SNAPPY:
-                pieces = iter_snappy(stored, size, self._buffers.snappy_room)
+                pieces = iter_snappy(stored, size, self._buffers.snappy_room(size))
         done = 0
         for piece in pieces:
             done += len(piece)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from penstok.kernel import load_kernel
-from penstok.readers.columnar.parquet_snappy import ROOM_BYTES
+from penstok.readers.columnar.parquet_snappy import room_bytes
 from penstok.readers.columnar.texts import MAX_TEXT_BYTES
 
 if TYPE_CHECKING:
@@ -78,7 +78,8 @@ class IndexedValues:
     def __init__(self, buffers: Buffers, indexes: NDArray[np.uint32]) -> None:
         self._buffers = buffers
         self._indexes = indexes
-        lengths = np.diff(buffers.dictionary.offsets)[indexes]
+        offsets = buffers.dictionary.offsets
+        lengths = offsets[1:][indexes] - offsets[:-1][indexes]
         self._ends = np.cumsum(lengths, out=lengths)
         self._follow = np.diff(indexes.view(np.int32), prepend=-1) == 1
         self._at = 0
@@ -110,12 +111,12 @@ class Buffers:
         self._stored = np.empty(0, np.uint8)
         self._snappy_room = np.empty(0, np.uint8)
 
-    @property
-    def snappy_room(self) -> NDArray[np.uint8]:
-        """Room to decompress Snappy."""
-        if not len(self._snappy_room):
-            self._snappy_room = np.empty(ROOM_BYTES, np.uint8)
-        return self._snappy_room
+    def snappy_room(self, size: int) -> NDArray[np.uint8]:
+        """Return room to decompress a page of some size with snappy."""
+        needed = room_bytes(size)
+        if needed > len(self._snappy_room):
+            self._snappy_room = np.empty(needed + needed // 4, np.uint8)
+        return self._snappy_room[:needed]
 
     def room(self, size: int) -> NDArray[np.uint8]:
         """Return room for gathered texts."""
