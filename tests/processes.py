@@ -17,6 +17,9 @@ from typing import Any
 import psutil
 from warm import children_of
 
+# A process that exists no more, or only until somebody asks for its exit code.
+ENDED = "ended"
+
 # The program with units of 200 kB instead of 16 MiB, so that a few megabytes keep workers busy, and
 # a checkpoint after every unit instead of every second, so that a machine of any speed reaches the
 # same fault points. With TEST_PAUSE it stops at its fault point until it gets SIGCONT. With
@@ -113,8 +116,17 @@ def start_paused(*arguments: str | Path, fault: str) -> subprocess.Popen[str]:
 
 def wait_until_paused(process: subprocess.Popen[str]) -> None:
     """Wait until SIGSTOP has reached a process, or it has ended."""
-    stopped = psutil.STATUS_STOPPED
-    wait_for(lambda: process.poll() is not None or psutil.Process(process.pid).status() == stopped)
+    ends = (psutil.STATUS_STOPPED, ENDED)
+    wait_for(lambda: process.poll() is not None or status_of(process.pid) in ends)
+
+
+def status_of(pid: int) -> str:
+    """Return what a process does, as `psutil` names it; `ENDED` if that is nothing any more."""
+    try:
+        status = str(psutil.Process(pid).status())
+    except psutil.NoSuchProcess:
+        status = ENDED
+    return ENDED if status == psutil.STATUS_ZOMBIE else status
 
 
 def wait_for(condition: Callable[[], bool], seconds: float = 60) -> None:

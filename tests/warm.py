@@ -88,7 +88,15 @@ def can_be_warm(args: object, executable: object, preexec_fn: object, shell: obj
 def children_of(pid: int) -> list[psutil.Process]:
     """Return the processes that a program has started: its workers, whoever forked them."""
     children = psutil.Process(pid).children(recursive=True)
-    return [child for child in children if child.name() != _SERVER_NAME]
+    return [child for child in children if name_of(child) not in ("", _SERVER_NAME)]
+
+
+def name_of(process: psutil.Process) -> str:
+    """Return the name of a process; nothing if it has ended."""
+    try:
+        return str(process.name())
+    except psutil.NoSuchProcess:
+        return ""
 
 
 class WarmPopen(subprocess.Popen[Any]):

@@ -13,9 +13,11 @@ from pathlib import Path
 import psutil
 import pytest
 from processes import (
+    ENDED,
     command_line,
     run,
     start,
+    status_of,
     wait_for,
     wait_until_paused,
     workers_of,
@@ -74,7 +76,7 @@ def test_a_signal_stops_at_once_and_leaves_nothing(
     assert process.returncode == 130
     assert "run the same command again" in said
     assert not output.exists()
-    wait_for(lambda: not any(worker.is_running() for worker in workers), 5)
+    wait_for(lambda: all(status_of(worker.pid) == ENDED for worker in workers), 5)
     assert finish(corpus, output) == unbroken
 
 
@@ -91,7 +93,7 @@ def test_a_killed_parent_takes_its_workers_along(
     assert not (output / "train.bin").exists()
     # At once: the workers may still be at a unit, and hold the lock until they notice.
     assert finish(corpus, output) == unbroken
-    wait_for(lambda: not any(worker.is_running() for worker in workers), 30)
+    wait_for(lambda: all(status_of(worker.pid) == ENDED for worker in workers), 30)
 
 
 def written_units(output: Path) -> int:

@@ -206,11 +206,12 @@ def num_done(output: Path) -> int:
 
 def workers_below(process: psutil.Process) -> list[psutil.Process]:
     """Return penstok's own workers below a process: what does the work."""
-    return [
-        child
-        for child in process.children(recursive=True)
-        if "penstok.executors.worker_process" in " ".join(child.cmdline())
-    ]
+    found = []
+    for child in process.children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if "penstok.executors.worker_process" in " ".join(child.cmdline()):
+                found.append(child)
+    return found
 
 
 @pytest.mark.thorough

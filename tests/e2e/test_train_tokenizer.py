@@ -9,7 +9,6 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 import tokenizers
 from parity.kernel_cases import block_of, hostile_document
+from processes import ENDED, status_of, wait_for
 from support import EXAMPLES
 from vocabularies import example_texts
 from warm import children_of
@@ -338,8 +338,5 @@ def test_nobody_learns_on_when_the_command_is_killed(tmp_path: Path) -> None:
     process, trainer = start_learning(tmp_path)
     process.kill()
     process.communicate(timeout=10)
-    deadline = time.monotonic() + 10
-    while trainer.is_running() and trainer.status() != psutil.STATUS_ZOMBIE:
-        assert time.monotonic() < deadline, "the trainer goes on"
-        time.sleep(0.1)
+    wait_for(lambda: status_of(trainer.pid) == ENDED, 10)
     assert files_in(tmp_path) == ["words.txt"]
