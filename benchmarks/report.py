@@ -6,7 +6,7 @@ into the page, between its markers, and to draw the chart; the same results give
 
 from __future__ import annotations
 
-import sys
+import argparse
 from itertools import groupby
 from pathlib import Path
 from statistics import median
@@ -221,7 +221,9 @@ def draw(result: Result, picture: Path) -> None:
 
 
 def main() -> None:
-    paths = [Path(name) for name in sys.argv[1:]] or [_newest()]
+    parser = argparse.ArgumentParser(description="Write results into docs/benchmarks.md.")
+    parser.add_argument("results", nargs="*", type=Path, help="files; the newest by default")
+    paths = parser.parse_args().results or [_newest()]
     results = {path.name: Result.load(path) for path in paths}
     write_page(PAGE, results)
     whole = next((result for result in results.values() if result.is_whole), None)
