@@ -59,20 +59,20 @@ size_t read_number(const uint8_t* at, size_t num_bytes) {
 
 // Reads an element of which `left` bytes are there; its num_bytes is larger if some are missing.
 PENSTOK_INLINE Element read_element(const uint8_t* at, size_t left) {
-  const size_t tag = at[0], length = (tag >> 2) + 1;
-  if ((tag & 3) == 0) {
-    const size_t extra = length > kMaxTagLength ? length - kMaxTagLength : 0;
-    if (PENSTOK_LIKELY(extra == 0) || extra >= left) return {true, 1 + extra, length, 0};
-    return {true, 1 + extra, read_number(at + 1, extra) + 1, 0};
-  }
-  const size_t extra = (tag & 3) == 1 ? 1 : (tag & 3) == 2 ? 2 : 4;
-  if (extra >= left) return {false, 1 + extra, 0, 0};
-  if (extra == 1) return {false, 2, (tag >> 2 & 7) + 4, (tag >> 5 << 8) | at[1]};
-  return {false, 1 + extra, length, read_number(at + 1, extra)};
+  const Tag tag = kTags[at[0]];
+  const bool is_literal = (at[0] & 3) == 0, is_short = tag.length > 0;
+  const size_t upper = (at[0] >> 2) + 1;
+  // A literal in the table has its length in the tag; its num_bytes include the text.
+  const size_t extra = is_literal ? (is_short ? 0 : upper - kMaxTagLength)
+                                  : (is_short ? tag.num_bytes - size_t{1} : 4);
+  if (extra >= left) return {is_literal, 1 + extra, 0, 0};
+  const size_t number = read_number(at + 1, extra);
+  if (is_literal) return {true, 1 + extra, is_short ? tag.length : number + 1, 0};
+  return {false, 1 + extra, is_short ? tag.length : upper, tag.offset + number};
 }
 
 // Decompresses short elements until the next is of another kind, or the data or the room nearly end.
-// Which elements are literals can't be predicted, so there is no branch for that.
+// It does not branch on whether an element is a literal, which the processor could not predict.
 PENSTOK_INLINE void copy_short(const uint8_t* data, size_t data_bytes, uint8_t* out,
                                size_t out_bytes, SnappyPosition& position) {
   auto [from, to, num_open] = position;
